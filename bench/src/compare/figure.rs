@@ -1,0 +1,58 @@
+//! What is measured, in the order of the table.
+//!
+//! `load` gives these by name; here is what they are called for people and how they are written.
+
+/// One row of the table.
+pub(crate) struct Figure {
+    /// Its name in the JSON of `load`.
+    pub(crate) key: &'static str,
+    pub(crate) label: &'static str,
+    /// What the measured number is divided by to be shown in the unit of the label.
+    pub(crate) per: f64,
+    pub(crate) decimals: usize,
+    /// The upstream's own share is part of it, so what lies beyond is worth a row.
+    pub(crate) has_beyond_direct: bool,
+}
+
+pub(crate) const P50: &str = "round_trip_p50_us";
+pub(crate) const CALLS: &str = "calls_per_second";
+pub(crate) const CPU_LONE: &str = "cpu_lone_us";
+pub(crate) const CPU_BUSY: &str = "cpu_busy_us";
+pub(crate) const FIRST_ANSWER: &str = "first_answer_p50_us";
+pub(crate) const IDLE: &str = "idle_rss_kib";
+pub(crate) const PROCESSES: &str = "processes";
+
+pub(crate) const ALL: [Figure; 17] = [
+    timed(P50, "round trip p50, µs", 1.0, 1),
+    timed("round_trip_p95_us", "round trip p95, µs", 1.0, 1),
+    timed("round_trip_p99_us", "round trip p99, µs", 1.0, 1),
+    plain(CALLS, "calls/s, 32 in flight", 1.0, 0),
+    plain(CPU_LONE, "CPU per call, one at a time, µs", 1.0, 2),
+    plain(CPU_BUSY, "CPU per call, 32 in flight, µs", 1.0, 2),
+    timed("one_core_p50_us", "all on one core: round trip p50, µs", 1.0, 1),
+    plain("one_core_cpu_us", "all on one core: CPU per call, µs", 1.0, 2),
+    timed("big_p50_us", "1 MiB result p50, µs", 1.0, 0),
+    plain("cpu_big_us", "CPU per 1 MiB result, µs", 1.0, 0),
+    timed(FIRST_ANSWER, "start to first answer p50, ms", 1000.0, 2),
+    plain(IDLE, "memory at rest (RSS), MiB", 1024.0, 2),
+    plain("idle_pss_kib", "memory at rest (PSS), MiB", 1024.0, 2),
+    plain("after_rss_kib", "memory after the run (RSS), MiB", 1024.0, 2),
+    plain("after_pss_kib", "memory after the run (PSS), MiB", 1024.0, 2),
+    plain("peak_rss_kib", "most memory during the run, MiB", 1024.0, 2),
+    plain(PROCESSES, "processes in the middle", 1.0, 0),
+];
+
+impl Figure {
+    /// The number as the table shows it.
+    pub(crate) fn show(&self, value: f64) -> String {
+        format!("{:.*}", self.decimals, value / self.per)
+    }
+}
+
+const fn timed(key: &'static str, label: &'static str, per: f64, decimals: usize) -> Figure {
+    Figure { key, label, per, decimals, has_beyond_direct: true }
+}
+
+const fn plain(key: &'static str, label: &'static str, per: f64, decimals: usize) -> Figure {
+    Figure { key, label, per, decimals, has_beyond_direct: false }
+}

@@ -1,0 +1,141 @@
+//! The result for people: a column per contender, a row per figure, a line per target.
+
+use std::fmt::Write;
+
+use super::contender::{Contender, RELAY};
+use super::figure::{self, CALLS, CPU_BUSY, Figure, P50, PROCESSES};
+use super::round::{Rounds, Spread};
+use super::target::{Bound, Verdict};
+
+const LABEL: usize = 38;
+const COLUMN: usize = 13;
+
+/// Above this the machine had other things to do, and the reader should know.
+const BUSY_MACHINE: f64 = 0.5;
+
+/// What a byte relay of this kind took on another machine with two cores: added p50 in µs, calls per second with 32 in
+/// flight, µs of processor time per call. A relay far from it says that the machine or the bench is unusual.
+const RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
+
+/// Everything that was found out, for a terminal.
+pub(crate) fn text(
+    contenders: &[Contender],
+    rounds: &Rounds,
+    verdicts: &[Verdict],
+    load_average: Option<f64>,
+) -> String {
+    let columns: Vec<_> = contenders.iter().filter(|c| c.command().is_some()).map(|c| c.name).collect();
+    let mut text = String::from("\n");
+    row(&mut text, "median over the rounds", columns.iter().map(|name| Some((*name).to_owned())));
+    for figure in &figure::ALL {
+        row(&mut text, figure.label, columns.iter().map(|name| cell(figure, rounds, name)));
+        if figure.has_beyond_direct {
+            let added = |name: &&str| {
+                let beyond = rounds.beyond_direct(name, figure.key)?;
+                is_in_the_middle(rounds, name).then(|| format!("+{}", figure.show(beyond.median)))
+            };
+            row(&mut text, "  beyond direct", columns.iter().map(added));
+        }
+    }
+    text.push_str("\nTargets of Mendline against the relay of this run: median (least to most over the rounds)\n");
+    for verdict in verdicts {
+        line_of(&mut text, verdict);
+    }
+    text.push('\n');
+    for contender in contenders {
+        if let Some(why) = contender.why_left_out() {
+            let _ = writeln!(text, "{} is left out: {why}", contender.name);
+        }
+    }
+    let _ = writeln!(text, "{}", relay_elsewhere(rounds));
+    if let Some(load) = load_average.filter(|load| *load > BUSY_MACHINE) {
+        let _ = writeln!(
+            text,
+            "The machine was busy before the run (load average {load}); trust the ratios, not the times."
+        );
+    }
+    text
+}
+
+/// Figures of the program in the middle do not exist where there is none.
+fn cell(figure: &Figure, rounds: &Rounds, name: &str) -> Option<String> {
+    let value = rounds.of(name, figure.key)?.median;
+    (is_in_the_middle(rounds, name) || figure.has_beyond_direct || figure.key == CALLS).then(|| figure.show(value))
+}
+
+fn is_in_the_middle(rounds: &Rounds, name: &str) -> bool {
+    rounds.of(name, PROCESSES).is_some_and(|processes| processes.median > 0.0)
+}
+
+fn row(text: &mut String, label: &str, cells: impl Iterator<Item = Option<String>>) {
+    let _ = write!(text, "{label:<LABEL$}");
+    for cell in cells {
+        let _ = write!(text, "{:>COLUMN$}", cell.as_deref().unwrap_or("–"));
+    }
+    text.push('\n');
+}
+
+fn line_of(text: &mut String, verdict: &Verdict) {
+    let target = verdict.target;
+    let mark = match verdict.measured {
+        Some(_) if verdict.is_reached() => '✓',
+        Some(_) => '✗',
+        None => '–',
+    };
+    let (sign, bound) = match target.bound {
+        Bound::AtMost(bound) => ('≤', bound),
+        Bound::AtLeast(bound) => ('≥', bound),
+    };
+    let measured = match verdict.measured {
+        Some(Spread { median, least, most }) => format!("{median:.2} {} ({least:.2} to {most:.2})", target.unit),
+        None => "not measured".into(),
+    };
+    let wanted = format!("{sign} {bound} {}", target.unit);
+    let _ = writeln!(text, "  {mark} {:<30}{wanted:<10}{measured}", target.what);
+}
+
+fn relay_elsewhere(rounds: &Rounds) -> String {
+    let here = RELAY_ELSEWHERE.map(|(key, elsewhere)| {
+        let here = if key == P50 { rounds.beyond_direct(RELAY, key) } else { rounds.of(RELAY, key) };
+        let digits = if key == CALLS { 0 } else { 1 };
+        format!("{:.digits$} ({elsewhere})", here.map_or(f64::NAN, |here| here.median))
+    });
+    format!(
+        "The relay here, and in brackets on another machine with two cores: added p50 {} µs, {} calls/s, {} µs CPU per call.",
+        here[0], here[1], here[2]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contender;
+    use super::super::round::Figures;
+    use super::super::target::judge;
+    use super::*;
+
+    #[test]
+    fn the_table_says_who_added_what_and_who_was_left_out() {
+        let contenders = contender::all(None).unwrap();
+        let mut rounds = Rounds::default();
+        let figures = |p50: f64, processes: f64| {
+            Figures::from(
+                [(P50, p50), (CALLS, 1000.0), (PROCESSES, processes)].map(|(key, value)| (key.to_owned(), value)),
+            )
+        };
+        rounds.add(0, contender::DIRECT, figures(10.0, 0.0));
+        rounds.add(0, RELAY, figures(60.0, 1.0));
+        let text = text(&contenders, &rounds, &judge(&rounds), Some(3.0));
+        let line = |start: &str| {
+            let line =
+                text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no `{start}` in\n{text}"));
+            line[start.len()..].split_whitespace().collect::<Vec<_>>()
+        };
+        assert_eq!(line("median over the rounds"), ["direct", "relay"]);
+        assert_eq!(line("round trip p50, µs"), ["10.0", "60.0"]);
+        assert_eq!(line("  beyond direct"), ["–", "+50.0"]);
+        assert_eq!(line("processes in the middle"), ["–", "1"]);
+        assert_eq!(line("  – added p50 of a call"), ["≤", "1.5", "×", "not", "measured"]);
+        assert!(text.contains("mendline is left out: no --mendline PATH was given"));
+        assert!(text.contains("machine was busy"));
+    }
+}

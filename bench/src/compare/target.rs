@@ -1,0 +1,159 @@
+//! What Mendline has to reach, and whether it did.
+//!
+//! Times are ratios against the relay of the same run, because those hold on any machine. Memory and the start are limits
+//! that a user would notice, so they are absolute. A target that could not be measured is not reached.
+//!
+//! The processor time of a call has two targets. One at a time, every message costs its own wake-up and system calls, which
+//! Mendline shares with the relay. With many in flight the relay moves a whole batch in one system call and hardly pays per
+//! call, so what Mendline does for each message stands out there.
+
+use serde_json::{Value, json};
+
+use super::contender::MENDLINE;
+use super::figure::{CALLS, CPU_BUSY, CPU_LONE, FIRST_ANSWER, IDLE, P50};
+use super::round::{Rounds, Spread};
+
+/// One line of the list.
+pub(crate) struct Target {
+    pub(crate) what: &'static str,
+    key: &'static str,
+    taken: Taken,
+    pub(crate) bound: Bound,
+    pub(crate) unit: &'static str,
+    /// What the measured number is divided by to be in that unit.
+    per: f64,
+}
+
+/// How the number that is judged comes about.
+enum Taken {
+    BeyondDirectAgainstRelay,
+    AgainstRelay,
+    BeyondDirect,
+    AsItIs,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+const TARGETS: [Target; 6] = [
+    times("added p50 of a call", P50, Taken::BeyondDirectAgainstRelay, Bound::AtMost(1.5)),
+    times("calls/s, 32 in flight", CALLS, Taken::AgainstRelay, Bound::AtLeast(0.7)),
+    times("CPU per call, one at a time", CPU_LONE, Taken::AgainstRelay, Bound::AtMost(2.0)),
+    times("CPU per call, 32 in flight", CPU_BUSY, Taken::AgainstRelay, Bound::AtMost(2.0)),
+    Target {
+        what: "memory at rest",
+        key: IDLE,
+        taken: Taken::AsItIs,
+        bound: Bound::AtMost(8.0),
+        unit: "MiB",
+        per: 1024.0,
+    },
+    Target {
+        what: "first answer beyond direct",
+        key: FIRST_ANSWER,
+        taken: Taken::BeyondDirect,
+        bound: Bound::AtMost(15.0),
+        unit: "ms",
+        per: 1000.0,
+    },
+];
+
+/// A target and what was measured.
+pub(crate) struct Verdict {
+    pub(crate) target: &'static Target,
+    /// In the unit of the target.
+    pub(crate) measured: Option<Spread>,
+}
+
+/// Holds Mendline against all its targets.
+pub(crate) fn judge(rounds: &Rounds) -> Vec<Verdict> {
+    const { &TARGETS }.iter().map(|target| Verdict { target, measured: target.measured(rounds) }).collect()
+}
+
+impl Target {
+    fn measured(&self, rounds: &Rounds) -> Option<Spread> {
+        let raw = match self.taken {
+            Taken::BeyondDirectAgainstRelay => rounds.beyond_direct_against_relay(MENDLINE, self.key),
+            Taken::AgainstRelay => rounds.against_relay(MENDLINE, self.key),
+            Taken::BeyondDirect => rounds.beyond_direct(MENDLINE, self.key),
+            Taken::AsItIs => rounds.of(MENDLINE, self.key),
+        }?;
+        Some(Spread { median: raw.median / self.per, least: raw.least / self.per, most: raw.most / self.per })
+    }
+}
+
+impl Bound {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(bound) => value <= bound,
+            Self::AtLeast(bound) => value >= bound,
+        }
+    }
+}
+
+impl Verdict {
+    pub(crate) fn is_reached(&self) -> bool {
+        self.measured.is_some_and(|measured| self.target.bound.holds(measured.median))
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let (at_most, at_least) = match self.target.bound {
+            Bound::AtMost(bound) => (Some(bound), None),
+            Bound::AtLeast(bound) => (None, Some(bound)),
+        };
+        json!({
+            "what": self.target.what,
+            "unit": self.target.unit,
+            "at_most": at_most,
+            "at_least": at_least,
+            "median": self.measured.map(|measured| measured.median),
+            "least": self.measured.map(|measured| measured.least),
+            "most": self.measured.map(|measured| measured.most),
+            "reached": self.is_reached(),
+        })
+    }
+}
+
+const fn times(what: &'static str, key: &'static str, taken: Taken, bound: Bound) -> Target {
+    Target { what, key, taken, bound, unit: "×", per: 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contender::{DIRECT, RELAY};
+    use super::super::round::Figures;
+    use super::*;
+
+    fn figures(p50: f64, calls: f64, cpu: f64, first: f64, idle: f64) -> Figures {
+        [(P50, p50), (CALLS, calls), (CPU_LONE, cpu), (CPU_BUSY, cpu), (FIRST_ANSWER, first), (IDLE, idle)]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into()
+    }
+
+    fn reached(mendline: Figures) -> Vec<bool> {
+        let mut rounds = Rounds::default();
+        rounds.add(0, DIRECT, figures(10.0, 900.0, 0.0, 2_000.0, 0.0));
+        rounds.add(0, RELAY, figures(110.0, 500.0, 4.0, 3_000.0, 2_000.0));
+        rounds.add(0, MENDLINE, mendline);
+        judge(&rounds).iter().map(Verdict::is_reached).collect()
+    }
+
+    #[test]
+    fn a_target_is_reached_up_to_its_very_bound() {
+        assert_eq!(reached(figures(160.0, 350.0, 8.0, 17_000.0, 8_192.0)), [true; 6]);
+    }
+
+    #[test]
+    fn a_target_is_missed_just_beyond_its_bound() {
+        assert_eq!(reached(figures(160.1, 349.9, 8.1, 17_001.0, 8_193.0)), [false; 6]);
+    }
+
+    #[test]
+    fn what_was_not_measured_was_not_reached() {
+        assert_eq!(reached(Figures::new()), [false; 6]);
+        assert!(judge(&Rounds::default()).iter().all(|verdict| !verdict.is_reached()));
+    }
+}

@@ -1,0 +1,192 @@
+//! The load generator: starts a command, calls it, and says what that took.
+//!
+//! First many short lives, for the time from start to first answer; then one long life: memory at rest, round trips one at
+//! a time, throughput with many in flight, big results, round trips with everybody on one processor, memory afterwards.
+//! Processor time is that of the program in the middle and its helpers, never ours or the upstream's. Every answer is
+//! checked to belong to an open request, because the speed of wrong answers is of no interest.
+//!
+//! What is said is absolute. Differences and ratios between contenders belong to whoever ran several in turn.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::plan::Plan;
+use crate::processes::{self, Processes};
+use crate::sample::{Sample, micros};
+use crate::seats::Seats;
+use crate::subject::Subject;
+
+/// A run that takes longer than this does not get on and is ended.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a program is left alone before its memory counts as memory at rest.
+const REST: Duration = Duration::from_millis(300);
+
+const BIG: usize = 1 << 20;
+
+/// The figures of one run: one flat JSON object whose names end in their unit.
+pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
+    let seats = Seats::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
+    processes::adopt_orphans().map_err(|error| format!("cannot adopt orphans: {error}"))?;
+    thread::spawn(watch);
+    let first_answers = first_answers(plan)?;
+    let before = processes::descendants().map_err(|error| error.to_string())?;
+    conversing(&plan.command, |subject| {
+        subject.greet()?;
+        one_at_a_time(subject, 1)?;
+        // Helpers that only take part in a start have gone by then.
+        thread::sleep(REST);
+        measure(plan, &seats, subject, &Processes::since(&before)?, &first_answers)
+    })
+}
+
+/// Many short lives, each up to its first answer.
+fn first_answers(plan: &Plan) -> Result<Sample, String> {
+    let mut durations = Vec::with_capacity(plan.starts);
+    for _ in 0..plan.starts {
+        let started = Instant::now();
+        durations.push(conversing(&plan.command, |subject| {
+            subject.initialize()?;
+            Ok(started.elapsed())
+        })?);
+    }
+    sample(durations).map_err(|error| error.to_string())
+}
+
+/// One long life.
+fn measure(
+    plan: &Plan,
+    seats: &Seats,
+    subject: &mut Subject,
+    between: &Processes,
+    first_answers: &Sample,
+) -> io::Result<Value> {
+    let idle = between.memory()?;
+
+    let (round_trips, cpu_lone) = lone_calls(plan, subject, between)?;
+
+    in_flight(subject, plan.in_flight, plan.throughput_for / 10)?;
+    let cpu_before = between.cpu()?;
+    let (calls, took) = in_flight(subject, plan.in_flight, plan.throughput_for)?;
+    let cpu_in_flight = between.cpu()?.saturating_sub(cpu_before);
+
+    big_results(subject, plan.big_calls.div_ceil(10))?;
+    let cpu_before = between.cpu()?;
+    let big = sample(big_results(subject, plan.big_calls)?)?;
+    let cpu_big = between.cpu()?.saturating_sub(cpu_before);
+
+    // Last of all, because the scheduler likes to leave everybody together for a while afterwards.
+    let (one_core, cpu_one_core) = seats.on_one(&processes::descendants()?, || lone_calls(plan, subject, between))?;
+
+    thread::sleep(REST);
+    let after = between.memory()?;
+
+    Ok(json!({
+        "round_trip_p50_us": round_trips.percentile_us(50),
+        "round_trip_p95_us": round_trips.percentile_us(95),
+        "round_trip_p99_us": round_trips.percentile_us(99),
+        "calls_per_second": calls as f64 / took.as_secs_f64(),
+        "cpu_lone_us": cpu_lone,
+        "cpu_busy_us": micros(cpu_in_flight) / calls as f64,
+        "one_core_p50_us": one_core.percentile_us(50),
+        "one_core_cpu_us": cpu_one_core,
+        "big_p50_us": big.percentile_us(50),
+        "cpu_big_us": micros(cpu_big) / plan.big_calls as f64,
+        "first_answer_p50_us": first_answers.percentile_us(50),
+        "idle_rss_kib": idle.rss,
+        "idle_pss_kib": idle.pss,
+        "after_rss_kib": after.rss,
+        "after_pss_kib": after.pss,
+        "peak_rss_kib": after.peak,
+        "processes": between.count(),
+    }))
+}
+
+/// Warmed-up calls one at a time, and the microseconds of processor time that each of them took.
+fn lone_calls(plan: &Plan, subject: &mut Subject, between: &Processes) -> io::Result<(Sample, f64)> {
+    one_at_a_time(subject, plan.warmup)?;
+    let cpu_before = between.cpu()?;
+    let round_trips = sample(one_at_a_time(subject, plan.calls)?)?;
+    let cpu = between.cpu()?.saturating_sub(cpu_before);
+    Ok((round_trips, micros(cpu) / plan.calls as f64))
+}
+
+fn one_at_a_time(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>> {
+    let mut durations = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let asked = Instant::now();
+        subject.ask_echo()?;
+        subject.take_own_answer()?;
+        durations.push(asked.elapsed());
+    }
+    Ok(durations)
+}
+
+/// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Gives the number of answers and the
+/// time up to the last of them.
+fn in_flight(subject: &mut Subject, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
+    let mut open = Vec::with_capacity(width);
+    let started = Instant::now();
+    for _ in 0..width {
+        open.push(subject.ask_echo()?);
+    }
+    let mut answered = 0;
+    let mut over = false;
+    while !open.is_empty() {
+        let (id, _) = subject.take_answer()?;
+        let Some(at) = open.iter().position(|asked| *asked == id) else {
+            return Err(io::Error::other(format!("an answer to {id}, which was not open")));
+        };
+        answered += 1;
+        // The clock is not free; a few calls more or less do not matter.
+        over = over || (answered % 32 == 0 && started.elapsed() >= lasting);
+        if over {
+            open.swap_remove(at);
+        } else {
+            open[at] = subject.ask_echo()?;
+        }
+    }
+    Ok((answered, started.elapsed()))
+}
+
+fn big_results(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>> {
+    let mut durations = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let asked = Instant::now();
+        subject.ask_big(BIG)?;
+        let size = subject.take_own_answer()?;
+        durations.push(asked.elapsed());
+        if size < BIG {
+            return Err(io::Error::other(format!("a big result of only {size} bytes")));
+        }
+    }
+    Ok(durations)
+}
+
+/// Starts the command, converses, and ends it; an error brings what the command itself said.
+fn conversing<T>(command: &[String], converse: impl FnOnce(&mut Subject) -> io::Result<T>) -> Result<T, String> {
+    let mut subject = Subject::start(command).map_err(|error| format!("{}: {error}", command[0]))?;
+    let done = converse(&mut subject).map_err(|error| format!("{error}\n{}", subject.complaint()));
+    subject.end().map_err(|error| error.to_string())?;
+    done
+}
+
+fn sample(durations: Vec<Duration>) -> io::Result<Sample> {
+    Sample::try_new(durations).ok_or_else(|| io::Error::other("nothing was measured"))
+}
+
+/// Ends a run that has no end, with all that it started.
+fn watch() {
+    thread::sleep(LIMIT);
+    eprintln!("mendline-bench load: no figures within {} seconds", LIMIT.as_secs());
+    for pid in processes::descendants().unwrap_or_default() {
+        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+            // One that has just ended by itself is as good as killed.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+    std::process::exit(1);
+}

@@ -1,0 +1,99 @@
+//! How much is measured: the options of `mendline-bench load`.
+//!
+//! The defaults give a p99 that rests on fifty calls and a run of about four seconds, short enough that contenders can
+//! take turns several times while the machine is in one mood. `cargo xtask bench --quick` asks for less.
+
+use std::time::Duration;
+
+/// A checked set of options, and the command that is to be measured.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) calls: usize,
+    pub(crate) warmup: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) throughput_for: Duration,
+    pub(crate) big_calls: usize,
+    pub(crate) starts: usize,
+    pub(crate) cores: usize,
+    /// Never empty.
+    pub(crate) command: Vec<String>,
+}
+
+impl Plan {
+    /// Reads `[OPTIONS] -- CMD ARGS…`.
+    pub(crate) fn try_new(args: &[String]) -> Result<Self, String> {
+        let command = command_of(args)?.to_vec();
+        let options = args.split(|arg| arg == "--").next().unwrap_or_default();
+        let mut plan = Self {
+            calls: 5_000,
+            warmup: 500,
+            in_flight: 32,
+            throughput_for: Duration::from_secs(2),
+            big_calls: 40,
+            starts: 20,
+            cores: 2,
+            command,
+        };
+        for pair in options.chunks(2) {
+            let [option, value] = pair else { return Err(format!("`{}` needs a number", pair[0])) };
+            let number: usize = value.parse().map_err(|_| format!("`{option} {value}`: not a number"))?;
+            if number == 0 {
+                return Err(format!("`{option} 0` would measure nothing"));
+            }
+            match option.as_str() {
+                "--calls" => plan.calls = number,
+                "--warmup" => plan.warmup = number,
+                // Requests are written without looking at the answers first, so they must all fit into one pipe.
+                "--in-flight" if number <= 256 => plan.in_flight = number,
+                "--in-flight" => return Err("`--in-flight` goes up to 256".into()),
+                "--millis" => plan.throughput_for = Duration::from_millis(number as u64),
+                "--big-calls" => plan.big_calls = number,
+                "--starts" => plan.starts = number,
+                "--cores" => plan.cores = number,
+                other => return Err(format!("unknown option `{other}`")),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// What stands behind the first `--`.
+pub(crate) fn command_of(args: &[String]) -> Result<&[String], String> {
+    match args.iter().position(|arg| arg == "--") {
+        Some(at) if at + 1 < args.len() => Ok(&args[at + 1..]),
+        _ => Err("a command is missing: `-- CMD ARGS…`".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn options_stand_before_the_dashes_and_the_command_behind_them() {
+        let plan = Plan::try_new(&words("--calls 7 --millis 300 -- relay -- upstream --calls 9")).unwrap();
+        assert_eq!(plan.calls, 7);
+        assert_eq!(plan.throughput_for, Duration::from_millis(300));
+        assert_eq!(plan.command, words("relay -- upstream --calls 9"));
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_by_name() {
+        for (line, named) in [
+            ("--calls 7", "command is missing"),
+            ("--calls 7 --", "command is missing"),
+            ("--calls 0 -- cat", "--calls 0"),
+            ("--calls many -- cat", "many"),
+            ("--starts -- cat", "--starts"),
+            ("--in-flight 257 -- cat", "--in-flight"),
+            ("--color 2 -- cat", "--color"),
+        ] {
+            let why = Plan::try_new(&words(line)).unwrap_err();
+            assert!(why.contains(named), "`{line}` was refused with `{why}`");
+        }
+    }
+}

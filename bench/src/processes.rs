@@ -1,0 +1,162 @@
+//! The processes between the client and the upstream, and what they cost.
+//!
+//! Whoever stands in the middle pays for its helpers as well: all our descendants count, except the upstream itself. We
+//! adopt orphans (see [`adopt_orphans`]), so a helper that detaches from its parent is still a descendant of ours. The
+//! upstream is recognised by what it runs, which holds behind any number of wrappers and for proxies that rewrite messages.
+//!
+//! Processor time is read from `schedstat`, which counts nanoseconds; the ticks of `stat` are coarser than a whole run of
+//! calls. It is only exact while a process sleeps, so it is read when no call is in flight. A thread that ended in between
+//! takes its share with it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+/// The processes of one contender.
+pub(crate) struct Processes(Vec<u32>);
+
+/// What they hold in memory, in KiB. `rss` counts pages that are shared with others in full, `pss` by share; `peak` is the
+/// sum of the highest `rss` that each ever had.
+pub(crate) struct Memory {
+    pub(crate) rss: u64,
+    pub(crate) pss: u64,
+    pub(crate) peak: u64,
+}
+
+/// Makes us the parent of every descendant whose own parent has ended.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// All our descendants that are alive.
+pub(crate) fn descendants() -> io::Result<Vec<u32>> {
+    let mut alive = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // A process that has ended since the directory was read is no descendant any more.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        if let Some(parent) = living_parent(&stat) {
+            alive.push((pid, parent));
+        }
+    }
+    let mut family = vec![std::process::id()];
+    // Each generation is found once, so this ends at the latest when every process is family.
+    let mut next = 0;
+    while next < family.len() {
+        let parent = family[next];
+        family.extend(alive.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    family.remove(0);
+    Ok(family)
+}
+
+impl Processes {
+    /// Those that have come since `before` was taken and are not the upstream.
+    pub(crate) fn since(before: &[u32]) -> io::Result<Self> {
+        let before: HashSet<_> = before.iter().collect();
+        let ours = std::env::current_exe()?;
+        let mut between = descendants()?;
+        between.retain(|pid| {
+            let is_upstream = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == ours)
+                && fs::read(format!("/proc/{pid}/cmdline"))
+                    .is_ok_and(|line| line.split(|b| *b == 0).nth(1) == Some(b"upstream"));
+            !before.contains(pid) && !is_upstream
+        });
+        Ok(Self(between))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All processor time that they have taken so far.
+    pub(crate) fn cpu(&self) -> io::Result<Duration> {
+        let mut total = Duration::ZERO;
+        for pid in &self.0 {
+            for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+                if let Ok(schedstat) = fs::read_to_string(task?.path().join("schedstat")) {
+                    total +=
+                        time_on_cpu(&schedstat).ok_or_else(|| io::Error::other("schedstat is not three numbers"))?;
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    pub(crate) fn memory(&self) -> io::Result<Memory> {
+        let mut total = Memory { rss: 0, pss: 0, peak: 0 };
+        for pid in &self.0 {
+            let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+            total.rss += kib(&rollup, "Rss:").unwrap_or(0);
+            total.pss += kib(&rollup, "Pss:").unwrap_or(0);
+            total.peak += kib(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmHWM:").unwrap_or(0);
+        }
+        Ok(total)
+    }
+}
+
+/// The parent named in a `stat` line, unless the process is dead and only waits to be reaped.
+fn living_parent(stat: &str) -> Option<u32> {
+    // The command's name stands in parentheses and may contain anything, parentheses and blanks included.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(parent)
+}
+
+/// `schedstat` is: nanoseconds on a processor, nanoseconds waiting for one, number of time slices.
+fn time_on_cpu(schedstat: &str) -> Option<Duration> {
+    let mut fields = schedstat.split_ascii_whitespace();
+    let on_cpu = fields.next()?.parse().ok()?;
+    (fields.count() == 2).then_some(Duration::from_nanos(on_cpu))
+}
+
+fn kib(table: &str, name: &str) -> Option<u64> {
+    let line = table.lines().find(|line| line.starts_with(name))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_found_behind_any_name() {
+        assert_eq!(living_parent("42 (cat) S 17 42 42 0"), Some(17));
+        assert_eq!(living_parent("42 (a) R 1 (b) S 17 42 42 0"), Some(17));
+        assert_eq!(living_parent("42 (cat"), None);
+    }
+
+    #[test]
+    fn the_dead_have_no_parent() {
+        assert_eq!(living_parent("42 (cat) Z 17 42 42 0"), None);
+    }
+
+    #[test]
+    fn time_on_a_processor_is_the_first_of_three_numbers() {
+        assert_eq!(time_on_cpu("1320602 2354901 3\n"), Some(Duration::from_nanos(1_320_602)));
+        assert_eq!(time_on_cpu("1320602 2354901"), None);
+        assert_eq!(time_on_cpu(""), None);
+    }
+
+    #[test]
+    fn memory_is_read_from_its_own_line() {
+        let rollup = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:    1864 kB\nPss:     154 kB\nPss_Dirty:   88 kB\n";
+        assert_eq!(kib(rollup, "Rss:"), Some(1864));
+        assert_eq!(kib(rollup, "Pss:"), Some(154));
+        assert_eq!(kib(rollup, "Swap:"), None);
+    }
+
+    #[test]
+    fn a_child_is_seen_with_its_memory_until_it_is_dead() {
+        let before = descendants().unwrap();
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(Processes::since(&before).unwrap().0.contains(&child.id()));
+        assert!(Processes(vec![child.id()]).memory().unwrap().rss > 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!descendants().unwrap().contains(&child.id()));
+    }
+}

@@ -1,0 +1,55 @@
+//! Durations that were measured, and what is said about them.
+//!
+//! Percentiles are by nearest rank: each one is a duration that really occurred, which an interpolated value is not.
+
+use std::time::Duration;
+
+/// One or more durations, in order of size.
+pub(crate) struct Sample(Vec<Duration>);
+
+impl Sample {
+    /// Takes the durations in any order; none at all is no sample.
+    pub(crate) fn try_new(mut durations: Vec<Duration>) -> Option<Self> {
+        durations.sort_unstable();
+        (!durations.is_empty()).then_some(Self(durations))
+    }
+
+    /// The smallest duration that at least `percent` of all are not longer than, in microseconds.
+    pub(crate) fn percentile_us(&self, percent: u32) -> f64 {
+        let rank = (self.0.len() * percent as usize).div_ceil(100).max(1);
+        micros(self.0[rank - 1])
+    }
+}
+
+/// Microseconds with their fraction.
+pub(crate) fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(micros: impl IntoIterator<Item = u64>) -> Sample {
+        Sample::try_new(micros.into_iter().map(Duration::from_micros).collect()).unwrap()
+    }
+
+    #[test]
+    fn percentiles_are_the_nearest_rank_whatever_the_order() {
+        let hundred = sample((1..=100).rev());
+        assert_eq!([50, 95, 99, 100].map(|p| hundred.percentile_us(p)), [50.0, 95.0, 99.0, 100.0]);
+        let five = sample([30, 10, 50, 20, 40]);
+        assert_eq!([1, 20, 21, 50, 95].map(|p| five.percentile_us(p)), [10.0, 10.0, 20.0, 30.0, 50.0]);
+    }
+
+    #[test]
+    fn a_single_duration_is_every_percentile() {
+        let one = sample([7]);
+        assert_eq!([0, 1, 50, 100].map(|p| one.percentile_us(p)), [7.0; 4]);
+    }
+
+    #[test]
+    fn no_durations_are_no_sample() {
+        assert!(Sample::try_new(Vec::new()).is_none());
+    }
+}

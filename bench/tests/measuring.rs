@@ -1,0 +1,91 @@
+//! The bench as real processes: that every figure is there and means what it says. How large a figure is, is never asserted.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const BENCH: &str = env!("CARGO_BIN_EXE_mendline-bench");
+
+const LITTLE: [&str; 11] =
+    ["load", "--calls", "5", "--warmup", "1", "--millis", "20", "--big-calls", "2", "--starts", "2"];
+
+fn run(args: &[&str]) -> Output {
+    Command::new(BENCH).args(args).output().expect("the bench starts")
+}
+
+fn load(command: &[&str]) -> Output {
+    run(&[&LITTLE[..], &["--"], command].concat())
+}
+
+fn figures(command: &[&str]) -> Value {
+    let output = load(command);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("figures are JSON")
+}
+
+#[test]
+fn nothing_is_in_the_middle_of_a_direct_conversation() {
+    let figures = figures(&[BENCH, "upstream"]);
+    for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_rss_kib", "peak_rss_kib"] {
+        assert_eq!(figures[key].as_f64(), Some(0.0), "{key}");
+    }
+    assert!(figures["round_trip_p50_us"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_relay_has_all_figures_and_pays_for_itself_and_its_wrapper_but_not_for_the_upstream() {
+    // The wrapper stays alive in front of the relay, because it has something to do afterwards.
+    let wrapper = format!("'{BENCH}' relay -- '{BENCH}' upstream; exit $?");
+    let figures = figures(&["sh", "-c", &wrapper]);
+    assert_eq!(figures["processes"], 2);
+    for (key, value) in figures.as_object().unwrap() {
+        assert!(value.as_f64().unwrap() > 0.0, "{key} is {value}");
+    }
+}
+
+#[test]
+fn what_a_failing_command_said_is_passed_on() {
+    let output = load(&["sh", "-c", "echo the disk is on fire >&2"]);
+    assert!(!output.status.success());
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(why.contains("the disk is on fire"), "{why}");
+}
+
+#[test]
+fn a_wrong_answer_is_no_figure() {
+    let output = load(&["sh", "-c", r#"read line; echo '{"jsonrpc":"2.0","id":77,"result":{}}'; cat >/dev/null"#]);
+    assert!(!output.status.success());
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(why.contains("answered 77"), "{why}");
+}
+
+#[test]
+fn the_relay_passes_bytes_both_ways_and_ends_as_its_command_ended() {
+    let mut relay = Command::new(BENCH)
+        .args(["relay", "--", "sh", "-c", "cat; exit 7"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = relay.stdin.take().unwrap();
+    let sent = vec![b'x'; 1 << 20];
+    let writer = std::thread::spawn({
+        let sent = sent.clone();
+        move || stdin.write_all(&sent).unwrap()
+    });
+    let output = relay.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.stdout == sent, "{} bytes came back", output.stdout.len());
+    assert_eq!(output.status.code(), Some(7));
+}
+
+#[test]
+fn a_contender_that_fails_is_left_out_with_its_reason_and_misses_every_gate() {
+    let output = run(&["compare", "--quick", "--rounds", "1", "--json", "--gate", "--mendline", BENCH]);
+    assert!(!output.status.success(), "the gate should have been missed");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["left_out"]["mendline"].as_str().unwrap().contains("unknown command `run`"), "{report:#}");
+    assert!(report["contenders"]["relay"]["beyond_direct"]["round_trip_p50_us"].is_number());
+    assert!(report["targets"].as_array().unwrap().iter().all(|target| target["reached"] == false));
+}

@@ -1,0 +1,118 @@
+//! The command line as it is written: every flag with its words, its parser and its complaint.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use mendline::observe::log::LogLevel;
+
+use crate::demo_server::temper::Temper;
+use crate::name::Name;
+
+/// Exit code: a negative result, such as a server that never became ready.
+pub(crate) const NEGATIVE: u8 = 1;
+
+/// Exit code: the command line cannot be carried out as written.
+pub(crate) const USAGE: u8 = 2;
+
+/// Keeps MCP connections alive.
+///
+/// Mendline stands between an MCP client and an MCP server. When the server dies, it is started again, the session is
+/// restored, and calls that can safely be repeated are; every other call is answered in time with what is known about it.
+#[derive(Parser)]
+#[command(name = "mendline", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run one MCP server behind a connection that mends itself
+    Run(RunOptions),
+    /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
+    Demo(DemoOptions),
+    /// The server of the demonstration and of the tests
+    #[command(hide = true)]
+    DemoServer(DemoServerOptions),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  mendline run -- npx -y @modelcontextprotocol/server-everything
+  mendline run --name notes --call-timeout 2m -- uvx notes-server --db notes.sqlite
+
+In a client's configuration:
+  \"everything\": {
+    \"command\": \"mendline\",
+    \"args\": [\"run\", \"--\", \"npx\", \"-y\", \"@modelcontextprotocol/server-everything\"]
+  }
+
+Protocol goes through stdin and stdout; everything for people goes to stderr.
+Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage.";
+
+#[derive(Args)]
+#[command(after_help = RUN_EXAMPLES, override_usage = "mendline run [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
+pub(crate) struct RunOptions {
+    /// What the server is called in logs and errors [default: taken from the command]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<Name>,
+
+    /// How long a call may take, counted from its arrival or its last progress [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) call_timeout: Option<Duration>,
+
+    /// What is written to stderr: off, error, warn, info or debug [default: $MENDLINE_LOG, else info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+
+    /// Where a command was expected after `--`
+    #[arg(hide = true, value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+
+    /// The server's command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoOptions {
+    /// How many calls are made under each fault
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(8..=1000))]
+    pub(crate) calls: u32,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoServerOptions {
+    /// A way to misbehave, as NAME or NAME=VALUE; may be given several times
+    #[arg(long, value_name = "TEMPER")]
+    pub(crate) temper: Vec<Temper>,
+}
+
+/// A duration with its unit, longer than nothing.
+fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(duration) if duration.is_zero() => Err("must be longer than nothing; for example 30s, 5m or 1h30m".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(format!("{error}; write a number with its unit, for example 30s, 5m or 1h30m")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_duration_needs_a_unit_and_says_so() {
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert!(duration("5").unwrap_err().contains("for example 30s"));
+        assert!(duration("0s").unwrap_err().contains("longer than nothing"));
+    }
+}

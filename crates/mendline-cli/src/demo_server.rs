@@ -1,0 +1,61 @@
+//! `mendline demo-server`: an ordinary MCP server on stdio, which can be told to misbehave.
+//!
+//! It speaks both eras (initialize and server/discover) and has a tool for each kind of effect: `lookup` only reads,
+//! `create_note` writes, `slow` reports progress, `big` answers at length. How it misbehaves is in [`temper`]; what it
+//! really did is in [`ledger`], so that a test or the demonstration can compare that with what a client was told. It is
+//! written with threads and blocking reads, unlike everything that it is used to test.
+
+mod ledger;
+mod server;
+pub(crate) mod temper;
+mod tools;
+
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use ledger::Ledger;
+pub(crate) use ledger::VARIABLE as LEDGER;
+use server::Server;
+use temper::{Temper, Tempers};
+
+use crate::cli::DemoServerOptions;
+
+/// The longest that a server which will not go stays: a bound for tests that fail, not a feature.
+const LONGEST_LIFE: Duration = Duration::from_secs(120);
+
+/// Runs the server until its stdin ends, or as its temper has it.
+pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
+    let tempers = Tempers::new(&options.temper);
+    let ledger = Ledger::from_environment();
+    if tempers.has(&Temper::IgnoreTerm) || tempers.has(&Temper::Linger) {
+        mendline::transport::ignore_endings();
+    }
+    if tempers.has(&Temper::Linger) {
+        ledger.note("grandchild");
+        sleep(LONGEST_LIFE);
+        return ExitCode::SUCCESS;
+    }
+    ledger.note("start");
+    if let Some(code) = tempers.exit_at_once() {
+        eprintln!("demo-server: cannot start, giving up");
+        return ExitCode::from(code);
+    }
+    if tempers.has(&Temper::Grandchild)
+        && let Err(error) = start_grandchild()
+    {
+        eprintln!("demo-server: no grandchild: {error}");
+    }
+    sleep(tempers.slow_start());
+    let ignores_eof = tempers.has(&Temper::IgnoreEof);
+    Server::new(tempers, ledger).serve();
+    if ignores_eof {
+        sleep(LONGEST_LIFE);
+    }
+    ExitCode::SUCCESS
+}
+
+/// A process of the same group that holds our pipes and will not go.
+fn start_grandchild() -> std::io::Result<()> {
+    std::process::Command::new(std::env::current_exe()?).args(["demo-server", "--temper", "linger"]).spawn().map(drop)
+}

@@ -1,0 +1,207 @@
+//! The demo server's conversation: one line in, at most one line out, and a thread for each call that takes time.
+
+use std::collections::HashSet;
+use std::io::{BufRead, Write};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::LONGEST_LIFE;
+use super::ledger::Ledger;
+use super::temper::{Temper, Tempers};
+use super::tools;
+
+/// One message, with the parts that are passed back kept exactly as they came.
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<String>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+/// A server and what it knows of its client.
+#[derive(Clone)]
+pub(super) struct Server {
+    tempers: Tempers,
+    ledger: Arc<Ledger>,
+    cancelled: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Server {
+    pub(super) fn new(tempers: Tempers, ledger: Ledger) -> Server {
+        Server { tempers, ledger: Arc::new(ledger), cancelled: Arc::default() }
+    }
+
+    /// Answers until stdin ends.
+    pub(super) fn serve(&self) {
+        if self.tempers.has(&Temper::Noise) {
+            write_line("demo-server 0.1 is ready, waiting for requests");
+        }
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            let Ok(message) = serde_json::from_str::<Message<'_>>(&line) else {
+                respond("null", &json!({ "code": -32700, "message": "this is not JSON" }), "error");
+                continue;
+            };
+            self.hear(&message);
+        }
+        self.ledger.note("eof");
+    }
+
+    fn hear(&self, message: &Message<'_>) {
+        let Some(method) = message.method.as_deref() else { return };
+        let params: Value = message.params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let Some(id) = message.id.map(RawValue::get) else {
+            if method == "notifications/cancelled"
+                && let Ok(mut cancelled) = self.cancelled.lock()
+            {
+                self.ledger.note("cancelled");
+                cancelled.insert(params["requestId"].to_string());
+            }
+            return;
+        };
+        match method {
+            "initialize" => respond(id, &greeting(&params), "result"),
+            "server/discover" => respond(id, &discovery(), "result"),
+            "ping" => respond(id, &json!({}), "result"),
+            "tools/list" => respond(id, &tools::list(), "result"),
+            "tools/call" => self.call(id, params),
+            // Whatever is sent here comes back byte for byte.
+            "demo/echo" => write_line(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#,
+                message.params.map_or("{}", RawValue::get)
+            )),
+            _ => respond(id, &json!({ "code": -32601, "message": format!("no method {method}") }), "error"),
+        }
+    }
+
+    fn call(&self, id: &str, params: Value) {
+        let tool = params["name"].as_str().unwrap_or_default().to_owned();
+        let number = self.ledger.count_call(&tool);
+        let now = |temper: fn(usize) -> Temper| self.tempers.has(&temper(number));
+        for line in 0..self.tempers.stderr_flood() {
+            eprintln!("demo-server: call {number}, line {line} of very much that nobody asked for");
+        }
+        if now(Temper::DieBefore) {
+            die();
+        }
+        let arguments = &params["arguments"];
+        let key = arguments["key"].as_str().unwrap_or("-").to_owned();
+        let Some(text) = tools::answer(&tool, &key, arguments) else {
+            respond(id, &json!({ "code": -32602, "message": format!("no tool {tool}") }), "error");
+            return;
+        };
+        self.ledger.executed(&tool, &key);
+        if now(Temper::DieAfter) {
+            die();
+        }
+        if now(Temper::PartialLine) {
+            write_text(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"ty"#));
+            die();
+        }
+        if now(Temper::CloseStdout) {
+            close_stdout();
+        }
+        if now(Temper::StopReading) {
+            sleep(LONGEST_LIFE);
+        }
+        let delay = Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0));
+        if tool != "slow" && delay.is_zero() {
+            self.answer(id, &text);
+            return;
+        }
+        let (server, id) = (self.clone(), id.to_owned());
+        thread::spawn(move || {
+            sleep(delay);
+            if tool != "slow" || server.progress(&id, &params) {
+                server.answer(&id, &text);
+            }
+        });
+    }
+
+    /// Reports one step after the other. Says whether the call is still wanted at the end.
+    fn progress(&self, id: &str, params: &Value) -> bool {
+        let steps = params["arguments"]["steps"].as_u64().unwrap_or(5);
+        let step = Duration::from_millis(params["arguments"]["stepMs"].as_u64().unwrap_or(20));
+        let token = &params["_meta"]["progressToken"];
+        for done in 1..=steps {
+            sleep(step);
+            if self.cancelled.lock().is_ok_and(|cancelled| cancelled.contains(id)) {
+                return false;
+            }
+            if !token.is_null() {
+                let params = json!({ "progressToken": token, "progress": done, "total": steps });
+                let notice = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+                write_line(&notice.to_string());
+            }
+        }
+        true
+    }
+
+    fn answer(&self, id: &str, text: &str) {
+        if self.tempers.has(&Temper::Noise) {
+            write_line("debug: about to answer {\"not\": \"protocol\"}");
+        }
+        if self.tempers.has(&Temper::UnknownId) {
+            respond("987654321", &tools::result("nobody asked"), "result");
+        }
+        if self.tempers.has(&Temper::Malformed) {
+            write_line(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[}"#);
+        }
+        respond(id, &tools::result(text), "result");
+        if self.tempers.has(&Temper::AnswerTwice) {
+            respond(id, &tools::result("and once more"), "result");
+        }
+    }
+}
+
+fn greeting(params: &Value) -> Value {
+    json!({
+        "protocolVersion": params["protocolVersion"].as_str().unwrap_or("2025-11-25"),
+        "capabilities": { "tools": {} },
+        "serverInfo": { "name": "demo-server", "version": env!("CARGO_PKG_VERSION") },
+    })
+}
+
+fn discovery() -> Value {
+    json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": { "tools": {} },
+        "ttlMs": 0,
+        "cacheScope": "private",
+    })
+}
+
+fn respond(id: &str, body: &Value, member: &str) {
+    write_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":{body}}}"#));
+}
+
+fn write_line(text: &str) {
+    write_text(&format!("{text}\n"));
+}
+
+/// One locked write and a flush. Whoever no longer reads has gone, and our stdin will end too.
+fn write_text(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// As a crash would: at once, with nothing flushed and nothing said.
+fn die() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    std::process::abort()
+}
+
+/// Puts nothing in the place of our stdout, which closes the pipe.
+fn close_stdout() {
+    if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+    }
+}

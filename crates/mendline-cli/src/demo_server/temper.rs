@@ -1,0 +1,123 @@
+//! The ways in which the demo server misbehaves.
+//!
+//! Each is a word, some with a value: the number of the call at which it happens, or a duration. Calls are counted over all
+//! lives of the server if there is a ledger, so that "dies at the third call" happens once and not in every life.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// One way to misbehave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Temper {
+    /// Dies at the n-th call without having run it.
+    DieBefore(usize),
+    /// Runs the n-th call and dies before answering.
+    DieAfter(usize),
+    /// Begins to answer the n-th call and dies within the line.
+    PartialLine(usize),
+    /// Reads nothing more after the n-th call.
+    StopReading(usize),
+    /// Closes its stdout at the n-th call and lives on.
+    CloseStdout(usize),
+    /// Prints things that are not protocol to stdout.
+    Noise,
+    /// Prints this many lines to stderr at every call.
+    StderrFlood(usize),
+    /// Stays when its stdin ends.
+    IgnoreEof,
+    /// Stays when it is asked to end.
+    IgnoreTerm,
+    /// Starts a process that holds its pipes and will not go.
+    Grandchild,
+    /// Is that process.
+    Linger,
+    /// Ends at once with this code.
+    ExitAtOnce(u8),
+    /// Needs this long to start.
+    SlowStart(Duration),
+    /// Answers every call twice.
+    AnswerTwice,
+    /// Answers something that nobody asked before every answer.
+    UnknownId,
+    /// Writes broken JSON before every answer.
+    Malformed,
+}
+
+impl FromStr for Temper {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Temper, String> {
+        let (word, value) = text.split_once('=').unwrap_or((text, ""));
+        let number = |default: usize| match value {
+            "" => Ok(default),
+            value => value.parse::<usize>().map_err(|error| format!("{word}={value}: {error}")),
+        };
+        Ok(match word {
+            "die-before" => Temper::DieBefore(number(1)?),
+            "die-after" => Temper::DieAfter(number(1)?),
+            "partial-line" => Temper::PartialLine(number(1)?),
+            "stop-reading" => Temper::StopReading(number(1)?),
+            "close-stdout" => Temper::CloseStdout(number(1)?),
+            "noise" => Temper::Noise,
+            "stderr-flood" => Temper::StderrFlood(number(2000)?),
+            "ignore-eof" => Temper::IgnoreEof,
+            "ignore-term" => Temper::IgnoreTerm,
+            "grandchild" => Temper::Grandchild,
+            "linger" => Temper::Linger,
+            "exit-at-once" => Temper::ExitAtOnce(u8::try_from(number(3)?).unwrap_or(u8::MAX)),
+            "slow-start" => Temper::SlowStart(humantime::parse_duration(value).map_err(|error| error.to_string())?),
+            "answer-twice" => Temper::AnswerTwice,
+            "unknown-id" => Temper::UnknownId,
+            "malformed" => Temper::Malformed,
+            _ => return Err("no such temper".to_owned()),
+        })
+    }
+}
+
+/// All the ways in which one server misbehaves.
+#[derive(Clone)]
+pub(super) struct Tempers(Vec<Temper>);
+
+impl Tempers {
+    pub(super) fn new(tempers: &[Temper]) -> Tempers {
+        Tempers(tempers.to_vec())
+    }
+
+    /// Whether this one is among them.
+    pub(super) fn has(&self, temper: &Temper) -> bool {
+        self.0.contains(temper)
+    }
+
+    /// The code to end with at once.
+    pub(super) fn exit_at_once(&self) -> Option<u8> {
+        self.0.iter().find_map(|temper| if let Temper::ExitAtOnce(code) = temper { Some(*code) } else { None })
+    }
+
+    /// How long starting takes.
+    pub(super) fn slow_start(&self) -> Duration {
+        let durations = self.0.iter().filter_map(|temper| match temper {
+            Temper::SlowStart(duration) => Some(*duration),
+            _ => None,
+        });
+        durations.sum()
+    }
+
+    /// How many lines to print to stderr at every call.
+    pub(super) fn stderr_flood(&self) -> usize {
+        self.0.iter().find_map(|temper| if let Temper::StderrFlood(lines) = temper { Some(*lines) } else { None }).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temper_is_a_word_with_or_without_a_value() {
+        assert_eq!("noise".parse(), Ok(Temper::Noise));
+        assert_eq!("die-after=3".parse(), Ok(Temper::DieAfter(3)));
+        assert_eq!("slow-start=50ms".parse(), Ok(Temper::SlowStart(Duration::from_millis(50))));
+        assert!("die-after=x".parse::<Temper>().is_err());
+        assert!("kindness".parse::<Temper>().is_err());
+    }
+}

@@ -1,0 +1,31 @@
+//! The command `mendline`. One file per subcommand; this one only finds out which.
+//!
+//! The guard comes before everything else: it is started with every bridge, has to be there in a millisecond and to stay
+//! small, so it must not pay for parsing a command line.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its user")]
+
+mod cli;
+mod demo;
+mod demo_server;
+mod name;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+/// The hidden subcommand under which our own program is started again as the guard.
+const GUARD: &str = "__guard";
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
+        return mendline::transport::guard::keep_watch();
+    }
+    match Cli::parse().command {
+        Command::Run(options) => run::run(options),
+        Command::Demo(options) => demo::run(&options),
+        Command::DemoServer(options) => demo_server::run(&options),
+    }
+}

@@ -1,0 +1,189 @@
+//! What a server is called.
+//!
+//! A name stands in logs, in errors that models read, and later in front of tool names, so it is short and plain: at most
+//! 64 letters, digits, `-` and `_`, and no `__`, which separates a server's name from a tool's. Without a name the command
+//! gives one: not that of the launcher (`npx`, `python`), which would call every server alike, but of what it launches.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// A server's name, which is right by being one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name(String);
+
+const LONGEST: usize = 64;
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Name, String> {
+        if text.is_empty() {
+            return Err("a name needs at least one letter".to_owned());
+        }
+        if let Some(odd) = text.chars().find(|character| !is_plain(*character)) {
+            return Err(format!("a name is made of letters, digits, `-` and `_`; {odd:?} is none of them"));
+        }
+        if text.contains("__") {
+            return Err("a name may not contain `__`, which separates a server's name from its tools'".to_owned());
+        }
+        if text.len() > LONGEST {
+            return Err(format!("a name has at most {LONGEST} characters; this one has {}", text.len()));
+        }
+        Ok(Name(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Name {
+    /// The name that a command gives.
+    pub(crate) fn of_command(program: &OsString, arguments: &[OsString]) -> Name {
+        let program = stem(&program.to_string_lossy());
+        let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let launched = match launcher(&program) {
+            Some(Launcher::Package) => package(&words),
+            Some(Launcher::Script) => script(&words),
+            None => None,
+        };
+        Name::tidied(&launched.unwrap_or(program))
+    }
+
+    /// The nearest name to any text.
+    fn tidied(text: &str) -> Name {
+        let mut tidy = String::new();
+        for character in text.chars() {
+            let plain = if is_plain(character) { character } else { '-' };
+            if !(matches!(plain, '-' | '_') && tidy.ends_with(plain)) && tidy.len() < LONGEST {
+                tidy.push(plain);
+            }
+        }
+        let tidy = tidy.trim_matches('-');
+        Name(if tidy.is_empty() { "server".to_owned() } else { tidy.to_owned() })
+    }
+}
+
+fn is_plain(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_')
+}
+
+enum Launcher {
+    /// Fetches a package and runs it.
+    Package,
+    /// Runs a file or a module.
+    Script,
+}
+
+fn launcher(program: &str) -> Option<Launcher> {
+    let base = program.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
+    match base {
+        "npx" | "bunx" | "pnpx" | "uvx" | "pipx" => Some(Launcher::Package),
+        "node" | "python" | "deno" | "bun" | "tsx" | "ruby" | "php" | "uv" => Some(Launcher::Script),
+        _ => None,
+    }
+}
+
+/// `-y @scope/server-notes@1.2` is `server-notes`; `--from git+https://… notes` is `notes`.
+fn package(words: &[String]) -> Option<String> {
+    let word = first_word(words, &["-p", "--package", "--from", "--with", "--python", "-c", "--call"])?;
+    let unscoped = word.strip_prefix('@').and_then(|rest| rest.split_once('/')).map_or(word, |(_, name)| name);
+    let end = unscoped.find(['@', '=', '[', '<', '>', '~', '!']).unwrap_or(unscoped.len());
+    Some(unscoped[..end].to_owned()).filter(|name| !name.is_empty())
+}
+
+/// `-m notes.server` is the module; `dist/index.js` is its folder, since every script is called `index` or `main`.
+fn script(words: &[String]) -> Option<String> {
+    if let Some(at) = words.iter().position(|word| word == "-m") {
+        return words.get(at + 1).cloned();
+    }
+    let word = first_word(words, &["-r", "--require", "--import", "--loader", "-W", "-X", "--directory", "--with"])?;
+    let own = stem(word);
+    if !is_anonymous(&own) {
+        return Some(own);
+    }
+    let folders = Path::new(word).ancestors().skip(1).filter_map(Path::file_name);
+    folders.map(|folder| folder.to_string_lossy().into_owned()).find(|folder| !is_anonymous(folder)).or(Some(own))
+}
+
+fn is_anonymous(word: &str) -> bool {
+    matches!(word, "index" | "main" | "__main__" | "server" | "cli" | "dist" | "build" | "src" | "lib" | "bin" | "." | "..")
+}
+
+fn first_word<'a>(words: &'a [String], with_value: &[&str]) -> Option<&'a str> {
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        if with_value.contains(&word) {
+            words.next();
+        } else if !word.starts_with('-') && !matches!(word, "run" | "dlx" | "exec" | "x") {
+            return Some(word);
+        }
+    }
+    None
+}
+
+fn stem(path: &str) -> String {
+    let path = Path::new(path);
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    for extension in [".exe", ".cmd", ".js", ".mjs", ".cjs", ".ts", ".py", ".rb", ".php", ".sh"] {
+        if let Some(stem) = name.strip_suffix(extension).filter(|stem| !stem.is_empty()) {
+            return stem.to_owned();
+        }
+    }
+    name.into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(command: &str) -> String {
+        let mut words = command.split_whitespace().map(OsString::from);
+        let program = words.next().unwrap();
+        Name::of_command(&program, &words.collect::<Vec<_>>()).to_string()
+    }
+
+    #[test]
+    fn a_command_gives_its_own_name() {
+        assert_eq!(name("/usr/local/bin/notes-server --db x"), "notes-server");
+        assert_eq!(name("./weird name.bin"), "weird");
+        assert_eq!(name("a__b"), "a_b");
+        assert_eq!(name("…"), "server");
+    }
+
+    #[test]
+    fn a_launcher_gives_the_name_of_what_it_launches() {
+        assert_eq!(name("npx -y @modelcontextprotocol/server-everything"), "server-everything");
+        assert_eq!(name("npx -y mcp-remote@latest https://example.com"), "mcp-remote");
+        assert_eq!(name("npx --package @a/b@2 tool"), "tool");
+        assert_eq!(name("uvx --from git+https://example.com/x notes[all]==1.2"), "notes");
+        assert_eq!(name("pipx run notes"), "notes");
+        assert_eq!(name("python3.12 -m notes.server"), "notes-server");
+        assert_eq!(name("python -u /srv/weather.py"), "weather");
+        assert_eq!(name("node /opt/notes/dist/index.js stdio"), "notes");
+        assert_eq!(name("node index.js"), "index");
+        assert_eq!(name("node"), "node");
+        assert_eq!(name("uv run --directory /srv/x notes.py"), "notes");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_used_is_refused_with_the_reason() {
+        assert!("a__b".parse::<Name>().unwrap_err().contains("separates"));
+        assert!("a b".parse::<Name>().unwrap_err().contains("' '"));
+        assert!("".parse::<Name>().is_err());
+        assert!("x".repeat(65).parse::<Name>().unwrap_err().contains("65"));
+        assert_eq!("every-thing_2".parse::<Name>().unwrap().to_string(), "every-thing_2");
+    }
+
+    #[test]
+    fn every_name_from_a_command_is_one_that_could_be_given() {
+        for command in ["npx ___", "node ../../dist/index.js", "--- x", "npx @/", "ünïcode", "uvx ==1"] {
+            let name = name(command);
+            assert!(name.parse::<Name>().is_ok(), "{command} gave {name}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What servers have asked this client and still wait for.
+//!
+//! In the legacy era a server may ask its client for a sample, an answer of the user, its roots, or a ping. Each such
+//! question goes to the client under a number of ours: two servers, or two lives of one server, may well use the same id.
+//! When the link that a question came over is gone, nobody waits for the answer, and the client is told to put it away.
+
+use mendline_wire::{Id, Message, Method, Patch, Span, Spliced};
+
+use crate::defaults;
+use crate::event::{Dropped, Event};
+use crate::mail::ToUpstream;
+use crate::port::{ClientId, LinkId};
+use crate::slab::{Key, Slab};
+use crate::turn::Turn;
+use crate::words;
+
+/// One question.
+#[derive(Debug)]
+struct Ask {
+    link: LinkId,
+    id: Id,
+    token: Option<Vec<u8>>,
+}
+
+/// The questions that are open.
+#[derive(Debug, Default)]
+pub struct Asks {
+    open: Slab<Ask>,
+}
+
+impl Asks {
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Takes a server's request and gives what the client is to be sent.
+    pub fn open(&mut self, client: ClientId, link: LinkId, message: &Message, turn: &mut Turn<'_>) -> Option<Spliced> {
+        let id = Id::from_raw(message.id()?);
+        let at = message.id_span()?;
+        let token = message.progress_token();
+        let ask = Ask { link, id: id.clone(), token: token.map(|at| message.slice(at).to_vec()) };
+        let key = if self.open.len() < defaults::ASKS { self.open.insert(ask) } else { None };
+        let Some(key) = key else {
+            turn.mail_upstream(
+                link.upstream,
+                ToUpstream::Decline { link, id, why: "too many questions are waiting for the client" },
+            );
+            return None;
+        };
+        turn.tell(Event::AskForwarded { client, link, method: message.method() });
+        let number = || Patch::number(key.number());
+        let edits = [Some((at, number())), token.map(|at| (at, number()))];
+        Some(Spliced::new(message.text().clone(), edits.into_iter().flatten()))
+    }
+
+    /// The client answered one of them.
+    pub fn answer(&mut self, client: ClientId, message: Message, turn: &mut Turn<'_>) -> Result<(), Dropped> {
+        let key = message.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
+        let Some(ask) = key.and_then(|key| self.open.remove(key)) else { return Err(Dropped::StaleReply) };
+        turn.tell(Event::AskAnswered { client, link: ask.link });
+        turn.mail_upstream(ask.link.upstream, ToUpstream::Reply { link: ask.link, id: ask.id, message });
+        Ok(())
+    }
+
+    /// The client reports progress on one of them.
+    pub fn progress(&mut self, message: Message, turn: &mut Turn<'_>) -> Result<(), Dropped> {
+        let found = message.progress_token().and_then(|at| {
+            let key = Key::from_number(Id::from_raw(message.slice(at)).as_u64()?);
+            let ask = self.open.get(key)?;
+            Some((at, ask.link, ask.token.clone()?))
+        });
+        let Some((at, link, token)) = found else { return Err(Dropped::StaleProgress) };
+        turn.mail_upstream(link.upstream, ToUpstream::Progress { link, token, at, message });
+        Ok(())
+    }
+
+    /// The server takes a question back; gives what the client is to be told.
+    pub fn withdraw(
+        &mut self,
+        client: ClientId,
+        link: LinkId,
+        at: Span,
+        message: &Message,
+        turn: &mut Turn<'_>,
+    ) -> Option<Spliced> {
+        let raw = message.slice(at);
+        let (key, _) = self.open.iter().find(|(_, ask)| ask.link == link && ask.id.as_bytes() == raw)?;
+        self.open.remove(key);
+        turn.tell(Event::AskWithdrawn { client, link });
+        Some(Spliced::new(message.text().clone(), [(at, Patch::number(key.number()))]))
+    }
+
+    /// A link is gone: all its questions are withdrawn; gives what the client is to be told.
+    pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, turn: &mut Turn<'_>) -> Vec<Spliced> {
+        let mut told = Vec::new();
+        for key in self.open.keys_by_age() {
+            if self.open.get(key).is_some_and(|ask| ask.link == link) {
+                self.open.remove(key);
+                turn.tell(Event::AskWithdrawn { client, link });
+                let id = Id::number(key.number());
+                told.push(Spliced::whole(words::cancelled(&id, "the server that asked has ended")));
+            }
+        }
+        told
+    }
+
+    /// The client cannot answer any more: every server that waits is told so.
+    pub fn decline_all(&mut self, turn: &mut Turn<'_>) {
+        for key in self.open.keys_by_age() {
+            if let Some(Ask { link, id, .. }) = self.open.remove(key) {
+                turn.mail_upstream(link.upstream, ToUpstream::Decline { link, id, why: "the client has gone" });
+            }
+        }
+    }
+
+    /// What a dropped answer was: for the event.
+    pub const DROPPED_METHOD: Method = Method::None;
+}

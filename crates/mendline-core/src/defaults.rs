@@ -1,0 +1,83 @@
+//! Every number that Mendline uses when nobody says otherwise, each with its reason.
+
+use std::time::Duration;
+
+/// Deadline of a call, from its arrival or its last progress: a silent three-minute tool works directly, so it must work
+/// through us; what is silent for five minutes is lost.
+pub const CALL: Duration = Duration::from_secs(5 * 60);
+/// The hard end of a call, whatever progress it reports: progress for ever is a hang with a heartbeat.
+pub const TOTAL: Duration = Duration::from_secs(30 * 60);
+/// How long a call waits for an upstream that is not up: below the 60 s at which common clients give up, so that our answer
+/// wins over their timeout.
+pub const RECOVERY: Duration = Duration::from_secs(45);
+/// How long a child may take to answer the greeting that we replay: `npx` may have to download it.
+pub const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// Attempts per call, the first included: what SRE practice found to mask blips without feeding an outage.
+pub const ATTEMPTS: u32 = 3;
+/// First delay before a call is sent again on a link that stayed up; doubles, with full jitter.
+pub const RETRY_INITIAL: Duration = Duration::from_millis(100);
+/// The longest such delay.
+pub const RETRY_CAP: Duration = Duration::from_secs(5);
+/// Retries that an upstream may save up.
+pub const BUDGET_BUCKET: u32 = 10;
+/// Each success earns this many thousandths of a retry: at most ten per cent extra load when it matters.
+pub const BUDGET_PER_SUCCESS_MILLI: u32 = 100;
+/// One retry grows back in this time, so that a quiet upstream can still retry.
+pub const BUDGET_REGROWTH: Duration = Duration::from_secs(6);
+
+/// The first redial comes within this time: a quick first repair, yet never two machines at once.
+pub const RECONNECT_FIRST: Duration = Duration::from_millis(200);
+/// The second redial waits about this long; doubles from there.
+pub const RECONNECT_INITIAL: Duration = Duration::from_millis(200);
+/// The longest wait between redials while nobody calls.
+pub const RECONNECT_CAP_IDLE: Duration = Duration::from_secs(30);
+/// The longest wait between redials while a call waits.
+pub const RECONNECT_CAP_CALLED: Duration = Duration::from_secs(5);
+/// Redials of one incident before an upstream is parked …
+pub const RECONNECT_ATTEMPTS: u32 = 10;
+/// … and not before the incident is this old: a redeploy takes 30 to 90 seconds.
+pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(120);
+/// An incident is over after this long ready *and* one real answer; an accepted connection proves nothing.
+pub const PROVEN: Duration = Duration::from_secs(10);
+/// This many exits of a child …
+pub const CRASH_LOOP_EXITS: usize = 5;
+/// … within this time are a crash loop, and park it.
+pub const CRASH_LOOP_WINDOW: Duration = Duration::from_secs(60);
+/// A parked upstream is tried this often by itself: never dead for good.
+pub const PARKED_PROBE: Duration = Duration::from_secs(60);
+/// A call wakes a parked upstream, at most this often: never a storm.
+pub const PARKED_COOL_DOWN: Duration = Duration::from_secs(10);
+/// No policy may dial more often than this per minute.
+pub const DIALS_PER_MINUTE: usize = 30;
+
+/// Calls sent and unanswered per upstream.
+pub const IN_FLIGHT: usize = 256;
+/// Calls that wait for a place or for the upstream: every queue has an end.
+pub const WAITING: usize = 1024;
+/// Requests of a server that wait for the client's answer.
+pub const ASKS: usize = 256;
+/// Messages queued for a child that does not read; beyond it notifications are dropped and counted.
+pub const LINK_QUEUE: usize = 2048;
+/// Messages queued for a client before we stop reading from a child that only this client uses.
+pub const CLIENT_QUEUE_SOFT: usize = 256;
+/// The same in bytes.
+pub const CLIENT_QUEUE_SOFT_BYTES: usize = 8 << 20;
+/// Messages queued for a client before we stop reading from the client itself: it writes and does not read.
+pub const CLIENT_QUEUE_HARD: usize = 4096;
+/// The same in bytes.
+pub const CLIENT_QUEUE_HARD_BYTES: usize = 64 << 20;
+/// All bytes that the engine holds for others, together.
+pub const LEDGER: usize = 256 << 20;
+
+/// How long running calls may take to finish once we are told to stop.
+pub const DRAIN: Duration = Duration::from_secs(10);
+/// How long a child has to end after its stdin was closed, and again after TERM: the specification's order, the SDKs' timing.
+pub const LADDER_STEP: Duration = Duration::from_secs(2);
+/// How long a client has to take our last words.
+pub const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Lines of a child's stderr that are kept for errors and status.
+pub const STDERR_TAIL: usize = 8;
+/// Bytes kept of each.
+pub const STDERR_LINE: usize = 300;

@@ -1,0 +1,50 @@
+//! The dice, as the core is given them.
+//!
+//! Jitter needs chance; the simulation needs the same chance twice. So the shell hands over a seed, and everything random
+//! in the core comes from this one generator (SplitMix64: small, well mixed, and not for secrets).
+
+use std::time::Duration;
+
+/// A seeded source of chance.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice that fall the same way for the same seed.
+    pub fn new(seed: u64) -> Self {
+        Dice(seed)
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A duration between `low` and `high`, both included.
+    pub fn between(&mut self, low: Duration, high: Duration) -> Duration {
+        let span = high.saturating_sub(low).as_nanos();
+        // A 64-bit roll scaled by multiplication: no bias that anyone could measure in a jitter.
+        let part = (u128::from(self.roll()) * (span + 1)) >> 64;
+        low + Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_falls_the_same_way_and_stays_within_its_bounds() {
+        let (mut a, mut b) = (Dice::new(7), Dice::new(7));
+        let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
+        for _ in 0..1000 {
+            let rolled = a.between(low, high);
+            assert_eq!(rolled, b.between(low, high));
+            assert!((low..=high).contains(&rolled));
+        }
+        assert_eq!(a.between(low, low), low);
+    }
+}

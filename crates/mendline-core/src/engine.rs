@@ -1,0 +1,343 @@
+//! What a shell drives: one engine per process, one thread, no I/O.
+//!
+//! Its methods, by what they are for:
+//! - **tell it**: [`Engine::handle`] for everything that happened, [`Engine::handle_timeout`] when the time of
+//!   [`Engine::poll_timeout`] has come;
+//! - **ask it**: [`Engine::poll_output`] until it is empty, [`Engine::poll_write`] for each port that can take bytes,
+//!   [`Engine::may_read`] before reading from one, [`Engine::poll_timeout`] before sleeping;
+//! - **look at it**: the getters, for tests and status.
+//!
+//! Inside, a client's conversation and an upstream never call each other. Each puts letters into the mail, and the engine
+//! carries them until none is left: down once, back once.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mendline_wire::Spliced;
+
+use crate::client::ClientSession;
+use crate::config::{Config, Lifetime};
+use crate::defaults;
+use crate::dice::Dice;
+use crate::event::{Event, LinkState};
+use crate::ledger::Ledger;
+use crate::mail::{Mail, ToUpstream};
+use crate::moment::Moment;
+use crate::port::{ClientId, Input, Output, Port, UpstreamId};
+use crate::timers::Timers;
+use crate::turn::{Alarm, Turn};
+use crate::upstream::Upstream;
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Running calls are being finished.
+    Draining,
+    /// Everything is answered; children are ending.
+    Closing,
+    /// Children are gone.
+    Finished,
+}
+
+/// All decisions of one Mendline.
+#[derive(Debug)]
+pub struct Engine {
+    clients: BTreeMap<ClientId, ClientSession>,
+    upstreams: Vec<Upstream>,
+    lifetime: Lifetime,
+    phase: Phase,
+    now: Moment,
+    timers: Timers<Alarm>,
+    ledger: Ledger,
+    dice: Dice,
+    outputs: VecDeque<Output>,
+    mail: Mail,
+}
+
+macro_rules! turn {
+    ($engine:ident) => {
+        &mut Turn {
+            now: $engine.now,
+            timers: &mut $engine.timers,
+            ledger: &mut $engine.ledger,
+            dice: &mut $engine.dice,
+            outputs: &mut $engine.outputs,
+            mail: &mut $engine.mail,
+        }
+    };
+}
+
+impl Engine {
+    /// An engine for these upstreams. Everything random in it comes from `seed`.
+    pub fn new(config: Config, seed: u64) -> Self {
+        let upstreams = config
+            .upstreams
+            .into_iter()
+            .enumerate()
+            .map(|(index, upstream)| Upstream::new(UpstreamId(index as u16), upstream))
+            .collect();
+        Engine {
+            clients: BTreeMap::new(),
+            upstreams,
+            lifetime: config.lifetime,
+            phase: Phase::Running,
+            now: Moment::ZERO,
+            timers: Timers::default(),
+            ledger: Ledger::new(config.ledger_bytes),
+            dice: Dice::new(seed),
+            outputs: VecDeque::new(),
+            mail: Mail::default(),
+        }
+    }
+
+    // ---- tell it ----
+
+    /// Something happened.
+    pub fn handle(&mut self, input: Input, now: Moment) {
+        self.now = self.now.max(now);
+        match input {
+            Input::ClientOpened { client, upstream } => self.open(client, upstream),
+            Input::FromClient { client, received } => {
+                if let Some(session) = self.clients.get_mut(&client) {
+                    session.handle_received(received, turn!(self));
+                }
+            }
+            Input::ClientEnded { client } => {
+                if let Some(session) = self.clients.get_mut(&client) {
+                    session.handle_ended(turn!(self));
+                }
+            }
+            Input::ClientLost { client } => {
+                if let Some(session) = self.clients.get_mut(&client) {
+                    session.handle_lost(turn!(self));
+                }
+            }
+            Input::Spawned { link, .. } => {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
+                    upstream.handle_spawned(link, turn!(self));
+                }
+            }
+            Input::SpawnFailed { link, why } => {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
+                    upstream.handle_spawn_failed(link, &why, turn!(self));
+                }
+            }
+            Input::FromLink { link, received } => {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
+                    upstream.handle_received(link, received, turn!(self));
+                }
+            }
+            Input::Said { link, line } => {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
+                    upstream.link_mut().note_last_words(&line);
+                }
+            }
+            Input::LinkBroken { link, pipe } => {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
+                    upstream.handle_broken(link, pipe, turn!(self));
+                }
+            }
+            Input::ChildExited { link, how, written } => {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
+                    upstream.handle_exited(link, how, written, turn!(self));
+                }
+            }
+            // No transport makes exchanges yet, so nothing about them can be news.
+            Input::Head { .. } | Input::StreamEvent { .. } | Input::Body { .. } | Input::End { .. } => {}
+            Input::Reconnect { upstream } => {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
+                    upstream.link_mut().reconnect(turn!(self));
+                }
+            }
+            Input::Stop => match self.phase {
+                Phase::Running => {
+                    self.begin_drain();
+                    turn!(self).wake_in(defaults::DRAIN, Alarm::Drain);
+                }
+                Phase::Draining => self.close(),
+                Phase::Closing | Phase::Finished => {}
+            },
+        }
+        self.carry();
+        self.advance();
+    }
+
+    /// The time has come that [`Engine::poll_timeout`] named.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        while let Some(alarm) = self.timers.take_due(self.now) {
+            match alarm {
+                Alarm::Call(upstream, key) => {
+                    if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
+                        upstream.handle_time(key, turn!(self));
+                    }
+                }
+                Alarm::Link(upstream) => {
+                    if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
+                        upstream.link_mut().handle_timer(turn!(self));
+                    }
+                }
+                Alarm::Drain => self.close(),
+            }
+            self.carry();
+        }
+        self.advance();
+    }
+
+    // ---- ask it ----
+
+    /// The next thing for the shell to do or to tell.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The next whole message for a port that can take bytes. The shell adds the newline.
+    pub fn poll_write(&mut self, port: Port) -> Option<Spliced> {
+        match port {
+            Port::Client(client) => self.clients.get_mut(&client)?.pull(turn!(self)),
+            Port::Link(link) => self.upstreams.get_mut(usize::from(link.upstream.0))?.pull(link, turn!(self)),
+        }
+    }
+
+    /// May the shell read from this port now? A client that does not take its answers is not read from, and neither is a
+    /// child that only this client uses.
+    pub fn may_read(&self, port: Port) -> bool {
+        match port {
+            Port::Client(client) => self.clients.get(&client).is_none_or(|session| !session.outbox().is_stuck()),
+            Port::Link(link) => match self.upstreams.get(usize::from(link.upstream.0)).map(Upstream::clients) {
+                Some([only]) => self.clients.get(only).is_none_or(|session| !session.outbox().is_behind()),
+                _ => true,
+            },
+        }
+    }
+
+    /// When to call [`Engine::handle_timeout`] next.
+    pub fn poll_timeout(&mut self) -> Option<Moment> {
+        self.timers.next()
+    }
+
+    // ---- look at it ----
+
+    /// Where an upstream's link stands.
+    pub fn link_state(&self, upstream: UpstreamId) -> Option<LinkState> {
+        self.upstreams.get(usize::from(upstream.0)).map(|upstream| upstream.link().state())
+    }
+
+    /// Calls of an upstream that are accepted and not answered.
+    pub fn open_calls(&self, upstream: UpstreamId) -> usize {
+        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::open_calls)
+    }
+
+    /// How much is queued and held, for those who check that it is bounded.
+    pub fn load(&self) -> Load {
+        Load {
+            requests: self.clients.values().map(ClientSession::open).sum(),
+            asks: self.clients.values().map(ClientSession::asks).sum(),
+            for_clients: self.clients.values().map(|session| session.outbox().len()).sum(),
+            calls: self.upstreams.iter().map(Upstream::open_calls).sum(),
+            for_links: self.upstreams.iter().map(Upstream::queued).sum(),
+            timers: self.timers.len(),
+            bytes: self.ledger.held(),
+        }
+    }
+
+    // ---- inside ----
+
+    fn open(&mut self, client: ClientId, upstream: UpstreamId) {
+        let turn = turn!(self);
+        turn.tell(Event::ClientOpened { client, upstream });
+        turn.mail_upstream(upstream, ToUpstream::Open { client });
+        self.clients.insert(client, ClientSession::new(client, upstream));
+    }
+
+    /// Carries letters until none is left.
+    fn carry(&mut self) {
+        loop {
+            if let Some((upstream, letter)) = self.mail.to_upstream.pop_front() {
+                if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
+                    upstream.handle_letter(letter, turn!(self));
+                }
+            } else if let Some((client, letter)) = self.mail.to_client.pop_front() {
+                if let Some(session) = self.clients.get_mut(&client) {
+                    session.handle_letter(letter, turn!(self));
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Takes the end a step further, if its time has come.
+    fn advance(&mut self) {
+        if self.phase == Phase::Running && self.lifetime == Lifetime::WithClients && !self.clients.is_empty() {
+            if self.clients.values().all(ClientSession::is_lost) {
+                self.close();
+            } else if self.clients.values().all(ClientSession::has_ended) {
+                self.begin_drain();
+            }
+        }
+        if self.phase == Phase::Draining && (self.running() == 0 || self.clients.values().all(ClientSession::is_lost)) {
+            self.close();
+        }
+        if self.phase == Phase::Closing && self.upstreams.iter().all(|upstream| upstream.link().is_over()) {
+            self.finish();
+        }
+    }
+
+    fn running(&self) -> usize {
+        self.clients.values().map(ClientSession::running).sum()
+    }
+
+    /// Takes nothing new and lets running calls finish. When a client has merely ended its sending side, each call's own
+    /// deadline bounds that; when we were told to stop, the drain's does.
+    fn begin_drain(&mut self) {
+        self.phase = Phase::Draining;
+        let running = self.running();
+        for upstream in &mut self.upstreams {
+            upstream.refuse_new_calls();
+        }
+        turn!(self).tell(Event::Stopping { running });
+    }
+
+    fn close(&mut self) {
+        if matches!(self.phase, Phase::Running | Phase::Draining) {
+            if self.phase == Phase::Running {
+                turn!(self).tell(Event::Stopping { running: 0 });
+            }
+            self.phase = Phase::Closing;
+            for upstream in &mut self.upstreams {
+                upstream.close(turn!(self));
+            }
+            self.carry();
+        }
+    }
+
+    fn finish(&mut self) {
+        self.phase = Phase::Finished;
+        // Nothing is owed to anyone any more; a timer that still runs would only wake the shell for nothing.
+        self.timers = Timers::default();
+        let ever_ready = self.upstreams.iter().all(Upstream::was_ever_ready);
+        let turn = turn!(self);
+        turn.tell(Event::Stopped);
+        turn.ask(Output::Finished { ever_ready });
+    }
+}
+
+/// How much an engine holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Requests of clients without an answer.
+    pub requests: usize,
+    /// Questions of servers without an answer.
+    pub asks: usize,
+    /// Messages that wait for clients.
+    pub for_clients: usize,
+    /// Calls without an answer.
+    pub calls: usize,
+    /// Messages that wait for links.
+    pub for_links: usize,
+    /// Timers that are armed.
+    pub timers: usize,
+    /// Bytes on the ledger.
+    pub bytes: usize,
+}

@@ -1,0 +1,338 @@
+//! What happened, in the past tense.
+//!
+//! One stream of these feeds status, logs, metrics and traces, so they cannot disagree. An event is a fact with its
+//! figures; what it means to a person is written once, in `Display`. Events on the way of every healthy call carry no
+//! strings, so that telling them costs next to nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use mendline_wire::Method;
+
+use crate::evidence::Outcome;
+use crate::port::{ClientId, LinkId, UpstreamId};
+use crate::words::Cause;
+
+/// How loud an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For those who follow single calls.
+    Debug,
+    /// For those who follow the day.
+    Info,
+    /// Something was lost or mended that should not have broken.
+    Warn,
+    /// Something needs a person.
+    Error,
+}
+
+/// Where a link stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkState {
+    /// Never asked for.
+    Idle,
+    /// Being started.
+    Dialing,
+    /// Running.
+    Up,
+    /// Being ended by us.
+    Draining,
+    /// Lost; the next dial is scheduled.
+    Waiting,
+    /// Given up for now: slow probes, and use wakes it.
+    Parked,
+}
+
+/// Why a message was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dropped {
+    /// An answer to a call that was answered, cancelled or sent again before.
+    Late,
+    /// An answer to something that was never asked.
+    Unknown,
+    /// An error that names no request.
+    Nameless,
+    /// A notification for which there was no way: the link is down or its queue full.
+    NoWay,
+    /// Progress that would fall below what the client has seen, or that belongs to nothing.
+    StaleProgress,
+    /// A client's answer to a request that is over.
+    StaleReply,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the variants' names and their Display say it; fields are named for what they hold")]
+pub enum Event {
+    ClientOpened {
+        client: ClientId,
+        upstream: UpstreamId,
+    },
+    ClientEnded {
+        client: ClientId,
+    },
+    ClientLost {
+        client: ClientId,
+    },
+    ClientSpokeNonsense {
+        client: ClientId,
+        what: String,
+    },
+
+    LinkMoved {
+        upstream: UpstreamId,
+        from: LinkState,
+        to: LinkState,
+        why: String,
+    },
+    UpstreamReady {
+        upstream: UpstreamId,
+        link: LinkId,
+        after: Duration,
+    },
+    SessionReplayed {
+        upstream: UpstreamId,
+        link: LinkId,
+    },
+    SessionReplayFailed {
+        upstream: UpstreamId,
+        link: LinkId,
+        why: String,
+    },
+    NoiseSkipped {
+        upstream: UpstreamId,
+        text: String,
+    },
+
+    CallAccepted {
+        upstream: UpstreamId,
+        call: u64,
+        method: Method,
+    },
+    CallSent {
+        upstream: UpstreamId,
+        call: u64,
+        attempt: u32,
+    },
+    CallRetried {
+        upstream: UpstreamId,
+        call: u64,
+        attempt: u32,
+        outcome: Outcome,
+    },
+    CallAnswered {
+        upstream: UpstreamId,
+        call: u64,
+        method: Method,
+        attempts: u32,
+        error: bool,
+        took: Duration,
+    },
+    CallFailed {
+        upstream: UpstreamId,
+        call: u64,
+        method: Method,
+        attempts: u32,
+        cause: Cause,
+        outcome: Outcome,
+        took: Duration,
+    },
+    CallCancelled {
+        upstream: UpstreamId,
+        call: u64,
+        sent: bool,
+    },
+    CallAbandoned {
+        upstream: UpstreamId,
+        call: u64,
+    },
+    CallTurnedAway {
+        upstream: UpstreamId,
+        method: Method,
+        cause: Cause,
+    },
+
+    AskForwarded {
+        client: ClientId,
+        link: LinkId,
+        method: Method,
+    },
+    AskAnswered {
+        client: ClientId,
+        link: LinkId,
+    },
+    AskWithdrawn {
+        client: ClientId,
+        link: LinkId,
+    },
+    AskDeclined {
+        upstream: UpstreamId,
+        why: &'static str,
+    },
+
+    IdMended {
+        upstream: UpstreamId,
+        call: u64,
+    },
+    MessageDropped {
+        upstream: UpstreamId,
+        method: Method,
+        why: Dropped,
+    },
+
+    Stopping {
+        running: usize,
+    },
+    Stopped,
+}
+
+impl Event {
+    /// How loud it is.
+    pub fn level(&self) -> Level {
+        match self {
+            Event::LinkMoved { to: LinkState::Parked, .. } => Level::Error,
+            Event::LinkMoved { to: LinkState::Waiting, .. } => Level::Warn,
+            Event::LinkMoved { .. }
+            | Event::CallAccepted { .. }
+            | Event::CallSent { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallCancelled { .. }
+            | Event::CallAbandoned { .. }
+            | Event::AskForwarded { .. }
+            | Event::AskAnswered { .. }
+            | Event::ClientOpened { .. }
+            | Event::ClientEnded { .. } => Level::Debug,
+            Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
+                Level::Debug
+            }
+            Event::ClientSpokeNonsense { .. }
+            | Event::ClientLost { .. }
+            | Event::NoiseSkipped { .. }
+            | Event::SessionReplayFailed { .. }
+            | Event::CallRetried { .. }
+            | Event::CallFailed { .. }
+            | Event::CallTurnedAway { .. }
+            | Event::AskWithdrawn { .. }
+            | Event::AskDeclined { .. }
+            | Event::IdMended { .. }
+            | Event::MessageDropped { .. } => Level::Warn,
+            Event::UpstreamReady { .. } | Event::SessionReplayed { .. } | Event::Stopping { .. } | Event::Stopped => {
+                Level::Info
+            }
+        }
+    }
+
+    /// Which upstream it is about.
+    pub fn upstream(&self) -> Option<UpstreamId> {
+        match self {
+            Event::LinkMoved { upstream, .. }
+            | Event::ClientOpened { upstream, .. }
+            | Event::UpstreamReady { upstream, .. }
+            | Event::SessionReplayed { upstream, .. }
+            | Event::SessionReplayFailed { upstream, .. }
+            | Event::NoiseSkipped { upstream, .. }
+            | Event::CallAccepted { upstream, .. }
+            | Event::CallSent { upstream, .. }
+            | Event::CallRetried { upstream, .. }
+            | Event::CallAnswered { upstream, .. }
+            | Event::CallFailed { upstream, .. }
+            | Event::CallCancelled { upstream, .. }
+            | Event::CallAbandoned { upstream, .. }
+            | Event::CallTurnedAway { upstream, .. }
+            | Event::AskDeclined { upstream, .. }
+            | Event::IdMended { upstream, .. }
+            | Event::MessageDropped { upstream, .. } => Some(*upstream),
+            Event::AskForwarded { link, .. } | Event::AskAnswered { link, .. } | Event::AskWithdrawn { link, .. } => {
+                Some(link.upstream)
+            }
+            Event::ClientEnded { .. }
+            | Event::ClientLost { .. }
+            | Event::ClientSpokeNonsense { .. }
+            | Event::Stopping { .. }
+            | Event::Stopped => None,
+        }
+    }
+}
+
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |method: &Method| method.name().unwrap_or("call");
+        match self {
+            Event::ClientOpened { .. } => write!(f, "client connected"),
+            Event::ClientEnded { .. } => write!(f, "client will send no more"),
+            Event::ClientLost { .. } => write!(f, "client no longer reads"),
+            Event::ClientSpokeNonsense { what, .. } => write!(f, "client sent something that is not a message: {what}"),
+            Event::LinkMoved { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
+            Event::LinkMoved { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
+            Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
+            Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
+            Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
+            Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol on its stdout: {text}"),
+            Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
+            Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
+            Event::CallRetried { call, attempt, outcome, .. } => {
+                write!(f, "call {call} goes out again as attempt {attempt} (the one before: {})", outcome.word())
+            }
+            Event::CallAnswered { call, method, attempts, error, took, .. } => {
+                let what = if *error { "answered with an error" } else { "answered" };
+                write!(f, "call {call} ({}) {what} after {}, attempts: {attempts}", name(method), Short(*took))
+            }
+            Event::CallFailed { call, method, attempts, cause, outcome, took, .. } => write!(
+                f,
+                "call {call} ({}) failed after {}: {} (outcome {}, attempts: {attempts})",
+                name(method),
+                Short(*took),
+                cause.word(),
+                outcome.word()
+            ),
+            Event::CallCancelled { call, sent, .. } => {
+                write!(f, "call {call} cancelled by the client{}", if *sent { "" } else { " before it was sent" })
+            }
+            Event::CallAbandoned { call, .. } => write!(f, "call {call} is of no use to anyone any more"),
+            Event::CallTurnedAway { method, cause, .. } => write!(f, "{} turned away: {}", name(method), cause.word()),
+            Event::AskForwarded { method, .. } => write!(f, "the server asks the client ({})", name(method)),
+            Event::AskAnswered { .. } => write!(f, "the client answered the server"),
+            Event::AskWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
+            Event::AskDeclined { why, .. } => write!(f, "a question of the server was declined: {why}"),
+            Event::IdMended { call, .. } => {
+                write!(f, "the server changed the type of an id; matched to call {call} all the same")
+            }
+            Event::MessageDropped { method, why, .. } => {
+                let what = method.name().unwrap_or("response");
+                match why {
+                    Dropped::Late => write!(f, "dropped a {what} that came late"),
+                    Dropped::Unknown => write!(f, "dropped a {what} to something never asked"),
+                    Dropped::Nameless => write!(f, "dropped an error that names no request"),
+                    Dropped::NoWay => write!(f, "dropped {what}: no way to deliver it"),
+                    Dropped::StaleProgress => write!(f, "dropped progress that was out of date"),
+                    Dropped::StaleReply => write!(f, "dropped an answer of the client to a question that is over"),
+                }
+            }
+            Event::Stopping { running: 0 } => write!(f, "stopping"),
+            Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
+            Event::Stopped => write!(f, "stopped"),
+        }
+    }
+}
+
+/// A duration as a person says it.
+pub(crate) struct Short(pub(crate) Duration);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        match millis {
+            0 => write!(f, "{} µs", self.0.as_micros()),
+            1..1_000 => write!(f, "{millis} ms"),
+            1_000..10_000 => write!(f, "{}.{} s", millis / 1000, millis / 100 % 10),
+            10_000..120_000 => write!(f, "{} s", millis / 1000),
+            _ => write!(f, "{} min", millis / 60_000),
+        }
+    }
+}

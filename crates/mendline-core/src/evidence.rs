@@ -1,0 +1,130 @@
+//! What became of a call, judged from what was seen.
+//!
+//! Whether a call may be sent again hangs on one question: can the peer have acted on it? Shells report what they saw (how
+//! much was written, what came back); this one total function turns it into an [`Outcome`]. It is the only place where that
+//! is decided, and where the evidence leaves room for doubt the doubt wins: *unknown* is never rounded to *not sent*.
+
+use crate::port::Written;
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The peer cannot have the whole request.
+    NotSent,
+    /// The peer says that it did not process it.
+    Refused,
+    /// It may have run, and no answer came.
+    Unknown,
+    /// It was answered.
+    Answered,
+}
+
+impl Outcome {
+    /// The word for it in messages and machine-readable facts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::NotSent => "not_sent",
+            Outcome::Refused => "refused",
+            Outcome::Unknown => "unknown",
+            Outcome::Answered => "answered",
+        }
+    }
+}
+
+/// What came back from the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing: a cut, silence, the end of the child, a deadline.
+    None,
+    /// A JSON-RPC response to this call, result or error.
+    Response,
+    /// Something that was meant as the response but cannot be read or is larger than our limit.
+    Unreadable,
+    /// Proof by the transport that the request was not processed (REFUSED_STREAM, a GOAWAY below our stream).
+    RefusedByTransport,
+    /// The session that we named is gone: a legacy 404, or a 400 or in-body error to a session that worked before.
+    SessionGone,
+    /// A header of the modern era did not fit, or the version is not spoken there (400 with -32020 or -32022).
+    HeadersRefused,
+    /// A bare HTTP status without a JSON-RPC body.
+    Status(u16),
+}
+
+/// What was seen of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// What the peer can have received, at most.
+    pub written: Written,
+    /// What came back.
+    pub reply: Reply,
+}
+
+impl Evidence {
+    /// Nothing was handed to the transport at all.
+    pub const UNSENT: Evidence = Evidence { written: Written::Nothing, reply: Reply::None };
+    /// All of it was handed over, and nothing came back.
+    pub const SILENCE: Evidence = Evidence { written: Written::Whole, reply: Reply::None };
+
+    /// The judgement.
+    pub fn outcome(self) -> Outcome {
+        match (self.reply, self.written) {
+            (Reply::Response, _) => Outcome::Answered,
+            (Reply::RefusedByTransport | Reply::SessionGone | Reply::HeadersRefused, _) => Outcome::Refused,
+            (Reply::Status(401 | 429), _) => Outcome::Refused,
+            // A body that the peer cannot have received whole was not processed, whatever it hastily answered.
+            (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Nothing | Written::Partly) => {
+                Outcome::NotSent
+            }
+            (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Whole) => Outcome::Unknown,
+            (Reply::Status(400..500), _) => Outcome::Answered,
+            // A success or redirect that carries no answer: it was taken, and nobody knows what became of it.
+            (Reply::Status(_), Written::Whole) => Outcome::Unknown,
+            (Reply::Status(_), Written::Nothing | Written::Partly) => Outcome::NotSent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_promise_has_its_outcome() {
+        use Written::{Nothing, Partly, Whole};
+        let rows = [
+            // not_sent: the peer cannot have the whole request.
+            ("DNS, connect or TLS failed", Nothing, Reply::None, Outcome::NotSent),
+            ("a pooled connection found dead before the write", Nothing, Reply::None, Outcome::NotSent),
+            ("the body was cut short of its length", Partly, Reply::None, Outcome::NotSent),
+            ("a line short of its end", Partly, Reply::None, Outcome::NotSent),
+            ("an early 500 to half a body", Partly, Reply::Status(500), Outcome::NotSent),
+            // refused: the peer says that it did not process it.
+            ("HTTP/2 REFUSED_STREAM or GOAWAY below our stream", Whole, Reply::RefusedByTransport, Outcome::Refused),
+            ("legacy 404 with a session id", Whole, Reply::SessionGone, Outcome::Refused),
+            ("401", Whole, Reply::Status(401), Outcome::Refused),
+            ("429", Whole, Reply::Status(429), Outcome::Refused),
+            ("400 with HeaderMismatch", Whole, Reply::HeadersRefused, Outcome::Refused),
+            // unknown: bytes were written, no answer came.
+            ("reset or end mid-stream, silence, a dead child", Whole, Reply::None, Outcome::Unknown),
+            ("5xx without a JSON-RPC body", Whole, Reply::Status(502), Outcome::Unknown),
+            ("an answer that cannot be read", Whole, Reply::Unreadable, Outcome::Unknown),
+            ("202 to a request", Whole, Reply::Status(202), Outcome::Unknown),
+            // answered.
+            ("a JSON-RPC response", Whole, Reply::Response, Outcome::Answered),
+            ("another 4xx", Whole, Reply::Status(403), Outcome::Answered),
+        ];
+        for (what, written, reply, outcome) in rows {
+            assert_eq!(Evidence { written, reply }.outcome(), outcome, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_wholly_written_call_is_never_called_unsent() {
+        let replies = [Reply::None, Reply::Unreadable, Reply::SessionGone, Reply::RefusedByTransport]
+            .into_iter()
+            .chain((100..600).map(Reply::Status));
+        for reply in replies {
+            assert_ne!(Evidence { written: Written::Whole, reply }.outcome(), Outcome::NotSent, "{reply:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How many bytes the engine holds for others.
+//!
+//! Everything that waits (a call for its upstream, a message for a slow client) is charged here by its size and paid back
+//! when it leaves. Each queue has its own limit in number; the ledger is the limit over all of them together, so that many
+//! queues, each within its rights, cannot fill the memory between them.
+
+/// The account.
+#[derive(Debug)]
+pub struct Ledger {
+    held: usize,
+    limit: usize,
+}
+
+impl Ledger {
+    /// An account with this limit.
+    pub fn new(limit: usize) -> Self {
+        Ledger { held: 0, limit }
+    }
+
+    /// Charges `bytes` if they fit.
+    pub fn try_charge(&mut self, bytes: usize) -> bool {
+        let fits = self.held.saturating_add(bytes) <= self.limit;
+        if fits {
+            self.held += bytes;
+        }
+        fits
+    }
+
+    /// Charges `bytes` that must be kept whatever the limit says: an answer is never dropped.
+    pub fn charge(&mut self, bytes: usize) {
+        self.held = self.held.saturating_add(bytes);
+    }
+
+    /// Pays back.
+    pub fn release(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.held, "paid back more than was charged");
+        self.held = self.held.saturating_sub(bytes);
+    }
+
+    /// What is held now.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_not_charged_and_what_must_be_kept_is() {
+        let mut ledger = Ledger::new(100);
+        assert!(ledger.try_charge(60));
+        assert!(!ledger.try_charge(41));
+        ledger.charge(60);
+        assert_eq!(ledger.held(), 120);
+        ledger.release(120);
+        assert!(ledger.try_charge(100));
+    }
+}

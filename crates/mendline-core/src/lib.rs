@@ -1,0 +1,38 @@
+//! The decisions of Mendline: when to dial, whether to send again, what to answer.
+//!
+//! This crate is one deterministic machine. It does no I/O, reads no clock and rolls no dice of its own: it is told what
+//! happened and when, and says what to do next. That is what lets the whole of it be simulated, thousands of worlds a
+//! second, with every promise checked at every step.
+//!
+//! Start with [`port`], the contract with the shells, and [`Engine`], which they drive. `client/` holds the conversations
+//! with clients, `upstream/` the servers and the calls to them, `policy/` the rules in numbers.
+
+mod client;
+pub mod config;
+pub mod defaults;
+mod dice;
+mod engine;
+pub mod event;
+pub mod evidence;
+mod ledger;
+mod mail;
+mod moment;
+pub mod policy;
+pub mod port;
+mod secret;
+mod slab;
+pub mod status;
+mod timers;
+mod turn;
+mod upstream;
+pub mod words;
+
+pub use config::{Config, Lifetime, Limits, Reconnect, Timeouts, UpstreamConfig};
+pub use dice::Dice;
+pub use engine::{Engine, Load};
+pub use event::{Event, Level, LinkState};
+pub use evidence::{Evidence, Outcome};
+pub use moment::Moment;
+pub use port::{ClientId, Input, LinkId, Output, Port, UpstreamId};
+pub use secret::Secret;
+pub use status::Status;

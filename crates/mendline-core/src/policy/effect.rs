@@ -1,0 +1,162 @@
+//! What a call does to the world, and so whether it may run twice.
+//!
+//! Reads and idempotent sets are known by their method. A tool is known by its configuration, else by what its server says
+//! about it (`readOnlyHint`, `idempotentHint`), else it is unsafe. A call that carries a `requestState` continues something
+//! that the server has begun, and is unsafe whatever else it is. Unknown methods are unsafe: nobody promised anything.
+
+use std::collections::BTreeMap;
+
+use mendline_wire::{Message, Method};
+
+/// What a call does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Read,
+    /// The same however often it runs.
+    Idempotent,
+    /// Something that must not happen twice.
+    Unsafe,
+}
+
+impl Effect {
+    /// May it be sent again when nobody knows whether it ran?
+    pub fn is_repeatable(self) -> bool {
+        !matches!(self, Effect::Unsafe)
+    }
+}
+
+/// What is known of a server's tools.
+#[derive(Debug, Default)]
+pub struct Tools {
+    effects: BTreeMap<String, Effect>,
+}
+
+impl Tools {
+    /// Learns from the answer to a `tools/list`. A first page replaces what was known, a later one adds to it.
+    pub fn learn(&mut self, answer: &Message, first_page: bool) {
+        if first_page {
+            self.forget();
+        }
+        for tool in answer.elements(&["tools"]) {
+            let Some(name) = tool.get_str(&["name"]) else { continue };
+            let says = |hint| tool.get(&["annotations", hint]) == Some(b"true");
+            let effect = if says("readOnlyHint") {
+                Effect::Read
+            } else if says("idempotentHint") {
+                Effect::Idempotent
+            } else {
+                continue;
+            };
+            self.effects.insert(name.into_owned(), effect);
+        }
+    }
+
+    /// Forgets everything: the server said that its tools changed.
+    pub fn forget(&mut self) {
+        self.effects.clear();
+    }
+
+    /// The effect of a call, before anything is sent.
+    pub fn effect_of(&self, call: &Message) -> Effect {
+        match call.method() {
+            Method::ToolsCall => self.effect_of_tool(call),
+            Method::PromptsGet | Method::ResourcesRead if carries_state(call) => Effect::Unsafe,
+            Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourcesTemplatesList
+            | Method::TasksList
+            | Method::RootsList
+            | Method::ResourcesRead
+            | Method::PromptsGet
+            | Method::CompletionComplete
+            | Method::Discover
+            | Method::TasksGet
+            | Method::Ping => Effect::Read,
+            Method::Initialize
+            | Method::LoggingSetLevel
+            | Method::ResourcesSubscribe
+            | Method::ResourcesUnsubscribe
+            | Method::TasksCancel
+            | Method::SubscriptionsListen => Effect::Idempotent,
+            _ => Effect::Unsafe,
+        }
+    }
+
+    fn effect_of_tool(&self, call: &Message) -> Effect {
+        // The common tool is unsafe and unknown here: no need to look at its parameters at all.
+        if self.effects.is_empty() || carries_state(call) {
+            return Effect::Unsafe;
+        }
+        let name = call.get_str(&["name"]);
+        name.and_then(|name| self.effects.get(name.as_ref()).copied()).unwrap_or(Effect::Unsafe)
+    }
+}
+
+fn carries_state(call: &Message) -> bool {
+    call.find(&["requestState"]).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn message(text: &str) -> Message {
+        Message::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+    }
+
+    fn call(tool: &str) -> Message {
+        message(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#))
+    }
+
+    #[test]
+    fn a_tool_is_unsafe_until_its_server_says_otherwise_and_again_after_a_change() {
+        let mut tools = Tools::default();
+        assert_eq!(tools.effect_of(&call("look")), Effect::Unsafe);
+        let list = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},
+            {"name":"set","annotations":{"readOnlyHint":false,"idempotentHint":true}},{"name":"make","annotations":{"readOnlyHint":"true"}},{"name":"bare"}]}}"#;
+        tools.learn(&message(list), true);
+        assert_eq!(tools.effect_of(&call("look")), Effect::Read);
+        assert_eq!(tools.effect_of(&call("set")), Effect::Idempotent);
+        assert_eq!(tools.effect_of(&call("make")), Effect::Unsafe, "a string is not a promise");
+        assert_eq!(tools.effect_of(&call("bare")), Effect::Unsafe);
+        tools.learn(
+            &message(
+                r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"more","annotations":{"readOnlyHint":true}}]}}"#,
+            ),
+            false,
+        );
+        assert_eq!((tools.effect_of(&call("look")), tools.effect_of(&call("more"))), (Effect::Read, Effect::Read));
+        tools.forget();
+        assert_eq!(tools.effect_of(&call("look")), Effect::Unsafe);
+    }
+
+    #[test]
+    fn a_call_that_carries_a_request_state_is_unsafe_whatever_it_is() {
+        let mut tools = Tools::default();
+        tools.learn(
+            &message(
+                r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}}"#,
+            ),
+            true,
+        );
+        for method in ["tools/call", "prompts/get", "resources/read"] {
+            let with = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"look","requestState":"x"}}}}"#
+            );
+            let without = with.replace(r#","requestState":"x""#, "");
+            assert_eq!(tools.effect_of(&message(&with)), Effect::Unsafe, "{method}");
+            assert_eq!(tools.effect_of(&message(&without)), Effect::Read, "{method}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_method_is_unsafe() {
+        assert_eq!(
+            Tools::default().effect_of(&message(r#"{"jsonrpc":"2.0","id":1,"method":"acme/list"}"#)),
+            Effect::Unsafe
+        );
+    }
+}

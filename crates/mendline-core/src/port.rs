@@ -1,0 +1,358 @@
+//! What a shell may say to the engine, what the engine asks of a shell, and in which order.
+//!
+//! This is the whole surface between decisions and I/O. Shells report facts ("the process ended by signal 9 after 4,711
+//! bytes had been accepted by its stdin") and never what they mean; the engine decides and never touches a handle.
+//!
+//! # The contract of a child link
+//!
+//! 1. [`Output::Spawn`] is answered by exactly one [`Input::Spawned`] or [`Input::SpawnFailed`] of the same [`LinkId`].
+//! 2. Between `Spawned` and [`Input::ChildExited`] come any number of [`Input::FromLink`] and [`Input::Said`], and at most
+//!    one [`Input::LinkBroken`] for each of its two pipes.
+//! 3. `ChildExited` is the last word about a link and is said exactly once after `Spawned`: the process has been reaped, all
+//!    that it had written to its stdout before it died has been delivered as `FromLink`, and what is left of its process
+//!    group has been killed. Nothing about that link follows.
+//! 4. A dial is a new [`LinkId`]; ids are never used twice. Inputs about a link that is over are a shell's mistake; the
+//!    engine ignores them.
+//!
+//! # The contract of an HTTP exchange
+//!
+//! [`Output::Exchange`] is answered by at most one [`Input::Head`], then any number of [`Input::StreamEvent`] (SSE) or at
+//! most one [`Input::Body`] (JSON), and exactly one [`Input::End`], which is last. `Head` comes before `StreamEvent` and
+//! `Body`. [`Output::Abort`] is also answered by `End`. The `written` of an `End` is what the peer can have received at
+//! most; a shell that does not know says [`Written::Whole`].
+//!
+//! # The contract of a client
+//!
+//! [`Input::ClientOpened`] first; then [`Input::FromClient`] until [`Input::ClientEnded`] (it will send no more, but may
+//! still read) or [`Input::ClientLost`] (it can no longer be written to). `ClientLost` is last.
+//!
+//! # Reading and writing
+//!
+//! Sinks pull: a shell calls `Engine::poll_write` for a port only while it can take more bytes, and counts what the
+//! operating system accepted. Sources ask leave: a shell reads from a port only while `Engine::may_read` says so.
+
+use bytes::Bytes;
+use mendline_wire::{Received, SseEvent};
+
+use crate::event::Event;
+
+/// One client's conversation with a frontend. The shell numbers them and never uses a number twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// One configured server, by its place in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UpstreamId(pub u16);
+
+/// One dial of one upstream: each child process that is started has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId {
+    /// Whose link it is.
+    pub upstream: UpstreamId,
+    /// Counts the dials of that upstream, from 1.
+    pub dial: u32,
+}
+
+/// One HTTP request and its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExchangeId(pub u64);
+
+/// Something that bytes can be written to or read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Port {
+    /// A client: its stdout side (we write) and stdin side (we read).
+    Client(ClientId),
+    /// A child process: its stdin (we write) and stdout (we read).
+    Link(LinkId),
+}
+
+/// A fact that a shell reports.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A client has come, and this is the upstream that it talks to.
+    ClientOpened {
+        /// The new conversation.
+        client: ClientId,
+        /// Where its requests go.
+        upstream: UpstreamId,
+    },
+    /// A client sent one frame (a line on stdio, a body over HTTP).
+    FromClient {
+        /// Who sent it.
+        client: ClientId,
+        /// What came, well formed or not.
+        received: Received,
+    },
+    /// A client will send no more (end of its stdin). It may still be reading.
+    ClientEnded {
+        /// Which client.
+        client: ClientId,
+    },
+    /// A client can no longer be written to.
+    ClientLost {
+        /// Which client.
+        client: ClientId,
+    },
+
+    /// The child runs.
+    Spawned {
+        /// The link that was asked for.
+        link: LinkId,
+        /// Its process id, which is also the id of its process group.
+        pid: u32,
+    },
+    /// The child could not be started.
+    SpawnFailed {
+        /// The link that was asked for.
+        link: LinkId,
+        /// Why not.
+        why: SpawnFailure,
+    },
+    /// The child wrote one line to its stdout, protocol or noise.
+    FromLink {
+        /// Which child.
+        link: LinkId,
+        /// What came.
+        received: Received,
+    },
+    /// The child wrote one line to its stderr (without the line end, cut to a few KiB by the shell).
+    Said {
+        /// Which child.
+        link: LinkId,
+        /// The line as it came.
+        line: Bytes,
+    },
+    /// One of the child's pipes is gone although the process has not been seen to end.
+    LinkBroken {
+        /// Which child.
+        link: LinkId,
+        /// Which pipe.
+        pipe: Pipe,
+    },
+    /// The child has ended and is reaped. The last word about this link.
+    ChildExited {
+        /// Which child.
+        link: LinkId,
+        /// How it ended.
+        how: Exit,
+        /// How many of the bytes that `poll_write` handed out for this link its stdin accepted, in all.
+        written: u64,
+    },
+
+    /// The head of an HTTP response.
+    Head {
+        /// Which exchange.
+        exchange: ExchangeId,
+        /// The parts of it that decisions need.
+        head: Head,
+    },
+    /// One event of an SSE response.
+    StreamEvent {
+        /// Which exchange.
+        exchange: ExchangeId,
+        /// The event, with its data as it came.
+        event: SseEvent,
+    },
+    /// The whole body of a response that is not a stream.
+    Body {
+        /// Which exchange.
+        exchange: ExchangeId,
+        /// What it holds, JSON-RPC or not.
+        received: Received,
+    },
+    /// The exchange is over. The last word about it.
+    End {
+        /// Which exchange.
+        exchange: ExchangeId,
+        /// How it ended.
+        how: EndHow,
+        /// What the peer can have received of the request, at most.
+        written: Written,
+    },
+
+    /// Someone asked for a new connection by hand.
+    Reconnect {
+        /// Of which upstream.
+        upstream: UpstreamId,
+    },
+    /// Stop: finish what is running, take nothing new. Said twice, it means at once.
+    Stop,
+}
+
+/// What the engine asks of a shell.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Start the child process of this upstream.
+    Spawn {
+        /// The name of the new link.
+        link: LinkId,
+    },
+    /// Close the child's stdin once all that was pulled for it is written.
+    CloseStdin {
+        /// Which child.
+        link: LinkId,
+    },
+    /// Send a signal to the child's whole process group.
+    Signal {
+        /// Which child.
+        link: LinkId,
+        /// Which signal.
+        signal: Signal,
+    },
+    /// Make an HTTP exchange.
+    Exchange {
+        /// Its name.
+        exchange: ExchangeId,
+        /// Which upstream.
+        upstream: UpstreamId,
+        /// What to send.
+        ask: Ask,
+        /// Whether a connection that has been idle may carry it.
+        reuse: Reuse,
+    },
+    /// Give an exchange up; in the modern era this is how a call is cancelled.
+    Abort {
+        /// Which exchange.
+        exchange: ExchangeId,
+    },
+    /// Something happened. For status, logs, metrics and traces alike.
+    Happened(Event),
+    /// Everything is answered, every child is reaped: the process may end once it has written what `poll_write` still has
+    /// for its clients, which it need not try for longer than [`crate::defaults::LAST_WORDS`].
+    Finished {
+        /// Whether the upstream was ever ready.
+        ever_ready: bool,
+    },
+}
+
+/// Why a child could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpawnFailure {
+    /// What kind of failure, as far as it changes what happens next.
+    pub kind: SpawnFailureKind,
+    /// The operating system's words, with the command's name.
+    pub text: String,
+}
+
+/// Kinds of failures to start a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnFailureKind {
+    /// There is no such command, or it may not be run: trying again soon is pointless.
+    NotFound,
+    /// The machine is short of something (processes, memory, descriptors): trying again later may help.
+    Exhausted,
+    /// Anything else.
+    Other,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// A child's pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pipe {
+    /// It no longer reads.
+    Stdin,
+    /// It no longer writes.
+    Stdout,
+}
+
+/// The signals that end a child, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Asks.
+    Term,
+    /// Does not ask.
+    Kill,
+}
+
+/// One HTTP request.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// GET, POST or DELETE.
+    pub verb: Verb,
+    /// Headers that follow from the message and the session; the shell adds its own (Host, Accept, credentials).
+    pub headers: Vec<(&'static str, String)>,
+    /// The message, for POST.
+    pub body: Option<mendline_wire::Spliced>,
+}
+
+/// The three verbs of Streamable HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Opens or resumes a stream.
+    Get,
+    /// Sends a message.
+    Post,
+    /// Ends a session.
+    Delete,
+}
+
+/// May an exchange use a connection that others have used?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// Any that looks open: the message can be sent again if the connection turns out dead.
+    Any,
+    /// Only a fresh one, or one idle so briefly that a keep-alive race is out of the question.
+    Fresh,
+}
+
+/// What decisions need of a response head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The status.
+    pub status: u16,
+    /// What kind of body follows.
+    pub content: Content,
+    /// The session that the server assigned.
+    pub session: Option<String>,
+    /// `Retry-After`, in milliseconds from now.
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Kinds of response bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// None.
+    Empty,
+    /// `application/json`.
+    Json,
+    /// `text/event-stream`.
+    Events,
+    /// Anything else, HTML for instance.
+    Other,
+}
+
+/// How an exchange ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndHow {
+    /// The response came to its proper end.
+    Complete,
+    /// No connection could be made; the words say why.
+    NoConnection(String),
+    /// The connection broke (reset, end of file, timeout of the transport).
+    Cut(String),
+    /// The peer proved that it did not process the request (REFUSED_STREAM, a GOAWAY below our stream).
+    Refused,
+    /// We gave it up.
+    Aborted,
+    /// A limit of ours was exceeded (head, body or event too large).
+    TooLarge,
+}
+
+/// What a peer can have received of a request, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Not one byte.
+    Nothing,
+    /// Some, but not all: it cannot have been processed.
+    Partly,
+    /// Possibly all of it.
+    Whole,
+}

@@ -1,0 +1,173 @@
+//! Places for things in flight, named by numbers that are never used twice.
+//!
+//! A [`Key`] is a serial number and a slot. Finding a thing is one index and one comparison, no hashing; and a key whose
+//! thing is gone is recognised for ever, which is what makes late answers tell themselves apart from wrong ones. As a
+//! number on the wire a key is `serial × 65536 + slot`, which stays below 2⁵³, the largest integer that every JSON reader
+//! keeps exact, for more than a hundred billion calls.
+
+/// The name of one thing in a [`Slab`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(u64);
+
+const SLOT_BITS: u32 = 16;
+/// The most things that one slab can hold.
+pub const CAPACITY: usize = 1 << SLOT_BITS;
+
+impl Key {
+    /// The key as the number that goes over the wire.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The key that a number from the wire would be.
+    pub fn from_number(number: u64) -> Key {
+        Key(number)
+    }
+
+    fn new(serial: u64, slot: usize) -> Key {
+        Key(serial << SLOT_BITS | slot as u64)
+    }
+
+    fn slot(self) -> usize {
+        (self.0 & (CAPACITY as u64 - 1)) as usize
+    }
+
+    fn serial(self) -> u64 {
+        self.0 >> SLOT_BITS
+    }
+}
+
+/// Things in flight.
+#[derive(Debug)]
+pub struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u16>,
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    serial: u64,
+    thing: Option<T>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab { slots: Vec::new(), free: Vec::new(), serial: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// How many things are in here.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes a thing in; `None` when the slab is full.
+    pub fn insert(&mut self, thing: T) -> Option<Key> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot as usize,
+            None if self.slots.len() < CAPACITY => {
+                self.slots.push(Slot { serial: 0, thing: None });
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        self.serial += 1;
+        self.slots[slot] = Slot { serial: self.serial, thing: Some(thing) };
+        Some(Key::new(self.serial, slot))
+    }
+
+    /// The thing of this name.
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let slot = self.slots.get(key.slot())?;
+        if slot.serial == key.serial() { slot.thing.as_ref() } else { None }
+    }
+
+    /// The thing of this name, to change it.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let slot = self.slots.get_mut(key.slot())?;
+        if slot.serial == key.serial() { slot.thing.as_mut() } else { None }
+    }
+
+    /// Takes a thing out.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let slot = self.slots.get_mut(key.slot())?;
+        if slot.serial != key.serial() {
+            return None;
+        }
+        let thing = slot.thing.take()?;
+        self.free.push(key.slot() as u16);
+        Some(thing)
+    }
+
+    /// Gives a thing a new name in its old place, so that whoever knows only the old one finds nothing.
+    pub fn rename(&mut self, key: Key) -> Option<Key> {
+        self.get(key)?;
+        self.serial += 1;
+        self.slots[key.slot()].serial = self.serial;
+        Some(Key::new(self.serial, key.slot()))
+    }
+
+    /// Was this name ever given out?
+    pub fn was_given(&self, key: Key) -> bool {
+        key.serial() >= 1 && key.serial() <= self.serial && key.slot() < self.slots.len()
+    }
+
+    /// All things with their names, by slot.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, it)| it.thing.as_ref().map(|thing| (Key::new(it.serial, slot), thing)))
+    }
+
+    /// All names, oldest first.
+    pub fn keys_by_age(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.iter().map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_never_used_twice_and_finds_only_its_own_thing() {
+        let mut slab = Slab::default();
+        let a = slab.insert("a").unwrap();
+        assert_eq!(slab.remove(a), Some("a"));
+        let b = slab.insert("b").unwrap();
+        assert_ne!(a, b, "same slot, new serial");
+        assert_eq!(slab.remove(a), None);
+        assert_eq!((slab.get(a), slab.get(b)), (None, Some(&"b")));
+        assert!(slab.was_given(a) && slab.was_given(b));
+        assert!(!slab.was_given(Key::from_number(b.number() + 65536)), "not given yet");
+        assert!(!slab.was_given(Key::from_number(0)), "never given");
+    }
+
+    #[test]
+    fn a_renamed_thing_is_found_by_its_new_name_only() {
+        let mut slab = Slab::default();
+        let old = slab.insert(1).unwrap();
+        let new = slab.rename(old).unwrap();
+        assert_eq!((slab.get(old), slab.get(new), slab.len()), (None, Some(&1), 1));
+        assert_eq!(slab.rename(old), None);
+    }
+
+    #[test]
+    fn a_full_slab_says_so() {
+        let mut slab = Slab::default();
+        for n in 0..CAPACITY {
+            assert!(slab.insert(n).is_some());
+        }
+        assert_eq!(slab.insert(0), None);
+    }
+}

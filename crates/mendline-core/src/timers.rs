@@ -1,0 +1,112 @@
+//! When to be woken next.
+//!
+//! One heap for the whole engine. Cancelling is lazy: the entry stays in the heap and is skipped when it comes up. Calls
+//! live milliseconds and their deadlines minutes, so the dead would soon outnumber the living; when they do, the heap is
+//! rebuilt from the living, which costs each timer a constant in the long run.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::moment::Moment;
+use crate::slab::{Key, Slab};
+
+/// The name of an armed timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerId(Key);
+
+/// The armed timers, each with what it is for.
+#[derive(Debug)]
+pub struct Timers<A> {
+    heap: BinaryHeap<Reverse<(Moment, Key)>>,
+    armed: Slab<A>,
+}
+
+impl<A> Default for Timers<A> {
+    fn default() -> Self {
+        Timers { heap: BinaryHeap::new(), armed: Slab::default() }
+    }
+}
+
+impl<A> Timers<A> {
+    /// Arms a timer. `None` when tens of thousands are armed already, which the limits on calls rule out.
+    pub fn arm(&mut self, at: Moment, alarm: A) -> Option<TimerId> {
+        let key = self.armed.insert(alarm)?;
+        self.heap.push(Reverse((at, key)));
+        Some(TimerId(key))
+    }
+
+    /// Disarms a timer; one that has gone off already is gone already.
+    pub fn disarm(&mut self, timer: TimerId) {
+        self.armed.remove(timer.0);
+        if self.heap.len() > 64 && self.heap.len() > 2 * self.armed.len() {
+            let armed = &self.armed;
+            self.heap.retain(|Reverse((_, key))| armed.get(*key).is_some());
+        }
+    }
+
+    /// When the next one goes off.
+    pub fn next(&mut self) -> Option<Moment> {
+        loop {
+            let Reverse((at, key)) = *self.heap.peek()?;
+            if self.armed.get(key).is_some() {
+                return Some(at);
+            }
+            self.heap.pop();
+        }
+    }
+
+    /// Takes the next one that has gone off by `now`.
+    pub fn take_due(&mut self, now: Moment) -> Option<A> {
+        loop {
+            let Reverse((at, key)) = *self.heap.peek()?;
+            if self.armed.get(key).is_some() && at > now {
+                return None;
+            }
+            self.heap.pop();
+            if let Some(alarm) = self.armed.remove(key) {
+                return Some(alarm);
+            }
+        }
+    }
+
+    /// How many are armed.
+    pub fn len(&self) -> usize {
+        self.armed.len()
+    }
+
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        self.heap.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_go_off_in_order_and_only_when_due() {
+        let mut timers = Timers::default();
+        timers.arm(Moment(30), 'c');
+        timers.arm(Moment(10), 'a');
+        let gone = timers.arm(Moment(5), 'x').unwrap();
+        timers.arm(Moment(20), 'b');
+        timers.disarm(gone);
+        assert_eq!(timers.next(), Some(Moment(10)));
+        assert_eq!(timers.take_due(Moment(9)), None);
+        assert_eq!(timers.take_due(Moment(20)), Some('a'));
+        assert_eq!(timers.take_due(Moment(20)), Some('b'));
+        assert_eq!(timers.take_due(Moment(20)), None);
+        assert_eq!((timers.next(), timers.len()), (Some(Moment(30)), 1));
+    }
+
+    #[test]
+    fn a_million_short_calls_with_long_deadlines_leave_no_heap_behind() {
+        let mut timers = Timers::default();
+        for n in 0..1_000_000u64 {
+            let timer = timers.arm(Moment(n + 300_000_000_000), ()).unwrap();
+            timers.disarm(timer);
+            assert!(timers.remembered() <= 65);
+        }
+    }
+}

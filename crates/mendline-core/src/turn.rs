@@ -1,0 +1,66 @@
+//! One turn of the engine: what every machine may use while it handles one thing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::event::Event;
+use crate::ledger::Ledger;
+use crate::mail::{Mail, ToClient, ToUpstream};
+use crate::moment::Moment;
+use crate::port::{ClientId, Output, UpstreamId};
+use crate::slab::Key;
+use crate::timers::{TimerId, Timers};
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// A call's deadline, or the end of its patience.
+    Call(UpstreamId, Key),
+    /// The next step of a link: a dial, a probe, the next rung of the ladder.
+    Link(UpstreamId),
+    /// The drain is over.
+    Drain,
+}
+
+/// Borrowed for the length of one turn.
+pub struct Turn<'a> {
+    pub now: Moment,
+    pub timers: &'a mut Timers<Alarm>,
+    pub ledger: &'a mut Ledger,
+    pub dice: &'a mut Dice,
+    pub outputs: &'a mut VecDeque<Output>,
+    pub mail: &'a mut Mail,
+}
+
+impl Turn<'_> {
+    /// Asks something of the shell.
+    pub fn ask(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// Says that something happened.
+    pub fn tell(&mut self, event: Event) {
+        self.outputs.push_back(Output::Happened(event));
+    }
+
+    /// Arms a timer.
+    pub fn wake_in(&mut self, delay: Duration, alarm: Alarm) -> Option<TimerId> {
+        self.timers.arm(self.now + delay, alarm)
+    }
+
+    /// Disarms a timer and forgets it.
+    pub fn disarm(&mut self, timer: &mut Option<TimerId>) {
+        if let Some(timer) = timer.take() {
+            self.timers.disarm(timer);
+        }
+    }
+
+    pub fn mail_client(&mut self, client: ClientId, letter: ToClient) {
+        self.mail.to_client.push_back((client, letter));
+    }
+
+    pub fn mail_upstream(&mut self, upstream: UpstreamId, letter: ToUpstream) {
+        self.mail.to_upstream.push_back((upstream, letter));
+    }
+}

@@ -1,0 +1,189 @@
+//! One call to an upstream, and the times that bound it.
+
+use mendline_wire::{Message, Method, Patch, Span, Spliced};
+
+use super::outbox::Place;
+use crate::config::Timeouts;
+use crate::moment::Moment;
+use crate::policy::effect::Effect;
+use crate::port::ClientId;
+use crate::slab::Key;
+use crate::timers::TimerId;
+
+/// Who waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A client's request.
+    Client { client: ClientId, request: Key },
+    /// The session itself, which replays its greeting.
+    Session,
+}
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    /// For the upstream, for a place, or for the time to try again.
+    Waiting {
+        /// Since when; waiting has its own limit.
+        since: Moment,
+        /// Not to be sent before.
+        not_before: Moment,
+    },
+    /// In the outbox of a link that is up; nothing of it has left.
+    Queued,
+    /// Handed to the shell for this link.
+    Sent(Place),
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct Call {
+    pub owner: Owner,
+    /// Its name in events, for all its attempts.
+    pub name: u64,
+    pub message: Message,
+    pub effect: Effect,
+    pub state: State,
+    /// Attempts that count: those that the peer may have seen whole.
+    pub attempts: u32,
+    pub arrived: Moment,
+    /// When it arrived, or last made progress.
+    pub renewed: Moment,
+    pub timer: Option<(TimerId, Moment)>,
+    token: Option<Span>,
+    /// The highest progress that the client has seen.
+    progress: Option<f64>,
+}
+
+impl Call {
+    pub fn new(owner: Owner, message: Message, effect: Effect, now: Moment) -> Self {
+        let token = message.progress_token();
+        let state = State::Waiting { since: now, not_before: now };
+        Call {
+            owner,
+            name: 0,
+            message,
+            effect,
+            state,
+            attempts: 0,
+            arrived: now,
+            renewed: now,
+            timer: None,
+            token,
+            progress: None,
+        }
+    }
+
+    pub fn method(&self) -> Method {
+        self.message.method()
+    }
+
+    /// What a model knows it as: the tool's name, else the method.
+    pub fn what(&self) -> String {
+        describe(&self.message)
+    }
+
+    /// Its bytes under the name that the upstream is to know it by.
+    pub fn spliced(&self, key: Key) -> Spliced {
+        let number = || Patch::number(key.number());
+        let edits = [self.message.id_span().map(|at| (at, number())), self.token.map(|at| (at, number()))];
+        Spliced::new(self.message.text().clone(), edits.into_iter().flatten())
+    }
+
+    /// Does this call end only when someone ends it?
+    fn listens(&self) -> bool {
+        self.method() == Method::SubscriptionsListen
+    }
+
+    /// When it must have been answered.
+    pub fn deadline(&self, timeouts: &Timeouts) -> Option<Moment> {
+        match self.owner {
+            Owner::Session => Some(self.arrived + timeouts.handshake),
+            Owner::Client { .. } if self.listens() => None,
+            Owner::Client { .. } => Some((self.renewed + timeouts.call).min(self.arrived + timeouts.total)),
+        }
+    }
+
+    /// When it has waited long enough for its upstream.
+    pub fn patience(&self, timeouts: &Timeouts) -> Option<Moment> {
+        match self.state {
+            State::Waiting { since, .. } => Some(since + timeouts.recovery),
+            State::Queued | State::Sent(_) => None,
+        }
+    }
+
+    /// When it next needs attention.
+    pub fn due(&self, timeouts: &Timeouts, now: Moment) -> Option<Moment> {
+        let again = match self.state {
+            State::Waiting { not_before, .. } if not_before > now => Some(not_before),
+            _ => None,
+        };
+        [self.deadline(timeouts), self.patience(timeouts), again].into_iter().flatten().min()
+    }
+
+    /// Takes note of progress; says whether the client should see it. Progress never falls, so what a second attempt
+    /// repeats is kept back until it is news.
+    pub fn note_progress(&mut self, value: Option<f64>, now: Moment) -> bool {
+        self.renewed = now;
+        let Some(value) = value else { return true };
+        let is_news = self.attempts <= 1 || self.progress.is_none_or(|seen| value > seen);
+        if is_news {
+            self.progress = Some(value);
+        }
+        is_news
+    }
+}
+
+/// What a model knows a call as: the tool's name, else the method.
+pub fn describe(message: &Message) -> String {
+    let tool = if message.method() == Method::ToolsCall { message.get_str(&["name"]) } else { None };
+    let what = tool.unwrap_or_else(|| message.method_name());
+    // Names come from outside and end up in sentences: keep them short.
+    what.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use std::time::Duration;
+
+    fn call() -> Call {
+        let text = r#"{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#;
+        let message = Message::parse(Bytes::from_static(text.as_bytes())).unwrap();
+        let owner = Owner::Client { client: ClientId(0), request: Key::from_number(1) };
+        Call::new(owner, message, Effect::Unsafe, Moment::ZERO)
+    }
+
+    #[test]
+    fn progress_extends_the_deadline_but_never_beyond_the_hard_end() {
+        let timeouts = Timeouts::default();
+        let mut call = call();
+        assert_eq!(call.deadline(&timeouts), Some(Moment::ZERO + timeouts.call));
+        let later = Moment::ZERO + Duration::from_secs(200);
+        call.note_progress(Some(1.0), later);
+        assert_eq!(call.deadline(&timeouts), Some(later + timeouts.call));
+        call.note_progress(Some(2.0), Moment::ZERO + Duration::from_secs(29 * 60));
+        assert_eq!(call.deadline(&timeouts), Some(Moment::ZERO + timeouts.total));
+    }
+
+    #[test]
+    fn progress_of_a_second_attempt_is_shown_only_when_it_is_news() {
+        let mut call = call();
+        call.attempts = 1;
+        assert!(call.note_progress(Some(5.0), Moment(1)));
+        call.attempts = 2;
+        assert!(!call.note_progress(Some(1.0), Moment(2)));
+        assert!(!call.note_progress(Some(5.0), Moment(3)));
+        assert!(call.note_progress(Some(6.0), Moment(4)));
+    }
+
+    #[test]
+    fn the_upstream_sees_our_number_as_id_and_as_progress_token() {
+        let sent = call().spliced(Key::from_number(65_537)).to_bytes();
+        assert_eq!(
+            sent,
+            r#"{"jsonrpc":"2.0","id":65537,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":65537}}}"#
+        );
+    }
+}

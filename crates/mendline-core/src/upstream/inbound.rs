@@ -1,0 +1,230 @@
+//! What a server says: answers, progress, questions, notices, and noise.
+//!
+//! Answers are matched by the number that we gave out; one that is late, unknown or in disguise is told apart here, so that a
+//! call is never ended by an answer to another. What is not protocol is skipped and told, and harms at most the call that it
+//! names.
+
+use bytes::Bytes;
+use mendline_wire::{Id, Kind, Message, Method, Received, meta};
+
+use super::Upstream;
+use super::call::{Call, Owner, State};
+use crate::event::{Dropped, Event};
+use crate::evidence::{Evidence, Outcome, Reply};
+use crate::mail::{ToClient, ToUpstream};
+use crate::policy::backoff;
+use crate::port::{LinkId, Written};
+use crate::slab::Key;
+use crate::turn::Turn;
+use crate::words::Cause;
+
+impl Upstream {
+    pub fn handle_received(&mut self, link: LinkId, received: Received, turn: &mut Turn<'_>) {
+        if self.link.current() != Some(link) {
+            return;
+        }
+        match received {
+            Received::Message(message) => self.handle_message(link, message, turn),
+            Received::Batch(messages) => {
+                for message in messages {
+                    match message {
+                        Ok(message) => self.handle_message(link, message, turn),
+                        Err(error) => self.handle_unreadable(error.id.clone(), &error.to_string(), turn),
+                    }
+                }
+            }
+            Received::Broken { error, text } => {
+                let id = if error.method_seen { None } else { error.id.clone() };
+                let what = format!("{} ({error})", preview(&text));
+                self.handle_unreadable(id, &what, turn);
+            }
+            Received::TooLong { length, id, .. } => self.handle_too_long(length, id, turn),
+        }
+    }
+
+    fn handle_message(&mut self, link: LinkId, message: Message, turn: &mut Turn<'_>) {
+        match (message.kind(), message.method()) {
+            (Kind::Result | Kind::Error, _) => self.handle_response(message, turn),
+            (Kind::Request, _) => match self.clients.first().copied() {
+                Some(client) => turn.mail_client(client, ToClient::Ask { link, message }),
+                None => {
+                    if let Some(id) = message.id().map(Id::from_raw) {
+                        let decline = ToUpstream::Decline { link, id, why: "no client is connected" };
+                        turn.mail_upstream(self.id, decline);
+                    }
+                }
+            },
+            (Kind::Notification, Method::Progress) => self.handle_progress(message, turn),
+            (Kind::Notification, Method::Cancelled) => self.handle_cancelled(link, message, turn),
+            (Kind::Notification, method) => {
+                if method == Method::ToolsListChanged {
+                    self.tools.forget();
+                }
+                self.handle_notice(message, turn);
+            }
+        }
+    }
+
+    /// The upstream answered. The one place where a call ends well.
+    fn handle_response(&mut self, message: Message, turn: &mut Turn<'_>) {
+        let Some(key) = self.find_answered(&message, turn) else { return };
+        let Some(call) = self.take(key, turn) else { return };
+        self.link.note_answer();
+        self.ever_answered = true;
+        let is_error = message.kind() == Kind::Error;
+        match call.owner {
+            Owner::Session => self.finish_replay(&message, turn),
+            Owner::Client { client, request } => {
+                self.budget.earn();
+                if !is_error {
+                    self.learn(&call, &message);
+                }
+                turn.tell(Event::CallAnswered {
+                    upstream: self.id,
+                    call: call.name,
+                    method: call.method(),
+                    attempts: call.attempts,
+                    error: is_error,
+                    took: turn.now.since(call.arrived),
+                });
+                turn.mail_client(client, ToClient::Answer { request, message });
+            }
+        }
+        self.promote(turn);
+    }
+
+    fn find_answered(&mut self, message: &Message, turn: &mut Turn<'_>) -> Option<Key> {
+        let id = Id::from_raw(message.id()?);
+        let number = id.as_u64().map(|number| (number, false)).or_else(|| number_in_disguise(&id).map(|n| (n, true)));
+        let Some((number, in_disguise)) = number else {
+            let why = if id.is_null() { Dropped::Nameless } else { Dropped::Unknown };
+            self.drop_message(Method::None, why, turn);
+            return None;
+        };
+        let key = Key::from_number(number);
+        match self.calls.get(key) {
+            // An answer to something that has not left the house is nobody's.
+            Some(call) if matches!(call.state, State::Sent(_)) => {
+                if in_disguise {
+                    turn.tell(Event::IdMended { upstream: self.id, call: call.name });
+                }
+                Some(key)
+            }
+            _ => {
+                let why = if self.calls.was_given(key) { Dropped::Late } else { Dropped::Unknown };
+                self.drop_message(Method::None, why, turn);
+                None
+            }
+        }
+    }
+
+    /// What an answer teaches us, beyond being passed on.
+    fn learn(&mut self, call: &Call, answer: &Message) {
+        match call.method() {
+            Method::Initialize => self.session.learn_greeting(call.message.clone()),
+            Method::ToolsList if self.config.trust_hints => {
+                self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_progress(&mut self, message: Message, turn: &mut Turn<'_>) {
+        let value = message.get(&["progress"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<f64>().ok());
+        let found = message.progress_token().and_then(|at| {
+            let key = Key::from_number(Id::from_raw(message.slice(at)).as_u64()?);
+            Some((at, key))
+        });
+        if let Some((at, key)) = found
+            && let Some(call) = self.calls.get_mut(key)
+            && let Owner::Client { client, request } = call.owner
+            && call.note_progress(value, turn.now)
+        {
+            return turn.mail_client(client, ToClient::Progress { request, at, message });
+        }
+        self.drop_message(Method::Progress, Dropped::StaleProgress, turn);
+    }
+
+    /// The server cancels: a question of its own, or a subscription of the client's that it ends.
+    fn handle_cancelled(&mut self, link: LinkId, message: Message, turn: &mut Turn<'_>) {
+        let Some(at) = message.find(&["requestId"]) else {
+            return self.drop_message(Method::Cancelled, Dropped::Unknown, turn);
+        };
+        let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
+        let listens =
+            |call: &Call| call.method() == Method::SubscriptionsListen && matches!(call.state, State::Sent(_));
+        if let Some(key) = key.filter(|key| self.calls.get(*key).is_some_and(listens)) {
+            if let Some(call) = self.take(key, turn)
+                && let Owner::Client { client, request } = call.owner
+            {
+                turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent: true });
+                turn.mail_client(client, ToClient::Ended { request, at, message });
+            }
+            return self.promote(turn);
+        }
+        match self.clients.first().copied() {
+            Some(client) => turn.mail_client(client, ToClient::Withdraw { link, at, message }),
+            None => self.drop_message(Method::Cancelled, Dropped::NoWay, turn),
+        }
+    }
+
+    fn handle_notice(&mut self, message: Message, turn: &mut Turn<'_>) {
+        if let Some(at) = meta::subscription_id(&message) {
+            let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
+            match key.and_then(|key| self.calls.get(key)).map(|call| call.owner) {
+                Some(Owner::Client { client, request }) => {
+                    turn.mail_client(client, ToClient::Notice { message, subscription: Some((request, at)) });
+                }
+                _ => self.drop_message(message.method(), Dropped::Late, turn),
+            }
+            return;
+        }
+        for client in self.clients.clone() {
+            turn.mail_client(client, ToClient::Notice { message: message.clone(), subscription: None });
+        }
+    }
+
+    /// A line that is no message. If it names a call of ours, that call has had its answer, and it cannot be read.
+    fn handle_unreadable(&mut self, id: Option<Id>, what: &str, turn: &mut Turn<'_>) {
+        turn.tell(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
+        let Some(key) = self.find_named(id) else { return };
+        let again = turn.now + backoff::retry(2, turn.dice);
+        self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, turn);
+        self.sort_waiting();
+        self.promote(turn);
+    }
+
+    fn handle_too_long(&mut self, length: u64, id: Option<Id>, turn: &mut Turn<'_>) {
+        let text = format!("a line of {length} bytes, which is over the limit");
+        turn.tell(Event::NoiseSkipped { upstream: self.id, text });
+        if let Some(key) = self.find_named(id) {
+            let detail = format!("its answer of {length} bytes is over the limit for one message");
+            self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, turn);
+            self.promote(turn);
+        }
+    }
+
+    fn find_named(&self, id: Option<Id>) -> Option<Key> {
+        let key = Key::from_number(id?.as_u64()?);
+        matches!(self.calls.get(key)?.state, State::Sent(_)).then_some(key)
+    }
+}
+
+/// One of our numbers, come back as a string or with a fraction of zero.
+fn number_in_disguise(id: &Id) -> Option<u64> {
+    let text = std::str::from_utf8(id.as_bytes()).ok()?;
+    match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+        Some(text) => Id::from_raw(text.as_bytes()).as_u64(),
+        None => {
+            let value: f64 = text.parse().ok()?;
+            let exact = value.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&value);
+            exact.then_some(value as u64)
+        }
+    }
+}
+
+/// The beginning of a line that is not protocol, safe to show.
+fn preview(text: &Bytes) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,360 @@
+//! When to dial, when to wait, when to give up for now.
+//!
+//! A link is what is dialed and supervised: here, a child process. It knows whether its upstream is *down*; whether one that
+//! is up is sick is not its business.
+//!
+//! # What counts as an incident
+//!
+//! From the first loss until health is *proven*: ready for ten seconds and at least one real answer. Redials are counted
+//! over the whole incident. That a child started, or that a connection was accepted, proves nothing and resets nothing: a
+//! server that accepts and drops for ever would otherwise be dialed for ever.
+//!
+//! # Parking
+//!
+//! When the incident has used up its redials, or the child crashes in a loop, or there is no such command, the link is
+//! *parked*, not dead: a slow probe goes on, and a call wakes it, with a cool-down. Only proven health ends it.
+//!
+//! # The ladder
+//!
+//! A child is ended as the specification says: its stdin is closed; if that does not end it, TERM; if not, KILL. Signals
+//! go to its whole process group.
+
+use std::collections::VecDeque;
+
+use crate::config::Reconnect;
+use crate::defaults;
+use crate::event::{Event, LinkState};
+use crate::moment::Moment;
+use crate::policy::backoff;
+use crate::port::{Exit, LinkId, Output, Signal, SpawnFailure, SpawnFailureKind, UpstreamId};
+use crate::timers::TimerId;
+use crate::turn::{Alarm, Turn};
+
+/// The next thing to do to a child that is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rung {
+    Term,
+    Kill,
+}
+
+/// Whose wish the end of a child is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Ours: its end says nothing about the server.
+    Ours,
+    /// The server's: it broke off, and we only tidy up.
+    Servers,
+}
+
+/// From the first loss to proven health.
+#[derive(Clone, Copy, Debug)]
+struct Incident {
+    since: Moment,
+    redials: u32,
+    /// It was parked once; only proven health un-parks it.
+    parked: bool,
+}
+
+/// What was seen of the current or last link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Health {
+    ready: Option<Moment>,
+    answered: bool,
+}
+
+/// The supervisor of one upstream's link.
+#[derive(Debug)]
+pub struct Link {
+    upstream: UpstreamId,
+    policy: Reconnect,
+    state: LinkState,
+    dial: u32,
+    dialed: Moment,
+    health: Health,
+    incident: Option<Incident>,
+    rung: Rung,
+    /// Why we are ending the child, and whether that was our own wish.
+    ending: Option<(String, Wish)>,
+    dials: VecDeque<Moment>,
+    exits: VecDeque<Moment>,
+    timer: Option<TimerId>,
+    wakes_at: Moment,
+    stopped: bool,
+    trouble: Option<String>,
+    last_words: VecDeque<String>,
+}
+
+impl Link {
+    pub fn new(upstream: UpstreamId, policy: Reconnect) -> Self {
+        Link {
+            upstream,
+            policy,
+            state: LinkState::Idle,
+            dial: 0,
+            dialed: Moment::ZERO,
+            health: Health::default(),
+            incident: None,
+            rung: Rung::Term,
+            ending: None,
+            dials: VecDeque::new(),
+            exits: VecDeque::new(),
+            timer: None,
+            wakes_at: Moment::ZERO,
+            stopped: false,
+            trouble: None,
+            last_words: VecDeque::new(),
+        }
+    }
+
+    pub fn state(&self) -> LinkState {
+        self.state
+    }
+
+    /// The link that inputs may speak of now.
+    pub fn current(&self) -> Option<LinkId> {
+        matches!(self.state, LinkState::Dialing | LinkState::Up | LinkState::Draining).then_some(self.id())
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.state == LinkState::Up
+    }
+
+    pub fn is_parked(&self) -> bool {
+        self.state == LinkState::Parked
+    }
+
+    /// Stopped, and no child is left.
+    pub fn is_over(&self) -> bool {
+        self.stopped && self.state == LinkState::Idle
+    }
+
+    /// Why it is not up, in half a sentence.
+    pub fn trouble(&self) -> &str {
+        self.trouble.as_deref().unwrap_or("it has not started yet")
+    }
+
+    /// Has anything gone wrong so far?
+    pub fn had_trouble(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// When a parked or waiting link is tried next.
+    pub fn next_try(&self, now: Moment) -> std::time::Duration {
+        let cool = if self.is_parked() { self.dialed + defaults::PARKED_COOL_DOWN } else { self.wakes_at };
+        cool.min(self.wakes_at).since(now)
+    }
+
+    /// Someone wants it: dial if it was never dialed.
+    pub fn open(&mut self, turn: &mut Turn<'_>) {
+        if self.state == LinkState::Idle && !self.stopped {
+            self.dial(String::new(), turn);
+        }
+    }
+
+    /// A call waits for it: wake what is parked, hurry what waits.
+    pub fn wake(&mut self, turn: &mut Turn<'_>) {
+        match self.state {
+            LinkState::Idle => self.open(turn),
+            LinkState::Parked if turn.now >= self.earliest_dial(self.dialed + defaults::PARKED_COOL_DOWN) => {
+                self.dial("woken by a call".into(), turn);
+            }
+            LinkState::Waiting if self.wakes_at.since(turn.now) > self.policy.cap_called => {
+                let delay = turn.dice.between(self.policy.cap_called / 2, self.policy.cap_called);
+                let at = self.earliest_dial(turn.now + delay).min(self.wakes_at);
+                self.sleep_until(at, turn);
+            }
+            _ => {}
+        }
+    }
+
+    /// Someone asked for a new connection by hand: forget the waiting, dial now.
+    pub fn reconnect(&mut self, turn: &mut Turn<'_>) {
+        match self.state {
+            LinkState::Idle | LinkState::Waiting | LinkState::Parked if !self.stopped => {
+                self.dial("asked for by hand".into(), turn);
+            }
+            LinkState::Up => self.drain("asked for by hand", Wish::Ours, turn),
+            _ => {}
+        }
+    }
+
+    pub fn handle_spawned(&mut self, turn: &mut Turn<'_>) {
+        self.health = Health::default();
+        self.last_words.clear();
+        self.move_to(LinkState::Up, String::new(), turn);
+        if self.stopped {
+            self.drain("stopping", Wish::Ours, turn);
+        }
+    }
+
+    pub fn handle_spawn_failed(&mut self, why: &SpawnFailure, called: bool, turn: &mut Turn<'_>) {
+        let hopeless = why.kind == SpawnFailureKind::NotFound;
+        self.health = Health::default();
+        self.lose(why.text.clone(), hopeless, called, turn);
+    }
+
+    pub fn handle_exited(&mut self, how: Exit, called: bool, turn: &mut Turn<'_>) {
+        let ending = self.ending.take();
+        let wished = matches!(ending, Some((_, Wish::Ours)));
+        let mut why = match ending {
+            // We ended it, so how it ended says less than why.
+            Some((why, wish)) if wish == Wish::Ours || self.rung == Rung::Kill => why,
+            _ => match how {
+                Exit::Code(code) => format!("the server ended with exit code {code}"),
+                Exit::Signal(signal) => format!("the server was killed by signal {signal}"),
+            },
+        };
+        if let (false, Some(words)) = (self.health.answered, self.last_words.back()) {
+            why = format!("{why}; its last words: {words}");
+        }
+        if !wished {
+            self.exits.push_back(turn.now);
+            while self.exits.len() > defaults::CRASH_LOOP_EXITS {
+                self.exits.pop_front();
+            }
+        }
+        self.lose(why, false, called, turn);
+    }
+
+    /// The child said something on stderr.
+    pub fn note_last_words(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(&line[..line.len().min(defaults::STDERR_LINE)]);
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if !text.trim().is_empty() {
+            self.last_words.push_back(text.trim().to_owned());
+            while self.last_words.len() > defaults::STDERR_TAIL {
+                self.last_words.pop_front();
+            }
+        }
+    }
+
+    /// Calls may go out over it from now on.
+    pub fn note_ready(&mut self, turn: &mut Turn<'_>) {
+        if self.health.ready.is_none() {
+            self.health.ready = Some(turn.now);
+            let after = turn.now.since(self.dialed);
+            turn.tell(Event::UpstreamReady { upstream: self.upstream, link: self.id(), after });
+        }
+    }
+
+    /// The server gave a real answer.
+    pub fn note_answer(&mut self) {
+        self.health.answered = true;
+    }
+
+    /// Ends the child, by the ladder.
+    pub fn drain(&mut self, why: &str, wish: Wish, turn: &mut Turn<'_>) {
+        if self.state == LinkState::Up {
+            self.ending = Some((why.to_owned(), wish));
+            self.move_to(LinkState::Draining, why.to_owned(), turn);
+            turn.ask(Output::CloseStdin { link: self.id() });
+            self.rung = Rung::Term;
+            self.sleep_until(turn.now + defaults::LADDER_STEP, turn);
+        }
+    }
+
+    /// No more dials; ends what runs.
+    pub fn stop(&mut self, turn: &mut Turn<'_>) {
+        self.stopped = true;
+        match self.state {
+            LinkState::Up => self.drain("stopping", Wish::Ours, turn),
+            LinkState::Waiting | LinkState::Parked => {
+                turn.disarm(&mut self.timer);
+                self.move_to(LinkState::Idle, "stopping".into(), turn);
+            }
+            LinkState::Idle | LinkState::Dialing | LinkState::Draining => {}
+        }
+    }
+
+    pub fn handle_timer(&mut self, turn: &mut Turn<'_>) {
+        self.timer = None;
+        match self.state {
+            LinkState::Waiting => self.dial(String::new(), turn),
+            LinkState::Parked => self.dial("probe".into(), turn),
+            LinkState::Draining => self.climb(turn),
+            LinkState::Idle | LinkState::Dialing | LinkState::Up => {}
+        }
+    }
+
+    fn climb(&mut self, turn: &mut Turn<'_>) {
+        let signal = match self.rung {
+            Rung::Term => Signal::Term,
+            Rung::Kill => Signal::Kill,
+        };
+        turn.ask(Output::Signal { link: self.id(), signal });
+        // KILL is repeated: a process that hangs in the kernel dies when it comes back.
+        self.rung = Rung::Kill;
+        self.sleep_until(turn.now + defaults::LADDER_STEP, turn);
+    }
+
+    fn dial(&mut self, why: String, turn: &mut Turn<'_>) {
+        if let Some(incident) = &mut self.incident {
+            incident.redials += 1;
+        }
+        self.dial += 1;
+        self.dialed = turn.now;
+        self.dials.push_back(turn.now);
+        while self.dials.len() > defaults::DIALS_PER_MINUTE {
+            self.dials.pop_front();
+        }
+        turn.disarm(&mut self.timer);
+        self.move_to(LinkState::Dialing, why, turn);
+        turn.ask(Output::Spawn { link: self.id() });
+    }
+
+    fn lose(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
+        turn.disarm(&mut self.timer);
+        if self.stopped {
+            return self.move_to(LinkState::Idle, why, turn);
+        }
+        self.trouble = Some(why.clone());
+        let fresh = Incident { since: turn.now, redials: 0, parked: false };
+        let proven =
+            self.health.answered && self.health.ready.is_some_and(|ready| turn.now.since(ready) >= defaults::PROVEN);
+        let mut incident = match self.incident {
+            Some(incident) if !proven => incident,
+            _ => fresh,
+        };
+        let spent = incident.redials >= self.policy.attempts && turn.now.since(incident.since) >= self.policy.patience;
+        incident.parked |= hopeless || spent || self.crash_loops(turn.now);
+        self.incident = Some(incident);
+        if incident.parked {
+            self.move_to(LinkState::Parked, why, turn);
+            self.sleep_until(self.earliest_dial(turn.now + defaults::PARKED_PROBE), turn);
+        } else {
+            let delay = backoff::redial(&self.policy, incident.redials + 1, called, turn.dice);
+            self.move_to(LinkState::Waiting, why, turn);
+            self.sleep_until(self.earliest_dial(turn.now + delay), turn);
+        }
+    }
+
+    fn crash_loops(&self, now: Moment) -> bool {
+        self.exits.len() >= defaults::CRASH_LOOP_EXITS
+            && self.exits.front().is_some_and(|first| now.since(*first) <= defaults::CRASH_LOOP_WINDOW)
+    }
+
+    /// `wished`, or later if that would be one dial too many for any minute.
+    fn earliest_dial(&self, wished: Moment) -> Moment {
+        match self.dials.front() {
+            Some(first) if self.dials.len() >= defaults::DIALS_PER_MINUTE => {
+                wished.max(*first + std::time::Duration::from_secs(60))
+            }
+            _ => wished,
+        }
+    }
+
+    fn sleep_until(&mut self, at: Moment, turn: &mut Turn<'_>) {
+        turn.disarm(&mut self.timer);
+        self.wakes_at = at;
+        self.timer = turn.timers.arm(at, Alarm::Link(self.upstream));
+    }
+
+    fn move_to(&mut self, to: LinkState, why: String, turn: &mut Turn<'_>) {
+        let from = std::mem::replace(&mut self.state, to);
+        turn.tell(Event::LinkMoved { upstream: self.upstream, from, to, why });
+    }
+
+    fn id(&self) -> LinkId {
+        LinkId { upstream: self.upstream, dial: self.dial }
+    }
+}

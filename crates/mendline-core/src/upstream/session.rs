@@ -1,0 +1,71 @@
+//! One greeting on a link, and what must be said again on the next one.
+//!
+//! In the legacy era a conversation begins with `initialize`, and a server that has just been restarted knows nothing of
+//! the one that its client had. So the client's own greeting is kept, byte for byte, and replayed on every new link before
+//! anything else is let through. A modern conversation has no greeting: nothing is kept, and every link is open at once.
+
+use mendline_wire::{Message, Method};
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No link, or one over which nothing has to be said first.
+    New,
+    /// The kept greeting has been sent on the current link, and its answer is awaited.
+    Greeting,
+    /// Greeted on the current link.
+    Ready,
+    /// The link is gone; the greeting is kept.
+    Lost,
+}
+
+/// The greeting and where it stands.
+#[derive(Debug)]
+pub struct Session {
+    state: State,
+    greeting: Option<Message>,
+    initialized: Option<Message>,
+}
+
+impl Session {
+    pub fn new() -> Self {
+        Session { state: State::New, greeting: None, initialized: None }
+    }
+
+    /// May calls go out over a link that is up?
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::New | State::Ready)
+    }
+
+    /// A new link is up. Gives the greeting that has to be replayed first, if there is one.
+    pub fn begin(&mut self) -> Option<Message> {
+        let greeting = self.greeting.clone();
+        self.state = if greeting.is_some() { State::Greeting } else { State::New };
+        greeting
+    }
+
+    /// The replayed greeting was answered well. Gives what completes it.
+    pub fn complete(&mut self) -> Option<Message> {
+        self.state = State::Ready;
+        self.initialized.clone()
+    }
+
+    /// The link is gone.
+    pub fn lose(&mut self) {
+        self.state = if self.greeting.is_some() { State::Lost } else { State::New };
+    }
+
+    /// The client's own greeting was answered well: this is what will be replayed from now on.
+    pub fn learn_greeting(&mut self, greeting: Message) {
+        self.state = State::Ready;
+        self.greeting = Some(greeting);
+        self.initialized = None;
+    }
+
+    /// The client completed its greeting.
+    pub fn learn_notice(&mut self, notice: &Message) {
+        if notice.method() == Method::Initialized {
+            self.initialized = Some(notice.clone());
+        }
+    }
+}

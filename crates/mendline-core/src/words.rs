@@ -1,0 +1,240 @@
+//! What a model reads when a call could not be mended.
+//!
+//! One table. A model needs three things from a failure: what happened, whether the call ran, and what to do next. A failed
+//! `tools/call` is a *result* with `isError: true`, because that is what reaches the model; any other method gets a JSON-RPC
+//! error with a code of ours, outside the range that the specification reserves. The same facts ride along for machines, in
+//! `_meta["dev.mendline/failure"]` or `error.data`. What an upstream itself answers never comes through here.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_wire::{Id, Method};
+use serde_json::{Value, json};
+
+use crate::event::Short;
+use crate::evidence::Outcome;
+
+/// The key of our facts in `_meta`.
+pub const FAILURE_KEY: &str = "dev.mendline/failure";
+
+/// Why a call failed, as far as it is ours to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The upstream is not up.
+    Unavailable,
+    /// It was sent, and nobody knows whether it ran.
+    OutcomeUnknown,
+    /// Its deadline passed.
+    TimedOut,
+    /// Too much at once.
+    Overloaded,
+    /// The upstream asked us to wait.
+    RateLimited,
+    /// The upstream is sick.
+    BreakerOpen,
+    /// The upstream has been given up for now.
+    Parked,
+    /// A person has to log in.
+    NeedsLogin,
+    /// The two sides cannot be brought together in this.
+    CannotBridge,
+}
+
+impl Cause {
+    /// The JSON-RPC error code.
+    pub fn code(self) -> i64 {
+        match self {
+            Cause::Unavailable => -31001,
+            Cause::OutcomeUnknown => -31002,
+            Cause::TimedOut => -31003,
+            Cause::Overloaded => -31004,
+            Cause::RateLimited => -31005,
+            Cause::BreakerOpen => -31006,
+            Cause::Parked => -31007,
+            Cause::NeedsLogin => -31008,
+            Cause::CannotBridge => -31009,
+        }
+    }
+
+    /// The word for it in machine-readable facts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Cause::Unavailable => "unavailable",
+            Cause::OutcomeUnknown => "outcome_unknown",
+            Cause::TimedOut => "timed_out",
+            Cause::Overloaded => "overloaded",
+            Cause::RateLimited => "rate_limited",
+            Cause::BreakerOpen => "breaker_open",
+            Cause::Parked => "parked",
+            Cause::NeedsLogin => "needs_login",
+            Cause::CannotBridge => "cannot_bridge",
+        }
+    }
+}
+
+/// All that is known of a call that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// Why.
+    pub cause: Cause,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Whether calling again is safe.
+    pub retryable: bool,
+    /// How often it was sent.
+    pub attempts: u32,
+    /// When calling again makes sense.
+    pub retry_after: Option<Duration>,
+    /// The name of the upstream.
+    pub upstream: String,
+    /// What was called, as a model knows it: the tool's name, else the method.
+    pub what: String,
+    /// What exactly happened, in half a sentence ("the server ended: killed by signal 9").
+    pub detail: String,
+}
+
+impl Failure {
+    /// The text for a model.
+    pub fn text(&self) -> String {
+        let Failure { what, upstream, detail, .. } = self;
+        let happened = match self.cause {
+            Cause::Unavailable => format!("{what} failed: the server {upstream:?} could not be reached ({detail})."),
+            Cause::OutcomeUnknown => {
+                format!("{what} was sent to the server {upstream:?}, but no answer came back ({detail}).")
+            }
+            Cause::TimedOut => format!("{what} got no answer from the server {upstream:?} in time ({detail})."),
+            Cause::Overloaded => {
+                format!("{what} was not sent: too many calls to the server {upstream:?} are waiting ({detail}).")
+            }
+            Cause::RateLimited => {
+                format!("{what} was not sent: the server {upstream:?} asks callers to slow down ({detail}).")
+            }
+            Cause::BreakerOpen => format!("{what} was not sent: the server {upstream:?} has been failing ({detail})."),
+            Cause::Parked => format!(
+                "{what} was not sent: the server {upstream:?} keeps failing and is tried only now and then ({detail})."
+            ),
+            Cause::NeedsLogin => format!("{what} was not sent: the server {upstream:?} needs a login ({detail})."),
+            Cause::CannotBridge => {
+                format!("{what} cannot be completed through this connection to the server {upstream:?} ({detail}).")
+            }
+        };
+        let ran = match self.outcome {
+            Outcome::NotSent => "It did not run.",
+            Outcome::Refused => "The server did not run it.",
+            Outcome::Unknown if self.retryable => "It may have run, but running it again does no harm.",
+            Outcome::Unknown => "It may or may not have run.",
+            Outcome::Answered => "The server ran it and answered.",
+        };
+        let next = match (self.retry_after, self.retryable, self.outcome) {
+            (Some(wait), true, _) => format!("Try again in {}.", Short(wait)),
+            (None, true, _) => "You can try again.".to_owned(),
+            (_, false, Outcome::Unknown) => "Check whether it took effect before you call it again.".to_owned(),
+            (_, false, _) => "Calling it again the same way will not help.".to_owned(),
+        };
+        format!("{happened} {ran} {next}")
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "cause": self.cause.word(),
+            "outcome": self.outcome.word(),
+            "retryable": self.retryable,
+            "attempts": self.attempts,
+            "retryAfterMs": self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            "upstream": self.upstream,
+            "detail": self.detail,
+        })
+    }
+
+    /// The whole response for the request with this id.
+    pub fn response(&self, id: &Id, method: Method) -> Bytes {
+        let text = self.text();
+        if method == Method::ToolsCall {
+            let result = json!({
+                "content": [{ "type": "text", "text": text }],
+                "isError": true,
+                "_meta": { FAILURE_KEY: self.facts() },
+            });
+            respond(id, "result", &result)
+        } else {
+            respond(id, "error", &json!({ "code": self.cause.code(), "message": text, "data": self.facts() }))
+        }
+    }
+}
+
+/// A JSON-RPC error response of ours that is not about an upstream (a malformed request, for instance).
+pub fn error_response(id: &Id, code: i64, message: &str) -> Bytes {
+    respond(id, "error", &json!({ "code": code, "message": message }))
+}
+
+/// A `notifications/cancelled` of ours.
+pub fn cancelled(id: &Id, reason: &str) -> Bytes {
+    let mut text = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
+    text.extend_from_slice(id.as_bytes());
+    text.extend_from_slice(format!(r#","reason":{}}}}}"#, Value::from(reason)).as_bytes());
+    text.into()
+}
+
+fn respond(id: &Id, member: &str, value: &Value) -> Bytes {
+    // The id goes in as the bytes that came; a Value would round large numbers.
+    let mut text = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    text.extend_from_slice(id.as_bytes());
+    text.extend_from_slice(format!(r#","{member}":{value}}}"#).as_bytes());
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(cause: Cause, outcome: Outcome, retryable: bool) -> Failure {
+        Failure {
+            cause,
+            outcome,
+            retryable,
+            attempts: 1,
+            retry_after: None,
+            upstream: "notes".into(),
+            what: "create_note".into(),
+            detail: "the server ended: killed by signal 9".into(),
+        }
+    }
+
+    #[test]
+    fn a_model_is_told_what_happened_whether_it_ran_and_what_to_do() {
+        let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
+        assert_eq!(
+            lost.text(),
+            "create_note was sent to the server \"notes\", but no answer came back (the server ended: killed by signal 9). \
+             It may or may not have run. Check whether it took effect before you call it again."
+        );
+        let down =
+            Failure { retry_after: Some(Duration::from_secs(10)), ..failure(Cause::Parked, Outcome::NotSent, true) };
+        assert!(down.text().ends_with("It did not run. Try again in 10 s."), "{}", down.text());
+    }
+
+    #[test]
+    fn a_failed_tool_call_is_a_result_and_anything_else_an_error_with_the_id_as_written() {
+        let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
+        let id = Id::from_raw(b"123456789012345678901234567890");
+        let tool: Value = serde_json::from_slice(&lost.response(&id, Method::ToolsCall)).unwrap();
+        assert_eq!(tool["result"]["isError"], true);
+        assert_eq!(tool["result"]["_meta"][FAILURE_KEY]["outcome"], "unknown");
+        let other = lost.response(&id, Method::ToolsList);
+        assert!(other.starts_with(br#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"error":"#));
+        let other: Value = serde_json::from_slice(&other).unwrap();
+        assert_eq!(
+            (&other["error"]["code"], &other["error"]["data"]["cause"]),
+            (&json!(-31002), &json!("outcome_unknown"))
+        );
+    }
+
+    #[test]
+    fn hostile_detail_cannot_break_out_of_its_string() {
+        let mut nasty = failure(Cause::Unavailable, Outcome::NotSent, true);
+        nasty.detail = "\"},\"x\":\"\n\u{0}".into();
+        let response = nasty.response(&Id::number(1), Method::ToolsCall);
+        assert!(!response.contains(&b'\n'));
+        serde_json::from_slice::<Value>(&response).unwrap();
+    }
+}

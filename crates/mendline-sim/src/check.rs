@@ -1,0 +1,80 @@
+//! The promises, one file each.
+//!
+//! A check is told every fact in order and says when a promise is broken; it keeps its own memory and knows nothing of the
+//! engine. Safety is checked at every fact; what must *eventually* hold is checked at the end of its time (`Overdue`,
+//! `StillDown`, `NeverFinished`) or at the end of the world.
+
+mod i01_one_answer;
+mod i02_in_time;
+mod i03_no_second_effect;
+mod i04_bounded_attempts;
+mod i05_honest_outcome;
+mod i06_alive;
+mod i07_calm;
+mod i08_order;
+mod i09_bounded;
+mod i10_isolation;
+mod i11_transparency;
+mod i16_one_truth;
+mod i17_clean_end;
+mod i18_true_to_the_era;
+mod port_contract;
+
+use std::fmt;
+
+use mendline_core::{Config, Moment};
+
+use crate::fact::Fact;
+use crate::oracle::Oracle;
+
+/// Someone who watches over one promise.
+pub trait Check {
+    /// The promise, as `PROMISE.md` names it.
+    fn name(&self) -> &'static str;
+    /// Takes a fact in; the error is a sentence about what is broken.
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String>;
+    /// The world is over.
+    fn end(&mut self, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        let _ = (now, oracle);
+        Ok(())
+    }
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which promise.
+    pub promise: &'static str,
+    /// When.
+    pub at: Moment,
+    /// What happened.
+    pub words: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.promise, self.at, self.words)
+    }
+}
+
+/// All checks that watch a world as it happens. (I15 compares two worlds and lives with those who run them.)
+pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
+    let upstreams = config.upstreams.len();
+    vec![
+        Box::new(i01_one_answer::OneAnswer),
+        Box::new(i02_in_time::InTime),
+        Box::new(i03_no_second_effect::NoSecondEffect),
+        Box::new(i04_bounded_attempts::BoundedAttempts::new(config)),
+        Box::new(i05_honest_outcome::HonestOutcome),
+        Box::new(i06_alive::Alive::new(upstreams)),
+        Box::new(i07_calm::Calm::new(upstreams)),
+        Box::new(i08_order::Order::new(upstreams)),
+        Box::new(i09_bounded::Bounded::new(config)),
+        Box::new(i10_isolation::Isolation::default()),
+        Box::new(i11_transparency::Transparency::default()),
+        Box::new(i16_one_truth::OneTruth::new(upstreams)),
+        Box::new(i17_clean_end::CleanEnd::default()),
+        Box::new(i18_true_to_the_era::TrueToTheEra::default()),
+        Box::new(port_contract::PortContract::new(upstreams)),
+    ]
+}

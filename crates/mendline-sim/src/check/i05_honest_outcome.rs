@@ -1,0 +1,62 @@
+//! I5: what Mendline says about a call is true.
+//!
+//! `not_sent` and `refused` mean that it did not run and never will: no child can have had all of it, neither before the
+//! answer nor after. `unknown` means that one can have had all of it: saying so of a call that never left the house frightens
+//! people for nothing, and hides that it could have been sent again. `answered` means that a server wrote an answer.
+//! The number of attempts is the number of times that a child can have had all of it. Saying that a call may be tried again
+//! is only honest when a second run does no harm.
+
+use mendline_core::Moment;
+
+use super::Check;
+use crate::fact::Fact;
+use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
+
+/// Keeps nothing.
+pub(super) struct HonestOutcome;
+
+fn judge(failure: &Failure, key: Key, oracle: &Oracle) -> Result<(), String> {
+    let record = oracle.of(key);
+    let (id, what) = (&record.id, record.what);
+    let says = &failure.outcome;
+    match says.as_str() {
+        "not_sent" | "refused" if record.whole > 0 || record.runs > 0 => {
+            return Err(format!(
+                "{id} ({what}) was answered {says}, but a child can have had it {} times and ran it {} times",
+                record.whole, record.runs
+            ));
+        }
+        "unknown" if record.whole == 0 => {
+            return Err(format!("{id} ({what}) was answered unknown, but no child can have had all of it"));
+        }
+        "not_sent" | "refused" | "unknown" | "answered" => {}
+        other => return Err(format!("{id} ({what}) was answered with the outcome {other:?}, which is none")),
+    }
+    if says == "unknown" && record.effect == Effect::Unsafe && failure.retryable == Some(true) {
+        return Err(format!("{id} ({what}) may have run and must not run twice, but was called retryable"));
+    }
+    if failure.attempts != Some(u64::from(record.whole)) && !record.is_replayed_state() {
+        return Err(format!("{id} ({what}) is said to have had {:?} attempts, but had {}", failure.attempts, record.whole));
+    }
+    Ok(())
+}
+
+impl Check for HonestOutcome {
+    fn name(&self) -> &'static str {
+        "I5 honest outcome"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => judge(failure, *key, oracle),
+            // A run after the answer makes a liar of an answer that was true when it was given.
+            Fact::Accepted { key, .. } | Fact::Ran { key, .. } => match &oracle.of(*key).verdict {
+                Some(Verdict::Failed(failure)) if failure.outcome == "not_sent" => {
+                    Err(format!("{} was answered not_sent, and was sent after that", oracle.of(*key).id))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! I8: what a server says arrives in order, nothing twice, and what is dropped is counted.
+//!
+//! Every message of a server carries which child wrote it and as which line. At its client these must only rise. Notices
+//! that were written and never arrived must be matched by drops that the engine has owned up to, unless the client left or
+//! the child's last words were still under way when the world ended. In the other direction, a server that is sent something
+//! out of turn complains: a call before the handshake is over, an id given twice, a cancellation of what it never had, an
+//! answer to a question that it never asked.
+
+use std::collections::BTreeMap;
+
+use mendline_core::{ClientId, Moment};
+
+use super::Check;
+use crate::fact::{Fact, Stamp};
+use crate::machine::What;
+use crate::oracle::Oracle;
+
+#[derive(Clone, Copy, Default)]
+struct Notices {
+    written: u64,
+    seen: u64,
+    dropped: u64,
+}
+
+/// Remembers the last stamp that each client has seen.
+pub(super) struct Order {
+    last: BTreeMap<ClientId, Stamp>,
+    notices: Vec<Notices>,
+    upstream_of: BTreeMap<ClientId, usize>,
+}
+
+impl Order {
+    pub(super) fn new(upstreams: usize) -> Order {
+        Order { last: BTreeMap::new(), notices: vec![Notices::default(); upstreams], upstream_of: BTreeMap::new() }
+    }
+
+    fn next(&mut self, client: ClientId, stamp: Option<Stamp>) -> Result<(), String> {
+        let Some(stamp) = stamp else { return Ok(()) };
+        if let Some(last) = self.last.insert(client, stamp)
+            && last >= stamp
+        {
+            return Err(format!("client {} read {stamp:?} after {last:?}", client.0));
+        }
+        Ok(())
+    }
+}
+
+impl Check for Order {
+    fn name(&self) -> &'static str {
+        "I8 order"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Arrived(key) => {
+                self.upstream_of.insert(oracle.of(*key).client, oracle.of(*key).upstream);
+            }
+            Fact::Noticed { link, .. } => self.notices[usize::from(link.upstream.0)].written += 1,
+            Fact::Happened(heard) => {
+                if let (Some(upstream), What::Dropped(_)) = (heard.upstream, &heard.what) {
+                    self.notices[upstream].dropped += 1;
+                }
+            }
+            Fact::Told { client, stamp } => {
+                if stamp.is_some()
+                    && let Some(upstream) = self.upstream_of.get(client)
+                {
+                    self.notices[*upstream].seen += 1;
+                }
+                return self.next(*client, *stamp);
+            }
+            Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp),
+            Fact::Asked { client, stamp } => return self.next(*client, *stamp),
+            Fact::Progressed { client, stamp, .. } => return self.next(*client, *stamp),
+            Fact::Complained { link, words } => return Err(format!("child {}.{} {words}", link.upstream.0, link.dial)),
+            Fact::Objected { client, words } => return Err(format!("client {} {words}", client.0)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: Moment, oracle: &Oracle) -> Result<(), String> {
+        for (client, upstream) in &self.upstream_of {
+            let Notices { written, seen, dropped } = self.notices[*upstream];
+            if !oracle.is_gone(*client) && seen + dropped < written {
+                return Err(format!("upstream {upstream} wrote {written} notices, {seen} arrived and {dropped} were counted as dropped"));
+            }
+        }
+        Ok(())
+    }
+}

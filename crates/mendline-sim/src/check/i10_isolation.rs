@@ -1,0 +1,45 @@
+//! I10: what happens at one upstream changes nothing at another.
+//!
+//! Some upstreams have no fault in their plan. Whatever happens next door, each of their requests is passed through and
+//! answered by the server itself until the engine is told to stop.
+
+use std::collections::BTreeSet;
+
+use mendline_core::Moment;
+
+use super::Check;
+use crate::fact::Fact;
+use crate::oracle::{Oracle, Verdict};
+
+/// Which upstreams must stay untouched.
+#[derive(Default)]
+pub(super) struct Isolation {
+    unharmed: BTreeSet<usize>,
+    stopping: bool,
+}
+
+impl Check for Isolation {
+    fn name(&self) -> &'static str {
+        "I10 isolation"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Unharmed(upstream) => {
+                self.unharmed.insert(*upstream);
+            }
+            Fact::Stopped | Fact::Left(_) => self.stopping = true,
+            Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
+                let record = oracle.of(*key);
+                if !self.stopping && self.unharmed.contains(&record.upstream) {
+                    return Err(format!(
+                        "{} ({}) at upstream {}, which nothing happened to, was answered {}",
+                        record.id, record.what, record.upstream, failure.cause
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

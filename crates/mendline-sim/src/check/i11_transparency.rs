@@ -1,0 +1,68 @@
+//! I11: what passes through is not touched.
+//!
+//! The parameters that a child reads are those that the client wrote, byte for byte, but for the progress token, which is a
+//! declared field. The body that a client reads is one that its server wrote for that very request. Progress reaches the
+//! request that the server meant, under the token that the client gave it.
+
+use mendline_core::Moment;
+use mendline_wire::Message;
+
+use super::Check;
+use crate::fact::Fact;
+use crate::oracle::{Oracle, Record, Verdict};
+
+/// Keeps nothing.
+#[derive(Default)]
+pub(super) struct Transparency;
+
+fn params_as_written(message: &Message, record: &Record) -> bool {
+    let Some(body) = message.body() else { return record.params.is_empty() };
+    match (&record.token, message.progress_token(), message.body_span()) {
+        (Some(token), Some(at), Some(whole)) => {
+            let (start, end) = (at.start as usize - whole.start as usize, at.end as usize - whole.start as usize);
+            let restored = [&body[..start], token.as_ref(), &body[end..]].concat();
+            restored == record.params
+        }
+        (None, None, _) => body == record.params.as_ref(),
+        _ => false,
+    }
+}
+
+impl Check for Transparency {
+    fn name(&self) -> &'static str {
+        "I11 transparency"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Read { key, message, .. } => {
+                let record = oracle.of(*key);
+                if !params_as_written(message, record) {
+                    return Err(format!(
+                        "{} ({}) arrived as {} and was written as {}",
+                        record.id,
+                        record.what,
+                        String::from_utf8_lossy(message.body().unwrap_or_default()),
+                        String::from_utf8_lossy(&record.params)
+                    ));
+                }
+            }
+            Fact::Answered { key, verdict: Verdict::Passed(body), .. } => {
+                let record = oracle.of(*key);
+                if !record.replies.contains(body) {
+                    return Err(format!(
+                        "{} ({}) was answered {}, which no server wrote for it",
+                        record.id,
+                        record.what,
+                        String::from_utf8_lossy(body)
+                    ));
+                }
+            }
+            Fact::Progressed { client, named, meant, .. } if named != meant => {
+                return Err(format!("client {} read progress of {meant:?} under the token of {named:?}", client.0));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! I16: status is the fold of the events, and agrees with the machine and with the world.
+//!
+//! Three tellings of one story: what the engine says of itself, what its events add up to, and what processes there are.
+//! A link that is said to be up has a living or dying child; one that is said to be idle, waiting or parked has none.
+
+use std::collections::BTreeSet;
+
+use mendline_core::{LinkId, Moment};
+
+use super::Check;
+use crate::fact::Fact;
+use crate::machine::What;
+use crate::oracle::Oracle;
+
+/// Which children there are.
+pub(super) struct OneTruth {
+    children: Vec<BTreeSet<LinkId>>,
+    links: Vec<&'static str>,
+}
+
+impl OneTruth {
+    pub(super) fn new(upstreams: usize) -> OneTruth {
+        OneTruth { children: vec![BTreeSet::new(); upstreams], links: vec!["Idle"; upstreams] }
+    }
+}
+
+impl Check for OneTruth {
+    fn name(&self) -> &'static str {
+        "I16 one truth"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, _: Moment, _: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Started(link) => {
+                self.children[usize::from(link.upstream.0)].insert(*link);
+            }
+            Fact::Exited(link) => {
+                self.children[usize::from(link.upstream.0)].remove(link);
+            }
+            Fact::Happened(heard) => {
+                if let (Some(upstream), What::Moved(from, to)) = (heard.upstream, &heard.what) {
+                    if self.links[upstream] != *from {
+                        return Err(format!("upstream {upstream} is said to leave {from} and was {}", self.links[upstream]));
+                    }
+                    self.links[upstream] = to;
+                }
+            }
+            Fact::Stands { upstream, standing } => {
+                if standing.link != standing.own_link {
+                    return Err(format!("upstream {upstream}: the events say {}, the engine {}", standing.link, standing.own_link));
+                }
+                let greeting = standing.own_open.wrapping_sub(standing.open);
+                if greeting > 1 {
+                    return Err(format!(
+                        "upstream {upstream}: by the events {} calls are open, by the engine {}",
+                        standing.open, standing.own_open
+                    ));
+                }
+                let running = !self.children[*upstream].is_empty();
+                let said = matches!(standing.link, "Up" | "Draining");
+                if running != said {
+                    return Err(format!("upstream {upstream} is {} and has {} child", standing.link, if running { "a" } else { "no" }));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! I17: told to stop, it ends: everything answered within the drain, every child reaped, nothing after that.
+//!
+//! The time is the sum of its parts: the drain, the three rungs of the ladder, the last words, and a second for the world
+//! to die in.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use mendline_core::{LinkId, Moment, defaults};
+
+use super::Check;
+use crate::fact::Fact;
+use crate::machine::Act;
+use crate::oracle::Oracle;
+
+/// How long an end may take.
+pub fn bound() -> Duration {
+    defaults::DRAIN + 2 * defaults::LADDER_STEP + defaults::LAST_WORDS + Duration::from_secs(1)
+}
+
+/// Which children are alive, and when the end began.
+#[derive(Default)]
+pub(super) struct CleanEnd {
+    children: BTreeSet<LinkId>,
+    stopped: Option<Moment>,
+    finished: bool,
+}
+
+impl Check for CleanEnd {
+    fn name(&self) -> &'static str {
+        "I17 clean end"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Wanted(Act::Spawn(link)) => {
+                self.children.insert(*link);
+            }
+            Fact::NotStarted(link) | Fact::Exited(link) => {
+                self.children.remove(link);
+            }
+            Fact::Stopped => {
+                self.stopped.get_or_insert(now);
+            }
+            Fact::Wanted(Act::Finished) => {
+                if let Some(child) = self.children.first() {
+                    return Err(format!("finished although child {}.{} is not reaped", child.upstream.0, child.dial));
+                }
+                self.finished = true;
+            }
+            Fact::Settled { wake: Some(_), .. } if self.finished => {
+                return Err("finished, and still wants to be woken".into());
+            }
+            Fact::NeverFinished => return Err("it was told to stop and does not end".into()),
+            _ => {}
+        }
+        if self.finished && matches!(fact, Fact::Wanted(act) if *act != Act::Finished) {
+            return Err("it wants something after it said that it is finished".into());
+        }
+        match self.stopped {
+            Some(stopped) if !self.finished && now - stopped > bound() => {
+                Err(format!("{:?} after it was told to stop it has not ended", now - stopped))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The contract of `port.rs`, from the engine's side.
+//!
+//! Dials count up, nothing is asked of a child that the engine knows to be over, and what the shell itself notices (lines
+//! that are no messages, wake-ups that never stop) ends here too.
+
+use std::collections::BTreeSet;
+
+use mendline_core::{LinkId, Moment};
+
+use super::Check;
+use crate::fact::Fact;
+use crate::machine::Act;
+use crate::oracle::Oracle;
+
+/// Which links were named and which are over.
+pub(super) struct PortContract {
+    dials: Vec<u32>,
+    over: BTreeSet<LinkId>,
+}
+
+impl PortContract {
+    pub(super) fn new(upstreams: usize) -> PortContract {
+        PortContract { dials: vec![0; upstreams], over: BTreeSet::new() }
+    }
+
+    fn alive(&self, link: LinkId, what: &str) -> Result<(), String> {
+        let known = self.dials.get(usize::from(link.upstream.0)).is_some_and(|last| link.dial <= *last && link.dial > 0);
+        if known && !self.over.contains(&link) {
+            return Ok(());
+        }
+        Err(format!("{what} for child {}.{}, which is over or never was", link.upstream.0, link.dial))
+    }
+}
+
+impl Check for PortContract {
+    fn name(&self) -> &'static str {
+        "port contract"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, _: Moment, _: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Wanted(Act::Spawn(link)) => {
+                let Some(last) = self.dials.get_mut(usize::from(link.upstream.0)) else {
+                    return Err(format!("a dial of upstream {}, which is not configured", link.upstream.0));
+                };
+                if link.dial != *last + 1 {
+                    return Err(format!("dial {} of upstream {} came after dial {last}", link.dial, link.upstream.0));
+                }
+                *last = link.dial;
+                Ok(())
+            }
+            Fact::Wanted(Act::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
+            Fact::Wanted(Act::Signal(link, _)) => self.alive(*link, "a signal"),
+            Fact::Wanted(Act::Strange(what)) => Err(format!("no shell of this world can do {what}")),
+            Fact::Handed { link, .. } => self.alive(*link, "a message"),
+            Fact::NotStarted(link) | Fact::Exited(link) => {
+                self.over.insert(*link);
+                Ok(())
+            }
+            Fact::Misbehaved(words) => Err((*words).to_owned()),
+            _ => Ok(()),
+        }
+    }
+}

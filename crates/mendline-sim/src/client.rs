@@ -1,0 +1,199 @@
+//! A client: greets, calls, changes its mind, answers questions, reads at its own pace.
+//!
+//! It follows the protocol as the SDKs do (nothing but `initialize` before the handshake is over) and is odd where they may
+//! be: ids of any shape, tokens of any shape, spaces and escapes, cancellations that cross their answers. It knows which
+//! answer belongs to which request by the id alone, as any client does; the oracle's key travels in `_meta` only so that
+//! servers and checkers can name requests.
+
+mod letter;
+mod mailbox;
+mod workload;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::{ClientId, Moment};
+use mendline_wire::Id;
+
+pub use mailbox::Seen;
+pub use workload::Workload;
+
+use crate::dice::Dice;
+use crate::oracle::{Effect, Key, Oracle};
+use crate::pipe::Pipe;
+use crate::server::Era;
+
+/// How far a client's conversation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has not said anything.
+    Fresh,
+    /// It waits for the answer to its greeting.
+    Greeting(Key),
+    /// It may call.
+    Ready,
+    /// It has closed its end and still reads.
+    Ended,
+    /// It is gone.
+    Gone,
+}
+
+/// What a client may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The method.
+    pub method: &'static str,
+    /// The tool, for `tools/call`.
+    pub tool: Option<&'static str>,
+    /// What a second run would do.
+    pub effect: Effect,
+}
+
+/// The tool that only reads: what probes call.
+pub const READ_NOTE: Wish = Wish { method: "tools/call", tool: Some("read_note"), effect: Effect::Read };
+
+/// The first call after the healing, and its time limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Not begun.
+    None,
+    /// Under way, until then.
+    Under(Moment),
+    /// It went well.
+    Done,
+}
+
+/// One client.
+pub struct Client {
+    /// Its name.
+    pub id: ClientId,
+    /// Which upstream it talks to, by its place in the configuration.
+    pub upstream: usize,
+    /// What it speaks.
+    pub era: Era,
+    /// How far it is.
+    pub stage: Stage,
+    /// What it still means to do.
+    pub workload: Workload,
+    /// Lines that it has written and the engine has not read.
+    pub outbox: VecDeque<(Bytes, Vec<Key>)>,
+    /// What was written to it.
+    pub inbox: Pipe,
+    /// Whether it reads at all.
+    pub reads: bool,
+    /// A read is planned.
+    pub will_read: bool,
+    /// It means to close its end once all that it wrote is read.
+    pub closing: bool,
+    /// How its calls after the healing go.
+    pub probe: Probe,
+    waiting: BTreeMap<Id, Vec<Key>>,
+    tokens: BTreeMap<Bytes, Key>,
+    questions: BTreeMap<u32, (Bytes, Bytes)>,
+    asked: u32,
+    counter: u32,
+    odd: bool,
+    dice: Dice,
+}
+
+impl Client {
+    /// A client that has not said anything yet.
+    pub fn new(id: ClientId, upstream: usize, era: Era, workload: Workload, capacity: u64, odd: bool, dice: Dice) -> Client {
+        Client {
+            id,
+            upstream,
+            era,
+            stage: Stage::Fresh,
+            workload,
+            outbox: VecDeque::new(),
+            inbox: Pipe::new(capacity),
+            reads: true,
+            will_read: false,
+            closing: false,
+            probe: Probe::None,
+            waiting: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            asked: 0,
+            counter: 0,
+            odd,
+            dice,
+        }
+    }
+
+    /// Does the next thing; says when it wants to do another.
+    pub fn act(&mut self, oracle: &mut Oracle) -> Option<Duration> {
+        match self.stage {
+            Stage::Fresh => {
+                self.greet(oracle);
+                Some(self.dice.millis(1, 20))
+            }
+            // An SDK waits for the answer; so does this one, and looks again later.
+            Stage::Greeting(_) => Some(Duration::from_millis(200)),
+            Stage::Ready => {
+                let next = self.workload.next(&mut self.dice)?;
+                self.follow(next, oracle);
+                Some(self.workload.pause(&mut self.dice))
+            }
+            Stage::Ended | Stage::Gone => None,
+        }
+    }
+
+    /// Makes a request of this kind now; says under which key.
+    pub fn ask(&mut self, wish: Wish, oracle: &mut Oracle) -> Key {
+        let id = self.an_id();
+        self.ask_with_id(wish, &id, oracle)
+    }
+
+    /// Makes a request with an id of the caller's choice.
+    pub fn ask_with_id(&mut self, wish: Wish, id: &str, oracle: &mut Oracle) -> Key {
+        let (line, key) = self.write_request(wish, id, oracle);
+        self.outbox.push_back((line, vec![key]));
+        key
+    }
+
+    /// Begins, or begins again after a greeting that failed.
+    pub fn greet(&mut self, oracle: &mut Oracle) {
+        let method = match self.era {
+            Era::Legacy => "initialize",
+            Era::Modern => "server/discover",
+        };
+        let effect = if self.era == Era::Legacy { Effect::Idempotent } else { Effect::Read };
+        let key = self.ask(Wish { method, tool: None, effect }, oracle);
+        self.stage = Stage::Greeting(key);
+    }
+
+    /// Asks for something that must work, unless the greeting comes first.
+    pub fn try_out(&mut self, oracle: &mut Oracle) {
+        match self.stage {
+            Stage::Fresh => self.greet(oracle),
+            Stage::Ready => {
+                self.ask(READ_NOTE, oracle);
+            }
+            Stage::Greeting(_) | Stage::Ended | Stage::Gone => {}
+        }
+    }
+
+    /// Calls off a request that is still open, by its key.
+    pub fn cancel(&mut self, key: Key, now: Moment, oracle: &mut Oracle) {
+        oracle.of_mut(key).cancelled.get_or_insert(now);
+        let id = oracle.of(key).id.clone();
+        self.outbox.push_back((letter::cancelled(&id), Vec::new()));
+    }
+
+    /// Whether it can still act and read.
+    pub fn is_here(&self) -> bool {
+        !matches!(self.stage, Stage::Ended | Stage::Gone)
+    }
+
+    /// The oldest id that it waits for.
+    pub fn an_open_id(&self) -> Option<String> {
+        self.waiting.keys().next().map(ToString::to_string)
+    }
+
+    /// The requests that it waits for.
+    pub fn open_keys(&self) -> impl Iterator<Item = Key> {
+        self.waiting.values().flatten().copied()
+    }
+}

@@ -1,0 +1,147 @@
+//! How clients write.
+//!
+//! Ids and tokens of every shape that JSON-RPC allows, parameters with members in any order and numbers that no
+//! re-serialiser would write the same way. What is written here must reach the server byte for byte, but for the id and the
+//! progress token.
+
+use bytes::Bytes;
+use mendline_wire::{Id, Method};
+
+use super::workload::Plan;
+use super::{Client, Wish};
+use crate::oracle::{Key, Oracle, Record};
+use crate::server::Era;
+
+pub(super) fn cancelled(id: &Id) -> Bytes {
+    let raw = String::from_utf8_lossy(id.as_bytes());
+    Bytes::from(format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{raw},"reason":"changed my mind"}}}}"#
+    ))
+}
+
+impl Client {
+    /// Does one thing of the workload.
+    pub(super) fn follow(&mut self, plan: Plan, oracle: &mut Oracle) {
+        match plan {
+            Plan::Ask(wish) => {
+                self.ask(wish, oracle);
+            }
+            Plan::Cancel => {
+                let open: Vec<Key> = self.open_keys().collect();
+                if !open.is_empty() {
+                    let key = *self.dice.pick(&open);
+                    // When it was called off only matters as a yes or no, so any moment will do.
+                    self.cancel(key, mendline_core::Moment::ZERO, oracle);
+                }
+            }
+            Plan::Notify => {
+                let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+                self.outbox.push_back((line, Vec::new()));
+            }
+        }
+    }
+
+    /// An id that it has not used, in one of the shapes that clients use.
+    pub(super) fn an_id(&mut self) -> String {
+        self.counter += 1;
+        let n = self.counter;
+        if !self.odd {
+            return n.to_string();
+        }
+        match self.dice.below(8) {
+            0 => format!("\"a-{n}\""),
+            1 => format!("\"\\u0061\\/{n}\""),
+            2 => format!("{}", 9_007_199_254_740_993_u64 + u64::from(n)),
+            3 => format!("1234567890123456789012345678901234567890{n}"),
+            4 => format!("-{n}"),
+            5 => format!("\"{n}\""),
+            6 => format!("\"ключ {n} 😀\""),
+            _ => n.to_string(),
+        }
+    }
+
+    /// Writes a request and opens its record.
+    pub(super) fn write_request(&mut self, wish: Wish, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
+        let key = oracle.next_key();
+        let wants_progress = wish.method == "tools/call" && self.dice.percent(40);
+        let token = wants_progress.then(|| self.a_token(key));
+        let params = self.params(wish, key, token.as_deref());
+        let line = self.envelope(wish.method, id, &params);
+        let token = token.map(Bytes::from);
+        let record = Record {
+            client: self.id,
+            upstream: self.upstream,
+            id: Id::from_raw(id.as_bytes()),
+            method: Method::from_name(wish.method),
+            what: wish.tool.unwrap_or(wish.method),
+            effect: wish.effect,
+            params: Bytes::from(params),
+            token: token.clone(),
+            arrived: None,
+            progressed: None,
+            cancelled: None,
+            answers: 0,
+            verdict: None,
+            whole: 0,
+            runs: 0,
+            replies: Vec::new(),
+        };
+        oracle.open(record);
+        self.waiting.entry(Id::from_raw(id.as_bytes())).or_default().push(key);
+        if let Some(token) = token {
+            self.tokens.insert(token, key);
+        }
+        (line, key)
+    }
+
+    fn a_token(&mut self, key: Key) -> String {
+        match self.dice.below(3) {
+            0 => format!("\"t-{}\"", key.0),
+            1 => format!("\"\\u0074{}\"", key.0),
+            _ => (u64::from(key.0) + 1_000_000).to_string(),
+        }
+    }
+
+    fn params(&mut self, wish: Wish, key: Key, token: Option<&str>) -> String {
+        let mut meta = format!("\"sim/key\":{}", key.0);
+        if let Some(token) = token {
+            meta = if self.dice.percent(50) { format!("{meta},\"progressToken\":{token}") } else { format!("\"progressToken\" : {token} ,{meta}") };
+        }
+        if self.era == Era::Modern {
+            meta.push_str(r#","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#);
+        }
+        let own = match wish.method {
+            "tools/call" => format!(
+                r#""name":"{}","arguments":{{"n":{}.50e+1,"text":"\u00e9\/x"}}"#,
+                wish.tool.unwrap_or("read_note"),
+                key.0
+            ),
+            "initialize" => {
+                r#""protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"sim","version":"0"}"#.into()
+            }
+            "resources/read" | "resources/subscribe" => r#""uri":"note:1""#.into(),
+            "prompts/get" => r#""name":"p""#.into(),
+            "logging/setLevel" => r#""level":"info""#.into(),
+            "subscriptions/listen" => r#""notifications":{"toolsListChanged":true}"#.into(),
+            _ => r#""later":[1.0,null]"#.into(),
+        };
+        if self.odd && self.dice.percent(50) {
+            format!("{{ {own} , \"_meta\":{{{meta}}},\"x\\u0079\":1E2}}")
+        } else {
+            format!("{{\"_meta\":{{{meta}}},{own}}}")
+        }
+    }
+
+    fn envelope(&mut self, method: &str, id: &str, params: &str) -> Bytes {
+        let style = if self.odd { self.dice.below(4) } else { 0 };
+        Bytes::from(match style {
+            1 => format!(r#"{{"id":{id},"params":{params},"method":"{method}","jsonrpc":"2.0"}}"#),
+            2 => format!(r#"{{ "jsonrpc": "2.0", "method" : "{method}" , "params" : {params} , "id": {id} }}"#),
+            3 => {
+                let escaped = method.replace('/', "\\/");
+                format!(r#"{{"jsonrpc":"2.0","extra":{{"id":9}},"id":{id},"method":"{escaped}","params":{params}}}"#)
+            }
+            _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
+        })
+    }
+}

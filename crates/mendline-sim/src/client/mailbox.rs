@@ -1,0 +1,142 @@
+//! What a client makes of what it reads.
+//!
+//! Each message becomes a [`Seen`]: an answer to one of its requests, progress, a notice, a question, or something that
+//! should not be there. The client judges by ids and tokens alone; whether that is right is for the checkers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_wire::{Id, Kind, Message, Method};
+
+use super::{Client, Stage};
+use crate::fact::Stamp;
+use crate::oracle::{Failure, Key, Oracle, Verdict};
+
+/// What a client has read.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// The answer to a request.
+    Answer(Key, Verdict, Option<Stamp>),
+    /// An answer to nothing.
+    Surplus,
+    /// Progress of the first, with a text about the second.
+    Progress(Option<Key>, Option<Key>, Option<Stamp>),
+    /// A notice.
+    Notice(Option<Stamp>),
+    /// A question; it will be answered under this number after a while.
+    Question(u32, Duration, Option<Stamp>),
+    /// Something that it should not have been sent.
+    Wrong(String),
+}
+
+impl Client {
+    /// Reads one message.
+    pub fn hear(&mut self, message: &Message, oracle: &mut Oracle) -> Seen {
+        match message.kind() {
+            Kind::Result | Kind::Error => self.hear_answer(message, oracle),
+            Kind::Request => self.hear_question(message),
+            Kind::Notification if message.method() == Method::Progress => self.hear_progress(message),
+            Kind::Notification if message.method() == Method::Cancelled => Seen::Notice(None),
+            Kind::Notification => Seen::Notice(stamp(message, &["_meta", "sim/at"])),
+        }
+    }
+
+    /// Writes the answer to a question.
+    pub fn reply(&mut self, question: u32) {
+        let Some((id, nonce)) = self.questions.remove(&question) else { return };
+        let (id, nonce) = (String::from_utf8_lossy(&id), String::from_utf8_lossy(&nonce));
+        let line = if self.dice.percent(90) {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sim/ask":{nonce},"role":"assistant"}}}}"#)
+        } else {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"rejected","data":{nonce}}}}}"#)
+        };
+        self.outbox.push_back((Bytes::from(line), Vec::new()));
+    }
+
+    fn hear_answer(&mut self, message: &Message, oracle: &mut Oracle) -> Seen {
+        let id = Id::from_raw(message.id().unwrap_or_default());
+        let verdict = verdict(message);
+        let Some(keys) = self.waiting.get_mut(&id) else { return Seen::Surplus };
+        // Under an id that was used twice the body says which of the two is meant; without a body the first is as good.
+        let place = match &verdict {
+            Verdict::Passed(body) => keys.iter().position(|key| oracle.of(*key).replies.contains(body)),
+            Verdict::Failed(_) => None,
+        };
+        let key = keys.remove(place.unwrap_or(0));
+        if keys.is_empty() {
+            self.waiting.remove(&id);
+        }
+        let record = oracle.of_mut(key);
+        record.answers += 1;
+        record.verdict = Some(verdict.clone());
+        if let Some(token) = &record.token {
+            self.tokens.remove(token);
+        }
+        if self.stage == Stage::Greeting(key) {
+            self.greeted(&verdict, message.kind());
+        }
+        let stamp = stamp(message, &["_meta", "sim/at"]).or_else(|| stamp(message, &["data", "sim/at"]));
+        Seen::Answer(key, verdict, stamp)
+    }
+
+    fn greeted(&mut self, verdict: &Verdict, kind: Kind) {
+        let well = matches!(verdict, Verdict::Passed(_)) && kind == Kind::Result;
+        self.stage = if well { Stage::Ready } else { Stage::Fresh };
+        if well && self.era == crate::server::Era::Legacy {
+            let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+            self.outbox.push_back((line, Vec::new()));
+        }
+    }
+
+    fn hear_question(&mut self, message: &Message) -> Seen {
+        let Some(nonce) = message.get(&["_meta", "sim/ask"]) else {
+            return Seen::Wrong(format!("was asked {} by nobody", message.method_name()));
+        };
+        self.asked += 1;
+        let id = Bytes::copy_from_slice(message.id().unwrap_or_default());
+        if self.questions.values().any(|(open, _)| *open == id) {
+            return Seen::Wrong(format!("was asked two things under the id {}", String::from_utf8_lossy(&id)));
+        }
+        self.questions.insert(self.asked, (id, Bytes::copy_from_slice(nonce)));
+        Seen::Question(self.asked, self.dice.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
+    }
+
+    fn hear_progress(&mut self, message: &Message) -> Seen {
+        let token = message.progress_token().map(|span| message.slice(span)).unwrap_or_default();
+        let meant = number(message.get(&["_meta", "sim/key"])).map(Key);
+        Seen::Progress(self.tokens.get(token).copied(), meant, stamp(message, &["_meta", "sim/at"]))
+    }
+}
+
+fn verdict(message: &Message) -> Verdict {
+    let result = message.find(&["_meta", "dev.mendline/failure"]).is_some();
+    let error = message.kind() == Kind::Error && message.find(&["data", "outcome"]).is_some();
+    let path: &[&str] = if result { &["_meta", "dev.mendline/failure"] } else { &["data"] };
+    let field = |name: &str| {
+        let path: Vec<&str> = path.iter().copied().chain([name]).collect();
+        (message.get_str(&path).map(|text| text.into_owned()), message.get(&path).map(<[u8]>::to_vec))
+    };
+    if !result && !error {
+        return Verdict::Passed(Bytes::copy_from_slice(message.body().unwrap_or_default()));
+    }
+    Verdict::Failed(Failure {
+        cause: field("cause").0.unwrap_or_default(),
+        outcome: field("outcome").0.unwrap_or_default(),
+        attempts: number(field("attempts").1.as_deref()).map(u64::from),
+        retryable: match field("retryable").1.as_deref() {
+            Some(b"true") => Some(true),
+            Some(b"false") => Some(false),
+            _ => None,
+        },
+    })
+}
+
+fn number(raw: Option<&[u8]>) -> Option<u32> {
+    std::str::from_utf8(raw?).ok()?.parse().ok()
+}
+
+fn stamp(message: &Message, path: &[&str]) -> Option<Stamp> {
+    let raw = std::str::from_utf8(message.get(path)?).ok()?;
+    let (dial, line) = raw.strip_prefix('[')?.strip_suffix(']')?.split_once(',')?;
+    Some(Stamp { dial: dial.parse().ok()?, line: line.parse().ok()? })
+}

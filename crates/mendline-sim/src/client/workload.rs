@@ -1,0 +1,93 @@
+//! What a client means to do, and how fast.
+
+use std::time::Duration;
+
+use super::Wish;
+use crate::dice::Dice;
+use crate::oracle::Effect;
+use crate::server::Era;
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Ask for this.
+    Ask(Wish),
+    /// Call off something that is open.
+    Cancel,
+    /// Tell the server something.
+    Notify,
+}
+
+/// What is left to do.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// What it speaks, because some methods exist in one era only.
+    pub era: Era,
+    /// How many more things.
+    pub left: u32,
+    /// Milliseconds between two of them, from and to.
+    pub pace: (u64, u64),
+    /// Of a hundred things, how many are cancellations.
+    pub cancels: u64,
+    /// Of a hundred calls, how many must not run twice.
+    pub unsafes: u64,
+    /// The tools are looked up first, as most clients do.
+    pub lists_first: bool,
+}
+
+impl Workload {
+    /// Nothing by itself: a client that only does what it is told.
+    pub fn none(era: Era) -> Workload {
+        Workload { era, left: 0, pace: (1, 1), cancels: 0, unsafes: 0, lists_first: false }
+    }
+
+    /// The next thing, if any is left.
+    pub(super) fn next(&mut self, dice: &mut Dice) -> Option<Plan> {
+        self.left = self.left.checked_sub(1)?;
+        if std::mem::take(&mut self.lists_first) {
+            return Some(Plan::Ask(Wish { method: "tools/list", tool: None, effect: Effect::Read }));
+        }
+        if dice.percent(self.cancels) {
+            return Some(Plan::Cancel);
+        }
+        if self.era == Era::Legacy && dice.percent(3) {
+            return Some(Plan::Notify);
+        }
+        Some(Plan::Ask(if dice.percent(70) { self.a_call(dice) } else { self.something_else(dice) }))
+    }
+
+    /// How long until the thing after.
+    pub(super) fn pause(&self, dice: &mut Dice) -> Duration {
+        dice.millis(self.pace.0, self.pace.1)
+    }
+
+    fn a_call(&self, dice: &mut Dice) -> Wish {
+        let (tool, effect) = if dice.percent(self.unsafes) {
+            ("create_note", Effect::Unsafe)
+        } else if dice.percent(70) {
+            ("read_note", Effect::Read)
+        } else {
+            ("put_note", Effect::Idempotent)
+        };
+        Wish { method: "tools/call", tool: Some(tool), effect }
+    }
+
+    fn something_else(&self, dice: &mut Dice) -> Wish {
+        const BOTH: &[(&str, Effect)] = &[
+            ("tools/list", Effect::Read),
+            ("tools/list", Effect::Read),
+            ("resources/list", Effect::Read),
+            ("prompts/list", Effect::Read),
+            ("resources/read", Effect::Read),
+            ("prompts/get", Effect::Read),
+            ("completion/complete", Effect::Read),
+            ("acme/frobnicate", Effect::Unsafe),
+        ];
+        const LEGACY: &[(&str, Effect)] =
+            &[("ping", Effect::Read), ("logging/setLevel", Effect::Idempotent), ("resources/subscribe", Effect::Idempotent)];
+        const MODERN: &[(&str, Effect)] = &[("server/discover", Effect::Read), ("subscriptions/listen", Effect::Idempotent)];
+        let own = if self.era == Era::Legacy { LEGACY } else { MODERN };
+        let &(method, effect) = if dice.percent(80) { dice.pick(BOTH) } else { dice.pick(own) };
+        Wish { method, tool: None, effect }
+    }
+}

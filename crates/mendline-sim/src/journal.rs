@@ -1,0 +1,154 @@
+//! What happened, as lines for people and as one number for comparison.
+//!
+//! Two runs of one seed must write the same journal (I15). The number is a running hash over the very text that a person
+//! would read, so what is compared is what is shown. The lines themselves are kept only when someone wants to read them.
+
+use std::fmt::{self, Write};
+
+use mendline_core::{LinkId, Moment};
+
+use crate::fact::Fact;
+use crate::machine::Act;
+use crate::oracle::{Key, Oracle, Verdict};
+
+/// The journal.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    hash: Fnv,
+    lines: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug)]
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+impl Journal {
+    /// A journal that keeps its lines.
+    pub fn kept() -> Journal {
+        Journal { lines: Some(Vec::new()), ..Journal::default() }
+    }
+
+    /// The number that stands for all of it.
+    pub fn number(&self) -> u64 {
+        self.hash.0
+    }
+
+    /// The lines so far, if they are kept.
+    pub fn lines(&self) -> &[String] {
+        self.lines.as_deref().unwrap_or_default()
+    }
+
+    /// Takes the lines out.
+    pub fn take(&mut self) -> Vec<String> {
+        self.lines.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Writes down a line that is no fact.
+    pub fn say(&mut self, now: Moment, text: &str) {
+        let _ = write!(self.hash, "{now} {text}");
+        if let Some(lines) = &mut self.lines {
+            lines.push(format!("{now} {text}"));
+        }
+    }
+
+    /// Writes down a fact.
+    pub fn note(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
+        if matches!(fact, Fact::Settled { .. } | Fact::Stands { .. } | Fact::Wanted(Act::Happened(_))) {
+            return;
+        }
+        // The hash is fed without making a text of it first: this runs for every fact of every world.
+        let _ = write!(self.hash, "{} {}", now.0, Told { fact, oracle });
+        if let Some(lines) = &mut self.lines {
+            lines.push(format!("{now} {}", Told { fact, oracle }));
+        }
+    }
+}
+
+struct Told<'a> {
+    fact: &'a Fact<'a>,
+    oracle: &'a Oracle,
+}
+
+struct Name<'a>(Key, &'a Oracle);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let record = self.1.of(self.0);
+        write!(f, "#{} {} id={}", self.0.0, record.what, record.id)
+    }
+}
+
+struct Child(LinkId);
+
+impl fmt::Display for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "child {}.{}", self.0.upstream.0, self.0.dial)
+    }
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |key: &Key| Name(*key, self.oracle);
+        match self.fact {
+            Fact::Arrived(key) => write!(f, "client {} asks {}", self.oracle.of(*key).client.0, name(key)),
+            Fact::Handed { link, message, .. } => {
+                write!(f, "{} is sent {}", Child(*link), String::from_utf8_lossy(message.text()))
+            }
+            Fact::Accepted { link, key } => write!(f, "{}'s stdin took all of {}", Child(*link), name(key)),
+            Fact::Read { link, key, .. } => write!(f, "{} read {}", Child(*link), name(key)),
+            Fact::Ran { link, key } => write!(f, "{} ran {}", Child(*link), name(key)),
+            Fact::Noticed { link, stamp } => write!(f, "{} wrote notice {}", Child(*link), stamp.line),
+            Fact::Complained { link, words } => write!(f, "{} {words}", Child(*link)),
+            Fact::Answered { key, verdict: Verdict::Passed(body), .. } => {
+                write!(f, "answered {}: {}", name(key), String::from_utf8_lossy(body))
+            }
+            Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
+                write!(f, "answered {}: {} ({})", name(key), failure.cause, failure.outcome)
+            }
+            Fact::Surplus { client, message } => {
+                write!(f, "client {} read a surplus answer {}", client.0, String::from_utf8_lossy(message.text()))
+            }
+            Fact::Progressed { client, named, meant, .. } => {
+                write!(f, "client {} read progress of {named:?} (meant {meant:?})", client.0)
+            }
+            Fact::Told { client, stamp } => write!(f, "client {} read a notice {stamp:?}", client.0),
+            Fact::Asked { client, .. } => write!(f, "client {} was asked something", client.0),
+            Fact::Objected { client, words } => write!(f, "client {} {words}", client.0),
+            Fact::Left(client) => write!(f, "client {} left", client.0),
+            Fact::Wanted(act) => write!(f, "engine wants {act:?}"),
+            Fact::Started(link) => write!(f, "{} runs", Child(*link)),
+            Fact::NotStarted(link) => write!(f, "{} could not be started", Child(*link)),
+            Fact::Signalled(link, Some(signal)) => write!(f, "{} got {signal:?}", Child(*link)),
+            Fact::Signalled(link, None) => write!(f, "{} saw the end of its stdin", Child(*link)),
+            Fact::Died(link) => write!(f, "{} died", Child(*link)),
+            Fact::Exited(link) => write!(f, "{} was reaped", Child(*link)),
+            Fact::Happened(heard) => match heard.upstream {
+                Some(upstream) => write!(f, "upstream {upstream}: {}", heard.text),
+                None => write!(f, "engine: {}", heard.text),
+            },
+            Fact::Unharmed(upstream) => write!(f, "upstream {upstream} is to be left alone"),
+            Fact::Healed => write!(f, "all faults are over"),
+            Fact::Recovered(client) => write!(f, "client {} is served again", client.0),
+            Fact::StillDown(client) => write!(f, "client {} is not served again in time", client.0),
+            Fact::Overdue(key) => write!(f, "{} is overdue", name(key)),
+            Fact::Stopped => write!(f, "the engine is told to stop"),
+            Fact::NeverFinished => write!(f, "the engine never said that it is finished"),
+            Fact::Misbehaved(words) => write!(f, "{words}"),
+            Fact::Settled { .. } | Fact::Stands { .. } => Ok(()),
+        }
+    }
+}

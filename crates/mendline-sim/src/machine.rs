@@ -1,0 +1,358 @@
+//! What the world drives: the engine, or a copy of it with a defect in it.
+//!
+//! The copy is compiled from the same text under another path, so its types are not the engine's types. This trait speaks
+//! in the engine's own words for what goes in and in plain values for what comes out; one macro writes the adapter for
+//! either, so the two cannot drift apart.
+
+use mendline_core::port::Signal;
+use mendline_core::{Config, Input, LinkId, Moment, Port};
+use mendline_wire::Spliced;
+
+/// A decision machine under test.
+pub trait Machine {
+    /// Tells it a fact.
+    fn handle(&mut self, input: Input, now: Moment);
+    /// Tells it that the moment that it asked for has come.
+    fn handle_timeout(&mut self, now: Moment);
+    /// What it wants.
+    fn poll_act(&mut self) -> Option<Act>;
+    /// What it wants written.
+    fn poll_write(&mut self, port: Port) -> Option<Spliced>;
+    /// Whether it wants to be read to.
+    fn may_read(&self, port: Port) -> bool;
+    /// When it wants to be woken.
+    fn poll_timeout(&mut self) -> Option<Moment>;
+    /// How much it says that it holds.
+    fn load(&self) -> Load;
+    /// How things stand by the fold of its events.
+    fn standing(&self, upstream: usize) -> Standing;
+}
+
+/// What a machine wants of its shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A child.
+    Spawn(LinkId),
+    /// The end of a child's stdin.
+    CloseStdin(LinkId),
+    /// A signal to a child.
+    Signal(LinkId, Signal),
+    /// Something that no shell of this world can do.
+    Strange(String),
+    /// To be heard.
+    Happened(Heard),
+    /// To end.
+    Finished,
+}
+
+/// An event as it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Which upstream it is about.
+    pub upstream: Option<usize>,
+    /// The sentence.
+    pub text: String,
+    /// What checkers need of it.
+    pub what: What,
+}
+
+/// The events that checkers look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A link went from one state to another.
+    Moved(&'static str, &'static str),
+    /// A message was dropped, and for this reason.
+    Dropped(&'static str),
+    /// A call was taken on.
+    Accepted,
+    /// A call was turned away.
+    TurnedAway,
+    /// A call came to its end.
+    Ended(u64),
+    /// The client was said to be gone.
+    ClientLost,
+    /// Anything else.
+    Other,
+}
+
+/// How an upstream stands by the fold of the events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its link.
+    pub link: &'static str,
+    /// Calls accepted and not yet over.
+    pub open: u64,
+    /// Messages that were dropped.
+    pub dropped: u64,
+    /// Its link, as the machine itself sees it.
+    pub own_link: &'static str,
+    /// Calls accepted and not yet over, as the machine itself counts them: greetings that it replays included.
+    pub own_open: u64,
+}
+
+/// How much a machine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Requests of clients.
+    pub requests: usize,
+    /// Questions of servers.
+    pub asks: usize,
+    /// Messages for clients.
+    pub for_clients: usize,
+    /// Calls.
+    pub calls: usize,
+    /// Messages for links.
+    pub for_links: usize,
+    /// Timers.
+    pub timers: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// Who is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driven {
+    /// The engine itself.
+    Engine,
+    /// The copy, with this defect awake; 0 is none.
+    Planted(u32),
+}
+
+/// A machine of that kind.
+pub fn build(driven: Driven, config: &Config, seed: u64) -> Box<dyn Machine> {
+    match driven {
+        Driven::Engine => Box::new(engine::Adapter::new(config, seed)),
+        Driven::Planted(defect) => {
+            crate::plant::set(defect);
+            Box::new(copy::Adapter::new(config, seed))
+        }
+    }
+}
+
+macro_rules! adapter {
+    ($name:ident, $doc:literal, $($core:ident)::+) => {
+        #[doc = $doc]
+        mod $name {
+            use mendline_core as real;
+            use mendline_wire::Spliced;
+            use $($core)::+ as core;
+
+            use super::{Act, Heard, Load, Machine, Standing, What};
+
+            pub(super) struct Adapter {
+                engine: core::Engine,
+                status: core::status::Status,
+            }
+
+            impl Adapter {
+                pub(super) fn new(config: &real::Config, seed: u64) -> Adapter {
+                    let upstreams = config.upstreams.iter().map(upstream).collect();
+                    let mut lowered = core::Config::new(upstreams);
+                    lowered.ledger_bytes = config.ledger_bytes;
+                    lowered.lifetime = match config.lifetime {
+                        real::Lifetime::WithClients => core::Lifetime::WithClients,
+                        real::Lifetime::UntilStopped => core::Lifetime::UntilStopped,
+                    };
+                    Adapter { engine: core::Engine::new(lowered, seed), status: core::status::Status::default() }
+                }
+            }
+
+            impl Machine for Adapter {
+                fn handle(&mut self, input: real::Input, now: real::Moment) {
+                    if let Some(input) = into(input) {
+                        self.engine.handle(input, core::Moment(now.0));
+                    }
+                }
+                fn handle_timeout(&mut self, now: real::Moment) {
+                    self.engine.handle_timeout(core::Moment(now.0));
+                }
+                fn poll_act(&mut self) -> Option<Act> {
+                    let output = self.engine.poll_output()?;
+                    if let core::Output::Happened(event) = &output {
+                        self.status.apply(event);
+                    }
+                    Some(act(output))
+                }
+                fn poll_write(&mut self, wanted: real::Port) -> Option<Spliced> {
+                    self.engine.poll_write(port(wanted))
+                }
+                fn may_read(&self, wanted: real::Port) -> bool {
+                    self.engine.may_read(port(wanted))
+                }
+                fn poll_timeout(&mut self) -> Option<real::Moment> {
+                    self.engine.poll_timeout().map(|moment| real::Moment(moment.0))
+                }
+                fn load(&self) -> Load {
+                    let it = self.engine.load();
+                    Load {
+                        requests: it.requests,
+                        asks: it.asks,
+                        for_clients: it.for_clients,
+                        calls: it.calls,
+                        for_links: it.for_links,
+                        timers: it.timers,
+                        bytes: it.bytes,
+                    }
+                }
+                fn standing(&self, upstream: usize) -> Standing {
+                    let id = core::UpstreamId(upstream as u16);
+                    let folded = self.status.upstreams.get(&id);
+                    Standing {
+                        link: folded.map_or("Idle", |it| state(it.link)),
+                        open: folded.map_or(0, |it| it.open),
+                        dropped: folded.map_or(0, |it| it.dropped),
+                        own_link: self.engine.link_state(id).map_or("Idle", state),
+                        own_open: self.engine.open_calls(id) as u64,
+                    }
+                }
+            }
+
+            fn upstream(from: &real::UpstreamConfig) -> core::UpstreamConfig {
+                let mut to = core::UpstreamConfig::child(from.name.clone(), from.place.clone());
+                to.timeouts.call = from.timeouts.call;
+                to.timeouts.total = from.timeouts.total;
+                to.timeouts.recovery = from.timeouts.recovery;
+                to.timeouts.handshake = from.timeouts.handshake;
+                to.limits.in_flight = from.limits.in_flight;
+                to.limits.waiting = from.limits.waiting;
+                to.attempts = from.attempts;
+                to.trust_hints = from.trust_hints;
+                to
+            }
+
+            fn link(from: real::LinkId) -> core::LinkId {
+                core::LinkId { upstream: core::UpstreamId(from.upstream.0), dial: from.dial }
+            }
+
+            fn named(from: core::LinkId) -> real::LinkId {
+                real::LinkId { upstream: real::UpstreamId(from.upstream.0), dial: from.dial }
+            }
+
+            fn client(from: real::ClientId) -> core::ClientId {
+                core::ClientId(from.0)
+            }
+
+            fn port(from: real::Port) -> core::Port {
+                match from {
+                    real::Port::Client(id) => core::Port::Client(client(id)),
+                    real::Port::Link(id) => core::Port::Link(link(id)),
+                }
+            }
+
+            /// What a shell of this world can say; of HTTP it says nothing.
+            fn into(input: real::Input) -> Option<core::Input> {
+                Some(match input {
+                    real::Input::ClientOpened { client: id, upstream } => {
+                        core::Input::ClientOpened { client: client(id), upstream: core::UpstreamId(upstream.0) }
+                    }
+                    real::Input::FromClient { client: id, received } => {
+                        core::Input::FromClient { client: client(id), received }
+                    }
+                    real::Input::ClientEnded { client: id } => core::Input::ClientEnded { client: client(id) },
+                    real::Input::ClientLost { client: id } => core::Input::ClientLost { client: client(id) },
+                    real::Input::Spawned { link: id, pid } => core::Input::Spawned { link: link(id), pid },
+                    real::Input::SpawnFailed { link: id, why } => core::Input::SpawnFailed {
+                        link: link(id),
+                        why: core::port::SpawnFailure {
+                            kind: match why.kind {
+                                real::port::SpawnFailureKind::NotFound => core::port::SpawnFailureKind::NotFound,
+                                real::port::SpawnFailureKind::Exhausted => core::port::SpawnFailureKind::Exhausted,
+                                real::port::SpawnFailureKind::Other => core::port::SpawnFailureKind::Other,
+                            },
+                            text: why.text,
+                        },
+                    },
+                    real::Input::FromLink { link: id, received } => core::Input::FromLink { link: link(id), received },
+                    real::Input::Said { link: id, line } => core::Input::Said { link: link(id), line },
+                    real::Input::LinkBroken { link: id, pipe } => core::Input::LinkBroken {
+                        link: link(id),
+                        pipe: match pipe {
+                            real::port::Pipe::Stdin => core::port::Pipe::Stdin,
+                            real::port::Pipe::Stdout => core::port::Pipe::Stdout,
+                        },
+                    },
+                    real::Input::ChildExited { link: id, how, written } => core::Input::ChildExited {
+                        link: link(id),
+                        how: match how {
+                            real::port::Exit::Code(code) => core::port::Exit::Code(code),
+                            real::port::Exit::Signal(signal) => core::port::Exit::Signal(signal),
+                        },
+                        written,
+                    },
+                    real::Input::Reconnect { upstream } => {
+                        core::Input::Reconnect { upstream: core::UpstreamId(upstream.0) }
+                    }
+                    real::Input::Stop => core::Input::Stop,
+                    real::Input::Head { .. }
+                    | real::Input::StreamEvent { .. }
+                    | real::Input::Body { .. }
+                    | real::Input::End { .. } => return None,
+                })
+            }
+
+            fn act(output: core::Output) -> Act {
+                match output {
+                    core::Output::Spawn { link } => Act::Spawn(named(link)),
+                    core::Output::CloseStdin { link } => Act::CloseStdin(named(link)),
+                    core::Output::Signal { link, signal } => Act::Signal(
+                        named(link),
+                        match signal {
+                            core::port::Signal::Term => real::port::Signal::Term,
+                            core::port::Signal::Kill => real::port::Signal::Kill,
+                        },
+                    ),
+                    core::Output::Happened(event) => Act::Happened(Heard {
+                        upstream: event.upstream().map(|upstream| usize::from(upstream.0)),
+                        text: event.to_string(),
+                        what: what(&event),
+                    }),
+                    core::Output::Finished { .. } => Act::Finished,
+                    other => Act::Strange(format!("{other:?}")),
+                }
+            }
+
+            fn what(event: &core::event::Event) -> What {
+                use core::event::Event;
+                match event {
+                    Event::LinkMoved { from, to, .. } => What::Moved(state(*from), state(*to)),
+                    Event::MessageDropped { why, .. } => What::Dropped(reason(*why)),
+                    Event::CallAccepted { .. } => What::Accepted,
+                    Event::CallTurnedAway { .. } => What::TurnedAway,
+                    Event::CallAnswered { call, .. }
+                    | Event::CallFailed { call, .. }
+                    | Event::CallCancelled { call, .. }
+                    | Event::CallAbandoned { call, .. } => What::Ended(*call),
+                    Event::ClientLost { .. } => What::ClientLost,
+                    _ => What::Other,
+                }
+            }
+
+            fn state(state: core::event::LinkState) -> &'static str {
+                use core::event::LinkState;
+                match state {
+                    LinkState::Idle => "Idle",
+                    LinkState::Dialing => "Dialing",
+                    LinkState::Up => "Up",
+                    LinkState::Draining => "Draining",
+                    LinkState::Waiting => "Waiting",
+                    LinkState::Parked => "Parked",
+                }
+            }
+
+            fn reason(why: core::event::Dropped) -> &'static str {
+                use core::event::Dropped;
+                match why {
+                    Dropped::Late => "late",
+                    Dropped::Unknown => "unknown",
+                    Dropped::Nameless => "nameless",
+                    Dropped::NoWay => "no way",
+                    Dropped::StaleProgress => "stale progress",
+                    Dropped::StaleReply => "stale reply",
+                }
+            }
+        }
+    };
+}
+
+adapter!(engine, "The engine itself.", mendline_core);
+adapter!(copy, "The copy that defects are planted in.", crate::planted);

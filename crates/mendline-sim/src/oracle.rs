@@ -1,0 +1,186 @@
+//! What really happened.
+//!
+//! Mendline only sees bytes and ends of processes; the oracle sees both sides. It keeps a record of every request that a
+//! client made: what it was, whether repeating it does harm, how often a pipe accepted all of it, how often a server really
+//! did it and what that server answered. The checkers compare what Mendline says with this. Nothing in here is ever shown to
+//! the engine.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::{ClientId, Moment};
+use mendline_wire::{Id, Method};
+
+/// A request of a client, by its place in the oracle's book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub u32);
+
+/// What running something twice would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Read,
+    /// The same as once.
+    Idempotent,
+    /// Harm.
+    Unsafe,
+}
+
+/// What Mendline says about a request that it answered itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// `unavailable`, `outcome_unknown`, `timed_out`, …
+    pub cause: String,
+    /// `not_sent`, `refused`, `unknown`, …
+    pub outcome: String,
+    /// How many attempts it says there were.
+    pub attempts: Option<u64>,
+    /// Whether it says that the client may try again.
+    pub retryable: Option<bool>,
+}
+
+/// What a client was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A result or an error from the server, with this body.
+    Passed(Bytes),
+    /// Mendline's own words.
+    Failed(Failure),
+}
+
+/// All that is known of one request.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Who made it.
+    pub client: ClientId,
+    /// Which upstream it is for, by its place in the configuration.
+    pub upstream: usize,
+    /// The id as the client wrote it.
+    pub id: Id,
+    /// What it asks for.
+    pub method: Method,
+    /// The tool that it calls, or the method's name.
+    pub what: &'static str,
+    /// What a second run would do.
+    pub effect: Effect,
+    /// The parameters as the client wrote them.
+    pub params: Bytes,
+    /// The progress token as the client wrote it.
+    pub token: Option<Bytes>,
+    /// When the engine was given it.
+    pub arrived: Option<Moment>,
+    /// When the engine was last given progress of it.
+    pub progressed: Option<Moment>,
+    /// When the client called it off.
+    pub cancelled: Option<Moment>,
+    /// How many answers the client has read.
+    pub answers: u32,
+    /// The last of them.
+    pub verdict: Option<Verdict>,
+    /// How often a pipe accepted all of it.
+    pub whole: u32,
+    /// How often a server did it.
+    pub runs: u32,
+    /// What servers answered to it, byte for byte.
+    pub replies: Vec<Bytes>,
+}
+
+impl Record {
+    /// Whether the client still waits for an answer.
+    pub fn is_open(&self) -> bool {
+        self.answers == 0 && self.cancelled.is_none()
+    }
+
+    /// The latest moment at which it may be answered, by what has happened so far.
+    pub fn due(&self, patience: &Patience) -> Option<Moment> {
+        let arrived = self.arrived?;
+        let quiet_since = self.progressed.map_or(arrived, |progressed| progressed.max(arrived));
+        Some((quiet_since + patience.call).min(arrived + patience.total))
+    }
+
+    /// Whether Mendline may send it again on its own account as part of a greeting: then sending it is no attempt.
+    pub fn is_replayed_state(&self) -> bool {
+        matches!(
+            self.method,
+            Method::Initialize
+                | Method::LoggingSetLevel
+                | Method::ResourcesSubscribe
+                | Method::ResourcesUnsubscribe
+                | Method::SubscriptionsListen
+        )
+    }
+}
+
+/// The deadlines that hold for an upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// From the arrival or the last progress.
+    pub call: Duration,
+    /// In all.
+    pub total: Duration,
+}
+
+/// The book.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    records: Vec<Record>,
+    /// The deadlines of each upstream.
+    pub patience: Vec<Patience>,
+    /// What each server ever answered to a list or another read that may be served again.
+    pub lists: BTreeMap<(usize, &'static str), Vec<Bytes>>,
+    /// Which clients are still there to read answers.
+    pub readers: BTreeMap<ClientId, Reader>,
+}
+
+/// What is known of a client as a reader.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader {
+    /// It will read no more.
+    pub gone: bool,
+    /// It does not take anything at the moment: its pipe is full.
+    pub blocked: bool,
+}
+
+impl Oracle {
+    /// Opens a record.
+    pub fn open(&mut self, record: Record) -> Key {
+        self.records.push(record);
+        Key(self.records.len() as u32 - 1)
+    }
+
+    /// The key that the next record will have; requests carry their key, so it must be known before the text is.
+    pub fn next_key(&self) -> Key {
+        Key(self.records.len() as u32)
+    }
+
+    /// One record.
+    pub fn of(&self, key: Key) -> &Record {
+        &self.records[key.0 as usize]
+    }
+
+    /// One record, if a peer did not make the key up.
+    pub fn find(&self, key: Key) -> Option<&Record> {
+        self.records.get(key.0 as usize)
+    }
+
+    /// One record, to write in.
+    pub fn of_mut(&mut self, key: Key) -> &mut Record {
+        &mut self.records[key.0 as usize]
+    }
+
+    /// All records.
+    pub fn all(&self) -> impl Iterator<Item = (Key, &Record)> {
+        self.records.iter().enumerate().map(|(place, record)| (Key(place as u32), record))
+    }
+
+    /// Requests that must still be answered: open, and made by a client that still reads.
+    pub fn unanswered(&self) -> impl Iterator<Item = (Key, &Record)> {
+        self.all().filter(|(_, record)| record.is_open() && record.arrived.is_some() && !self.is_gone(record.client))
+    }
+
+    /// Whether a client reads no more.
+    pub fn is_gone(&self, client: ClientId) -> bool {
+        self.readers.get(&client).is_some_and(|reader| reader.gone)
+    }
+}

@@ -1,0 +1,370 @@
+//! A scripted MCP server, on parsed messages.
+//!
+//! The two eras differ in how a conversation begins and in what may be said in it ([`legacy`], [`modern`]); what a server
+//! does with a request once it is admitted is the same and lives here: a job of a few steps, each after a while. *When*
+//! the effect of a job happens within it is rolled, because a real server may write its file before or after the pause in which
+//! it is killed. The server never sees the client's ids; it answers with whatever id it was given.
+
+pub mod legacy;
+pub mod modern;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_wire::{Id, Kind, Message, Method};
+
+use crate::dice::Dice;
+use crate::fact::Stamp;
+use crate::oracle::Key;
+use crate::temper::Temper;
+
+/// Which revision family a peer speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// With a handshake.
+    Legacy,
+    /// Without.
+    Modern,
+}
+
+/// What happens to a message at the door.
+pub enum Admission {
+    /// It becomes a job.
+    Job,
+    /// It is answered at once with this result.
+    Result(String),
+    /// It is answered at once with this error.
+    Error(i64, &'static str),
+    /// It needs no answer.
+    Taken,
+}
+
+/// The part of a server that belongs to one era.
+pub trait Door {
+    /// Lets a request or a notification in; complaints are sentences about what the peer did wrong.
+    fn admit(&mut self, message: &Message, complaints: &mut Vec<String>) -> Admission;
+    /// Whether the server may ask its client something now.
+    fn may_ask(&self) -> bool;
+    /// Whether the server may send notifications on its own now.
+    fn may_notify(&self) -> bool;
+}
+
+/// One step of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Run,
+    Progress,
+    Ask,
+    Notice,
+    Reply,
+    /// Waits until the world heals; then replies.
+    Hang,
+}
+
+#[derive(Debug)]
+struct Job {
+    id: Id,
+    key: Option<Key>,
+    method: Method,
+    token: Option<Bytes>,
+    steps: VecDeque<(Duration, Step)>,
+    progress: u32,
+}
+
+/// What a server does in answer to something.
+#[derive(Debug)]
+pub enum Deed {
+    /// It writes a line.
+    Write(Bytes),
+    /// It writes a notification for its client.
+    Notify(Bytes, Stamp),
+    /// It writes the answer to a request, whose body is the second text.
+    Answer(Bytes, Option<Key>, Bytes),
+    /// It does what the request asks for.
+    Run(Key),
+    /// It will go on with this job after a while.
+    GoOn(u32, Duration),
+    /// It is surprised.
+    Complain(String),
+}
+
+/// How fast and how talkative a server is.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Milliseconds of work per request, from and to.
+    pub work: (u64, u64),
+    /// Of a hundred jobs with a token, how many report progress.
+    pub progress: u64,
+    /// Of a hundred tool calls, how many ask the client something.
+    pub asks: u64,
+    /// Of a hundred jobs, how many say something to everybody.
+    pub notices: u64,
+    /// Whether texts are written with odd spacing and order.
+    pub odd: bool,
+}
+
+/// A server process' mind.
+pub struct Server {
+    door: Box<dyn Door>,
+    dial: u32,
+    lines: u32,
+    jobs: BTreeMap<u32, Job>,
+    next_job: u32,
+    asks: BTreeMap<Id, (u32, u32)>,
+    asked: u32,
+    seen: BTreeSet<Id>,
+    dice: Dice,
+    manner: Manner,
+    deeds: Vec<Deed>,
+}
+
+impl Server {
+    /// A fresh process of this era.
+    pub fn new(era: Era, dial: u32, manner: Manner, dice: Dice) -> Server {
+        let door: Box<dyn Door> = match era {
+            Era::Legacy => Box::new(legacy::Legacy::default()),
+            Era::Modern => Box::new(modern::Modern),
+        };
+        Server {
+            door,
+            dial,
+            lines: 0,
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            asks: BTreeMap::new(),
+            asked: 0,
+            seen: BTreeSet::new(),
+            dice,
+            manner,
+            deeds: Vec::new(),
+        }
+    }
+
+    /// Reads one message; gives back what it does about it.
+    pub fn hear(&mut self, message: &Message, key: Option<Key>, temper: &Temper) -> Vec<Deed> {
+        match message.kind() {
+            Kind::Request => self.hear_request(message, key, temper),
+            Kind::Notification => self.hear_notification(message, temper),
+            Kind::Result | Kind::Error => self.hear_reply(message),
+        }
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// Goes on with a job.
+    pub fn go_on(&mut self, job: u32, temper: &Temper) -> Vec<Deed> {
+        self.step(job, temper);
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// The world has healed: what hung is answered now.
+    pub fn come_to(&mut self) -> Vec<Deed> {
+        for (&name, job) in &mut self.jobs {
+            if matches!(job.steps.front(), Some((_, Step::Hang))) {
+                job.steps.clear();
+                job.steps.push_back((Duration::ZERO, Step::Reply));
+                self.deeds.push(Deed::GoOn(name, Duration::from_millis(1)));
+            }
+        }
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// Says something to everybody, if the conversation has come that far.
+    pub fn chatter(&mut self) -> Vec<Deed> {
+        if self.door.may_notify() {
+            self.notice();
+        }
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// Requests that it has read and not answered.
+    pub fn busy(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// An id that it was given and has not answered, for faults that say something odd about one.
+    pub fn an_open_id(&self) -> Option<Id> {
+        self.jobs.values().next().map(|job| job.id.clone())
+    }
+
+    fn hear_request(&mut self, message: &Message, key: Option<Key>, temper: &Temper) {
+        let id = Id::from_raw(message.id().unwrap_or_default());
+        if !self.seen.insert(id.clone()) {
+            self.deeds.push(Deed::Complain(format!("was given the id {id} twice")));
+        }
+        let mut complaints = Vec::new();
+        let admission = self.door.admit(message, &mut complaints);
+        self.deeds.extend(complaints.into_iter().map(Deed::Complain));
+        match admission {
+            Admission::Job => self.begin(message, id, key, temper),
+            Admission::Result(body) => {
+                self.deeds.extend(key.map(Deed::Run));
+                let body = self.stamped(&body);
+                self.answer(&id, key, "result", body, temper);
+            }
+            Admission::Error(code, text) => {
+                let stamp = self.stamp();
+                let body = words::error(code, text, stamp);
+                self.answer(&id, key, "error", body, temper);
+            }
+            Admission::Taken => {}
+        }
+    }
+
+    fn hear_notification(&mut self, message: &Message, temper: &Temper) {
+        let mut complaints = Vec::new();
+        self.door.admit(message, &mut complaints);
+        self.deeds.extend(complaints.into_iter().map(Deed::Complain));
+        if message.method() == Method::Cancelled {
+            let Some(raw) = message.get(&["requestId"]) else { return };
+            let id = Id::from_raw(raw);
+            if !self.seen.contains(&id) {
+                self.deeds.push(Deed::Complain(format!("was told to cancel {id}, which it never had")));
+            }
+            if temper.late.is_zero() {
+                self.jobs.retain(|_, job| job.id != id);
+            }
+        }
+    }
+
+    fn hear_reply(&mut self, message: &Message) {
+        let id = Id::from_raw(message.id().unwrap_or_default());
+        let Some((job, nonce)) = self.asks.remove(&id) else {
+            self.deeds.push(Deed::Complain(format!("got an answer to {id}, which it never asked")));
+            return;
+        };
+        let answered = message.get(&["sim/ask"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<u32>().ok());
+        if message.kind() == Kind::Result && answered != Some(nonce + (self.dial << 16)) {
+            self.deeds.push(Deed::Complain(format!("got the answer to another question under {id}")));
+        }
+        if self.jobs.contains_key(&job) {
+            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+        }
+    }
+
+    fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, temper: &Temper) {
+        let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
+        let steps = self.script(message, token.is_some(), temper);
+        let first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
+        let name = self.next_job;
+        self.next_job += 1;
+        self.jobs.insert(name, Job { id, key, method: message.method(), token, steps, progress: 0 });
+        self.deeds.push(Deed::GoOn(name, first));
+    }
+
+    /// Rolls what a job consists of.
+    fn script(&mut self, message: &Message, has_token: bool, temper: &Temper) -> VecDeque<(Duration, Step)> {
+        let (low, high) = self.manner.work;
+        let is_list = matches!(message.method(), Method::ToolsList | Method::PromptsList | Method::ResourcesList);
+        let is_call = message.method() == Method::ToolsCall;
+        let mut steps = VecDeque::new();
+        let share = |dice: &mut Dice, of: u64| dice.millis(low, high) * temper.slowness / of as u32;
+        if has_token && self.dice.percent(self.manner.progress) {
+            for _ in 0..self.dice.between(1, 4) {
+                steps.push_back((share(&mut self.dice, 4), Step::Progress));
+            }
+        }
+        if is_call && self.door.may_ask() && self.dice.percent(self.manner.asks) {
+            steps.push_back((share(&mut self.dice, 2), Step::Ask));
+        }
+        if self.door.may_notify() && self.dice.percent(self.manner.notices) {
+            steps.push_back((share(&mut self.dice, 2), Step::Notice));
+        }
+        let place = self.dice.below(steps.len() as u64 + 1) as usize;
+        steps.insert(place, (share(&mut self.dice, 2), Step::Run));
+        if (is_list && temper.lists_hang) || (is_call && temper.calls_hang) || message.method() == Method::SubscriptionsListen {
+            steps.push_back((Duration::ZERO, Step::Hang));
+        } else if is_call && temper.progress_forever.is_some() && has_token {
+            steps.push_back((Duration::ZERO, Step::Progress));
+            steps.push_back((Duration::ZERO, Step::Hang));
+        } else {
+            steps.push_back((share(&mut self.dice, 1) + temper.late, Step::Reply));
+        }
+        steps
+    }
+
+    fn step(&mut self, name: u32, temper: &Temper) {
+        let Some(job) = self.jobs.get_mut(&name) else { return };
+        let Some((_, step)) = job.steps.pop_front() else { return };
+        let (key, token) = (job.key, job.token.clone());
+        match step {
+            Step::Run => self.deeds.extend(key.map(Deed::Run)),
+            Step::Progress => {
+                job.progress += 1;
+                let so_far = job.progress;
+                let stamp = self.stamp();
+                if let Some(token) = token {
+                    let line = words::progress(&token, so_far, key, stamp);
+                    self.deeds.push(Deed::Write(line));
+                }
+            }
+            Step::Ask => {
+                self.ask(name);
+                return;
+            }
+            Step::Notice => self.notice(),
+            Step::Hang => {
+                let Some(job) = self.jobs.get_mut(&name) else { return };
+                job.steps.push_front((Duration::ZERO, Step::Hang));
+                if let Some(pulse) = temper.progress_forever.filter(|_| job.token.is_some()) {
+                    job.steps.push_front((Duration::ZERO, Step::Progress));
+                    self.deeds.push(Deed::GoOn(name, pulse));
+                }
+                return;
+            }
+            Step::Reply => {
+                let Some(job) = self.jobs.remove(&name) else { return };
+                let stamp = self.stamp();
+                let body = words::result(job.method, job.key, stamp, self.manner.odd, &mut self.dice);
+                self.answer(&job.id, job.key, "result", body, temper);
+                return;
+            }
+        }
+        if let Some((wait, _)) = self.jobs.get(&name).and_then(|job| job.steps.front()) {
+            self.deeds.push(Deed::GoOn(name, *wait));
+        }
+    }
+
+    fn ask(&mut self, job: u32) {
+        self.asked += 1;
+        let nonce = self.asked;
+        let id = if self.dice.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
+        let stamp = self.stamp();
+        let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.dice);
+        self.asks.insert(Id::from_raw(id.as_bytes()), (job, nonce));
+        self.deeds.push(Deed::Write(line));
+    }
+
+    fn notice(&mut self) {
+        let stamp = self.stamp();
+        let line = words::notice(stamp, &mut self.dice);
+        self.deeds.push(Deed::Notify(line, stamp));
+    }
+
+    fn answer(&mut self, id: &Id, key: Option<Key>, member: &str, body: String, temper: &Temper) {
+        let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
+        let id = if temper.mangles_ids && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
+        let line = words::response(&id, member, &body, self.manner.odd, &mut self.dice);
+        if temper.garbles {
+            // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
+            self.deeds.push(Deed::Write(line.slice(..line.len() - 3)));
+            return;
+        }
+        let body = Bytes::from(body);
+        self.deeds.push(Deed::Answer(line.clone(), key, body));
+        if temper.says_twice {
+            self.deeds.push(Deed::Write(line));
+        }
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        self.lines += 1;
+        Stamp { dial: self.dial, line: self.lines }
+    }
+
+    fn stamped(&mut self, body: &str) -> String {
+        let stamp = self.stamp();
+        words::with_stamp(body, stamp)
+    }
+}

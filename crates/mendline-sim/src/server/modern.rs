@@ -1,0 +1,34 @@
+//! The door of a modern server: no handshake, but every request says what it speaks.
+
+use mendline_wire::{Kind, Message, Method};
+
+use super::{Admission, Door};
+
+const VERSION: &[&str] = &["_meta", "io.modelcontextprotocol/protocolVersion"];
+
+/// It keeps nothing between requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Modern;
+
+impl Door for Modern {
+    fn admit(&mut self, message: &Message, _: &mut Vec<String>) -> Admission {
+        match message.method() {
+            Method::Initialize => Admission::Error(-32601, "method not found"),
+            _ if message.kind() != Kind::Request => Admission::Taken,
+            _ if message.get(VERSION).is_none() => Admission::Error(-32602, "no protocol version"),
+            Method::Discover => Admission::Result(
+                r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#
+                    .into(),
+            ),
+            _ => Admission::Job,
+        }
+    }
+
+    fn may_ask(&self) -> bool {
+        false
+    }
+
+    fn may_notify(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,87 @@
+//! How servers write.
+//!
+//! Texts are odd on purpose where the manner says so: members in another order, spaces where JSON allows them, numbers and
+//! escapes that a re-serialiser would change. All of it must come through untouched. Every text carries a stamp (which
+//! child, which line), so that order and doubles can be checked at the other end.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use mendline_wire::Method;
+
+use crate::dice::Dice;
+use crate::fact::Stamp;
+use crate::oracle::Key;
+
+/// The tools that every server has: a read, an idempotent one and one that must not be run twice.
+pub(super) const TOOLS: &str = r#"{"tools":[{"name":"read_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"put_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false,"idempotentHint":true}},{"name":"create_note","description":"caf\u00e9","inputSchema":{"type":"object"}}]}"#;
+
+pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
+    let mark = format!("\"sim/at\":[{},{}]", stamp.dial, stamp.line);
+    match body.strip_prefix('{') {
+        Some("}") | None => format!("{{\"_meta\":{{{mark}}}}}"),
+        Some(rest) => format!("{{\"_meta\":{{{mark}}},{rest}"),
+    }
+}
+
+pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, odd: bool, dice: &mut Dice) -> String {
+    let body = match method {
+        Method::ToolsList => TOOLS.to_owned(),
+        Method::ResourcesList => r#"{"resources":[{"uri":"note:1","name":"one"}]}"#.into(),
+        Method::PromptsList => r#"{"prompts":[]}"#.into(),
+        Method::Ping | Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::SubscriptionsListen => "{}".into(),
+        Method::ToolsCall => {
+            let mut body = String::from(r#"{"content":[{"type":"text","text":"note "#);
+            let _ = write!(body, "{}", key.map_or(0, |key| key.0));
+            body.push_str(if odd { r#" \u00fc\/ \ud83d\ude00"} ] , "n" : 1.50E+3,"big":12345678901234567890}"# } else { r#""}]}"# });
+            body
+        }
+        _ => format!(r#"{{"k":{},"x":1.0}}"#, key.map_or(0, |key| key.0)),
+    };
+    let body = if odd && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
+    with_stamp(&body, stamp)
+}
+
+pub(super) fn error(code: i64, text: &str, stamp: Stamp) -> String {
+    format!(r#"{{"code":{code},"message":"{text}","data":{{"sim/at":[{},{}]}}}}"#, stamp.dial, stamp.line)
+}
+
+pub(super) fn response(id: &str, member: &str, body: &str, odd: bool, dice: &mut Dice) -> Bytes {
+    let style = if odd { dice.below(4) } else { 0 };
+    Bytes::from(match style {
+        1 => format!(r#"{{"{member}":{body},"id":{id},"jsonrpc":"2.0"}}"#),
+        2 => format!(r#"{{ "jsonrpc" : "2.0" , "id" : {id} , "{member}" : {body} }}"#),
+        3 => format!(r#"{{"jsonrpc":"2.0","{member}":{body},"extra":{{"id":3}},"id":{id}}}"#),
+        _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":{body}}}"#),
+    })
+}
+
+pub(super) fn progress(token: &Bytes, so_far: u32, key: Option<Key>, stamp: Stamp) -> Bytes {
+    let token = String::from_utf8_lossy(token);
+    let key = key.map_or(String::from("null"), |key| key.0.to_string());
+    Bytes::from(format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{so_far},"_meta":{{"sim/key":{key},"sim/at":[{},{}]}}}}}}"#,
+        stamp.dial, stamp.line
+    ))
+}
+
+pub(super) fn notice(stamp: Stamp, dice: &mut Dice) -> Bytes {
+    let (dial, line) = (stamp.dial, stamp.line);
+    Bytes::from(if dice.percent(80) {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"\u00e9","_meta":{{"sim/at":[{dial},{line}]}}}}}}"#
+        )
+    } else {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/resources/list_changed","params":{{"_meta":{{"sim/at":[{dial},{line}]}}}}}}"#
+        )
+    })
+}
+
+pub(super) fn ask(id: &str, nonce: u32, stamp: Stamp, dice: &mut Dice) -> Bytes {
+    let method = *dice.pick(&["sampling/createMessage", "roots/list", "elicitation/create"]);
+    Bytes::from(format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{{"sim/ask":{nonce},"sim/at":[{},{}]}}}}}}"#,
+        stamp.dial, stamp.line
+    ))
+}

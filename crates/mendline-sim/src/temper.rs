@@ -1,0 +1,68 @@
+//! How a host and its server program behave.
+//!
+//! Every fault turns one or two of these knobs and turns them back. A temper belongs to the upstream, not to one of its
+//! processes: a crash loop is a property of the program, and a new child inherits it.
+
+use std::time::Duration;
+
+/// What the operating system says to a spawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnMood {
+    /// It works.
+    Works,
+    /// There is no such command.
+    NotFound,
+    /// There is no process to be had.
+    Exhausted,
+}
+
+/// The knobs.
+#[derive(Clone, Debug)]
+pub struct Temper {
+    /// What a spawn meets.
+    pub spawn: SpawnMood,
+    /// How long a child takes before it reads its first byte.
+    pub start: Duration,
+    /// How long after its start a child dies by itself.
+    pub crashes_after: Option<Duration>,
+    /// It works on, but does not read its stdin.
+    pub deaf: bool,
+    /// Neither the end of its stdin nor TERM makes it end.
+    pub stubborn: bool,
+    /// All work takes this many times longer.
+    pub slowness: u32,
+    /// Lists are never answered.
+    pub lists_hang: bool,
+    /// Calls are never answered.
+    pub calls_hang: bool,
+    /// Every answer is written twice.
+    pub says_twice: bool,
+    /// Answers are held back for this much longer, and cancellations are ignored.
+    pub late: Duration,
+    /// Numbers in ids come back as strings.
+    pub mangles_ids: bool,
+    /// Answers come back as broken JSON.
+    pub garbles: bool,
+    /// Calls report progress once in this time and never end.
+    pub progress_forever: Option<Duration>,
+}
+
+impl Default for Temper {
+    fn default() -> Temper {
+        Temper {
+            spawn: SpawnMood::Works,
+            start: Duration::from_millis(100),
+            crashes_after: None,
+            deaf: false,
+            stubborn: false,
+            slowness: 1,
+            lists_hang: false,
+            calls_hang: false,
+            says_twice: false,
+            late: Duration::ZERO,
+            mangles_ids: false,
+            garbles: false,
+            progress_forever: None,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The world: an engine, and everything around it that it cannot tell from the real thing.
+//!
+//! A step is one thing that happens (a child writes, a client reads, a timer of the engine fires), after which every queue
+//! is carried as far as it goes at that instant; then the checkers look. Time passes only between steps. The world knows the
+//! truth and writes it down in the oracle; the engine is told only what a shell could know.
+//!
+//! The simulated shell is in [`shell`], the processes behind it in [`host`], the people in front of it in [`front`].
+
+mod front;
+mod host;
+mod shell;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mendline_core::{ClientId, Config, Input, LinkId, Moment, UpstreamId};
+
+pub use host::Host;
+
+use crate::check::{self, Check, Violation};
+use crate::child::Child;
+use crate::client::Client;
+use crate::clock::{Clock, Due};
+use crate::coverage::Coverage;
+use crate::dice::Dice;
+use crate::fact::Fact;
+use crate::journal::Journal;
+use crate::machine::{self, Driven, Machine};
+use crate::oracle::{Oracle, Patience};
+
+/// How many steps a world may take: far more than any needs, and an end to one that does not come to rest.
+const STEPS: u64 = 2_000_000;
+/// How many times the engine may want to be woken at one instant before that is a busy loop.
+const WAKES: u32 = 64;
+
+/// A whole world.
+pub struct World {
+    /// The time, and what is due.
+    pub clock: Clock,
+    /// What really happened.
+    pub oracle: Oracle,
+    /// Each upstream's machine room.
+    pub hosts: Vec<Host>,
+    /// The clients, by their place.
+    pub clients: Vec<Client>,
+    /// The processes that the engine asked for and has not been told the end of.
+    pub children: BTreeMap<LinkId, Child>,
+    /// What was seen of faults and states.
+    pub coverage: Coverage,
+    /// What happened, for people and for comparison.
+    pub journal: Journal,
+    /// The faults of the plan: what, where, when.
+    pub faults: Vec<crate::fault::Planned>,
+    /// The first promise that was broken.
+    pub violation: Option<Violation>,
+    /// The engine said that it is finished.
+    pub finished: Option<Moment>,
+    /// All faults are over.
+    pub healed: bool,
+    machine: Box<dyn Machine>,
+    checks: Vec<Box<dyn Check>>,
+    wakes: (Moment, u32),
+    steps: u64,
+    pids: u32,
+    /// Dice for what happens between the parts.
+    pub dice: Dice,
+}
+
+impl World {
+    /// A world without anybody in it.
+    pub fn new(driven: Driven, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
+        let patience =
+            config.upstreams.iter().map(|up| Patience { call: up.timeouts.call, total: up.timeouts.total }).collect();
+        World {
+            clock: Clock::default(),
+            oracle: Oracle { patience, ..Oracle::default() },
+            hosts,
+            clients: Vec::new(),
+            children: BTreeMap::new(),
+            coverage: Coverage::default(),
+            journal,
+            faults: Vec::new(),
+            violation: None,
+            finished: None,
+            healed: false,
+            machine: machine::build(driven, config, seed),
+            checks: check::all(config),
+            wakes: (Moment::ZERO, 0),
+            steps: 0,
+            pids: 100,
+            dice: Dice::new(seed).fork(77),
+        }
+    }
+
+    /// Lets a client in.
+    pub fn admit(&mut self, client: Client) {
+        let (id, upstream) = (client.id, UpstreamId(client.upstream as u16));
+        self.oracle.readers.entry(id).or_default();
+        self.clients.push(client);
+        self.tell_engine(Input::ClientOpened { client: id, upstream });
+    }
+
+    /// Lives until a moment, or until something is broken, or until nothing is due before it.
+    pub fn live_until(&mut self, end: Moment) {
+        while self.violation.is_none() && self.step(end) {}
+        self.clock.advance(end);
+    }
+
+    /// Lives for a while.
+    pub fn live_for(&mut self, time: Duration) {
+        self.live_until(self.clock.now() + time);
+    }
+
+    /// One step, unless nothing is due by then.
+    pub fn step(&mut self, end: Moment) -> bool {
+        let wake = self.machine.poll_timeout();
+        let due = self.clock.next();
+        let Some(next) = [wake, due].into_iter().flatten().min().filter(|next| *next <= end) else { return false };
+        self.steps += 1;
+        if self.steps > STEPS {
+            self.tell(&Fact::Misbehaved("the world does not come to rest"));
+            return false;
+        }
+        if wake.is_some_and(|wake| wake <= next) {
+            self.wake(next);
+        } else if let Some(due) = self.clock.take() {
+            self.happen(due);
+        }
+        self.settle();
+        self.look();
+        true
+    }
+
+    /// Carries everything as far as it goes and lets the checkers look: for things done to the world from outside.
+    pub fn come_to_rest(&mut self) {
+        self.settle();
+        self.look();
+    }
+
+    /// Tells the checkers.
+    pub fn tell(&mut self, fact: &Fact<'_>) {
+        let now = self.clock.now();
+        self.journal.note(now, fact, &self.oracle);
+        self.coverage.note(fact);
+        if self.violation.is_some() {
+            return;
+        }
+        for check in &mut self.checks {
+            if let Err(words) = check.see(fact, now, &self.oracle) {
+                self.violation = Some(Violation { promise: check.name(), at: now, words });
+                return;
+            }
+        }
+    }
+
+    /// Asks the checkers for their last word.
+    pub fn close(&mut self) {
+        if self.violation.is_some() {
+            return;
+        }
+        let now = self.clock.now();
+        for check in &mut self.checks {
+            if let Err(words) = check.end(now, &self.oracle) {
+                self.violation = Some(Violation { promise: check.name(), at: now, words });
+                return;
+            }
+        }
+    }
+
+    /// The client with this name.
+    pub fn client(&self, id: ClientId) -> Option<usize> {
+        self.clients.iter().position(|client| client.id == id)
+    }
+
+    /// The engine is told to stop.
+    pub fn stop(&mut self) {
+        self.tell(&Fact::Stopped);
+        self.tell_engine(Input::Stop);
+        self.come_to_rest();
+    }
+
+    /// Someone asks for a new connection by hand.
+    pub fn reconnect(&mut self, upstream: usize) {
+        self.tell_engine(Input::Reconnect { upstream: UpstreamId(upstream as u16) });
+        self.come_to_rest();
+    }
+
+    fn wake(&mut self, now: Moment) {
+        self.clock.advance(now);
+        let now = self.clock.now();
+        let again = if self.wakes.0 == now { self.wakes.1 + 1 } else { 0 };
+        self.wakes = (now, again);
+        self.machine.handle_timeout(now);
+        if again > WAKES {
+            self.tell(&Fact::Misbehaved("the engine wants to be woken again and again at one instant"));
+        }
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::SpawnEnds(link) => self.spawn_ends(link),
+            Due::ChildReads(link) => self.child_reads(link),
+            Due::JobGoesOn(link, job) => self.job_goes_on(link, job),
+            Due::OutputArrives(_) | Due::Pause(_) => {}
+            Due::ChildEnds(link, ending) => self.child_ends(link, ending),
+            Due::Reap(link) => self.reap(link),
+            Due::ClientActs(id) => self.client_acts(id),
+            Due::ClientReads(id) => self.client_reads(id),
+            Due::ClientReplies(id, question) => self.client_replies(id, question),
+            Due::FaultBegins(place) => crate::fault::begin(self, place),
+            Due::FaultGoesOn(place) => crate::fault::go_on(self, place),
+            Due::FaultEnds(place) => crate::fault::end(self, place),
+            Due::AnswerDue(key) => self.answer_due(key),
+        }
+    }
+
+    fn look(&mut self) {
+        let wake = self.machine.poll_timeout();
+        let load = self.machine.load();
+        self.tell(&Fact::Settled { wake, load });
+        for upstream in 0..self.hosts.len() {
+            let standing = self.machine.standing(upstream);
+            self.tell(&Fact::Stands { upstream, standing: &standing });
+        }
+    }
+
+    fn tell_engine(&mut self, input: Input) {
+        let now = self.clock.now();
+        self.machine.handle(input, now);
+    }
+}

@@ -1,0 +1,174 @@
+//! The people in front of the engine: clients write, read, answer and leave.
+
+use std::time::Duration;
+
+use mendline_core::{ClientId, Input, Port};
+use mendline_wire::{Limits, Line, Message, Received};
+
+use super::World;
+use crate::client::{Probe, Seen, Stage};
+use crate::clock::Due;
+use crate::fact::Fact;
+use crate::oracle::{Key, Verdict};
+
+/// One tick: what "in time" may be late by.
+const TICK: Duration = Duration::from_millis(1);
+
+impl World {
+    pub(super) fn client_acts(&mut self, id: ClientId) {
+        let Some(place) = self.client(id) else { return };
+        if let Probe::Under(_) = self.clients[place].probe {
+            self.clients[place].try_out(&mut self.oracle);
+        } else if let Some(wait) = self.clients[place].act(&mut self.oracle) {
+            self.clock.after(wait, Due::ClientActs(id));
+        }
+    }
+
+    pub(super) fn client_replies(&mut self, id: ClientId, question: u32) {
+        if let Some(place) = self.client(id)
+            && self.clients[place].is_here()
+        {
+            self.clients[place].reply(question);
+        }
+    }
+
+    /// The engine reads one line of a client, if it wants to.
+    pub(super) fn listen(&mut self, place: usize) -> bool {
+        let client = &mut self.clients[place];
+        let id = client.id;
+        if client.stage == Stage::Gone || !self.machine.may_read(Port::Client(id)) {
+            return false;
+        }
+        let Some((line, keys)) = client.outbox.pop_front() else {
+            let closes = std::mem::take(&mut client.closing);
+            if closes {
+                client.stage = Stage::Ended;
+                self.tell_engine(Input::ClientEnded { client: id });
+            }
+            return closes;
+        };
+        let now = self.clock.now();
+        for key in keys {
+            let record = self.oracle.of_mut(key);
+            record.arrived = Some(now);
+            let upstream = record.upstream;
+            if let Some(due) = self.oracle.of(key).due(&self.oracle.patience[upstream]) {
+                self.clock.at(due + TICK, Due::AnswerDue(key));
+            }
+            self.tell(&Fact::Arrived(key));
+        }
+        let received = Received::from_line(Line::Text(line), &Limits::default());
+        self.tell_engine(Input::FromClient { client: id, received });
+        true
+    }
+
+    /// The shell writes to a client as much as it takes.
+    pub(super) fn serve(&mut self, place: usize) -> bool {
+        let id = self.clients[place].id;
+        if self.clients[place].stage == Stage::Gone {
+            return false;
+        }
+        let mut moved = false;
+        loop {
+            self.clients[place].inbox.accept();
+            if self.clients[place].inbox.unaccepted() > 0 {
+                break;
+            }
+            let Some(text) = self.machine.poll_write(Port::Client(id)) else { break };
+            moved = true;
+            let Some(message) = self.understand(text.to_bytes()) else { break };
+            self.clients[place].inbox.pull(message, None);
+        }
+        let client = &mut self.clients[place];
+        self.oracle.readers.entry(id).or_default().blocked = client.inbox.unaccepted() > 0;
+        if client.inbox.unread() > 0 && client.reads && !client.will_read {
+            client.will_read = true;
+            self.clock.after(Duration::from_micros(100), Due::ClientReads(id));
+        }
+        moved
+    }
+
+    pub(super) fn client_reads(&mut self, id: ClientId) {
+        let Some(place) = self.client(id) else { return };
+        let client = &mut self.clients[place];
+        client.will_read = false;
+        if !client.reads || client.stage == Stage::Gone {
+            return;
+        }
+        for parcel in client.inbox.read(1 << 16) {
+            self.client_hears(place, &parcel.message);
+        }
+    }
+
+    fn client_hears(&mut self, place: usize, message: &Message) {
+        let client = self.clients[place].id;
+        match self.clients[place].hear(message, &mut self.oracle) {
+            Seen::Answer(key, verdict, stamp) => {
+                self.tell(&Fact::Answered { key, verdict: &verdict, stamp });
+                self.judge_probe(place, key, &verdict);
+            }
+            Seen::Surplus => self.tell(&Fact::Surplus { client, message }),
+            Seen::Progress(named, meant, stamp) => self.tell(&Fact::Progressed { client, named, meant, stamp }),
+            Seen::Notice(stamp) => self.tell(&Fact::Told { client, stamp }),
+            Seen::Question(number, wait, stamp) => {
+                self.tell(&Fact::Asked { client, stamp });
+                self.clock.after(wait, Due::ClientReplies(client, number));
+            }
+            Seen::Wrong(words) => self.tell(&Fact::Objected { client, words: &words }),
+        }
+    }
+
+    /// After the healing each client tries until something works, or its time is up.
+    fn judge_probe(&mut self, place: usize, key: Key, verdict: &Verdict) {
+        let Probe::Under(_) = self.clients[place].probe else { return };
+        let client = self.clients[place].id;
+        match verdict {
+            Verdict::Passed(_) if self.oracle.of(key).what == "read_note" => {
+                self.clients[place].probe = Probe::Done;
+                self.tell(&Fact::Recovered(client));
+            }
+            // It was greeted, or told that it did not work: the next try comes when it acts again.
+            _ => self.clock.after(Duration::from_millis(500), Due::ClientActs(client)),
+        }
+    }
+
+    pub(super) fn answer_due(&mut self, key: Key) {
+        let record = self.oracle.of(key);
+        let (client, upstream) = (record.client, record.upstream);
+        if !record.is_open() || self.oracle.is_gone(client) || self.finished.is_some() {
+            return;
+        }
+        let Some(due) = record.due(&self.oracle.patience[upstream]) else { return };
+        let now = self.clock.now();
+        let Some(place) = self.client(client) else { return };
+        let inbox = &self.clients[place].inbox;
+        if due + TICK > now {
+            self.clock.at(due + TICK, Due::AnswerDue(key));
+        } else if inbox.unaccepted() + inbox.unread() > 0 {
+            // The answer may be among what the client has not read: that is its own slowness, not ours.
+            self.clock.after(Duration::from_millis(100), Due::AnswerDue(key));
+        } else {
+            self.tell(&Fact::Overdue(key));
+        }
+    }
+
+    /// A client goes away without a word.
+    pub fn client_vanishes(&mut self, place: usize) {
+        let client = &mut self.clients[place];
+        if client.stage == Stage::Gone {
+            return;
+        }
+        client.stage = Stage::Gone;
+        client.outbox.clear();
+        let id = client.id;
+        self.oracle.readers.entry(id).or_default().gone = true;
+        self.tell(&Fact::Left(id));
+        self.tell_engine(Input::ClientLost { client: id });
+    }
+
+    /// A client begins to read again.
+    pub fn client_resumes(&mut self, place: usize) {
+        self.clients[place].reads = true;
+        self.serve(place);
+    }
+}

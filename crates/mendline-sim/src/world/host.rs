@@ -1,0 +1,233 @@
+//! The machine room of one upstream: its processes live and die here.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::port::{Exit, SpawnFailure, SpawnFailureKind};
+use mendline_core::{Input, LinkId};
+
+use super::World;
+use crate::child::Pulse;
+use crate::clock::{Due, Ending};
+use crate::dice::Dice;
+use crate::fact::Fact;
+use crate::server::{Deed, Era, Manner};
+use crate::temper::{SpawnMood, Temper};
+
+/// What is the same for all processes of one upstream.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The name in the configuration.
+    pub name: String,
+    /// What its server speaks.
+    pub era: Era,
+    /// How it behaves now.
+    pub temper: Temper,
+    /// How it behaves when nothing is wrong.
+    pub health: Temper,
+    /// How fast and how talkative its server is.
+    pub manner: Manner,
+    /// How many bytes a pipe to it holds.
+    pub capacity: u64,
+    /// How many bytes the shell keeps ready beyond what the pipe has accepted.
+    pub pull_ahead: u64,
+    /// Milliseconds from a child's write to our read, from and to.
+    pub latency: (u64, u64),
+    /// Whether the plan has any fault for it.
+    pub harmed: bool,
+    /// Its own dice.
+    pub dice: Dice,
+}
+
+impl World {
+    pub(super) fn spawn_ends(&mut self, link: LinkId) {
+        let host = &self.hosts[usize::from(link.upstream.0)];
+        let temper = host.temper.clone();
+        let failure = match temper.spawn {
+            SpawnMood::Works => None,
+            SpawnMood::NotFound => Some((SpawnFailureKind::NotFound, "notes-server: no such file or directory")),
+            SpawnMood::Exhausted => Some((SpawnFailureKind::Exhausted, "notes-server: resource temporarily unavailable")),
+        };
+        if let Some((kind, text)) = failure {
+            self.children.remove(&link);
+            self.tell(&Fact::NotStarted(link));
+            return self.tell_engine(Input::SpawnFailed { link, why: SpawnFailure { kind, text: text.into() } });
+        }
+        self.pids += 1;
+        let (pid, now) = (self.pids, self.clock.now());
+        let Some(child) = self.children.get_mut(&link) else { return };
+        child.pulse = Pulse::Alive;
+        child.awake_from = now + temper.start;
+        let owed = child.owed.take();
+        self.tell(&Fact::Started(link));
+        self.tell_engine(Input::Spawned { link, pid });
+        if let Some(after) = temper.crashes_after {
+            self.clock.after(after, Due::ChildEnds(link, Ending::Code(1)));
+        }
+        if let Some(ending) = owed {
+            self.clock.at(now, Due::ChildEnds(link, ending));
+        }
+    }
+
+    /// Plans a read, if there is something to read and somebody to read it.
+    pub(super) fn wake_reader(&mut self, link: LinkId) {
+        let host = &self.hosts[usize::from(link.upstream.0)];
+        let (deaf, stubborn) = (host.temper.deaf, host.temper.stubborn);
+        let now = self.clock.now();
+        let Some(child) = self.children.get_mut(&link) else { return };
+        if !child.is_alive() || child.stopped || deaf {
+            return;
+        }
+        if child.stdin.unread() > 0 && !child.will_read {
+            child.will_read = true;
+            let at = (now + child.dice.millis(0, 1)).max(child.awake_from);
+            self.clock.at(at, Due::ChildReads(link));
+        } else if child.stdin_closing && !child.stdin_closed && child.stdin.unread() + child.stdin.unaccepted() == 0 {
+            child.stdin_closed = true;
+            let wait = child.dice.millis(1, 60);
+            self.tell(&Fact::Signalled(link, None));
+            if !stubborn {
+                self.clock.after(wait, Due::ChildEnds(link, Ending::Code(0)));
+            }
+        }
+    }
+
+    pub(super) fn child_reads(&mut self, link: LinkId) {
+        let temper = self.hosts[usize::from(link.upstream.0)].temper.clone();
+        let Some(child) = self.children.get_mut(&link) else { return };
+        child.will_read = false;
+        if !child.is_alive() || child.stopped || temper.deaf {
+            return;
+        }
+        let at_most = if child.dice.percent(20) { child.dice.between(1, 200) } else { 1 << 20 };
+        for parcel in child.stdin.read(at_most) {
+            if let Some(key) = parcel.key {
+                self.tell(&Fact::Read { link, key, message: &parcel.message });
+            }
+            let Some(child) = self.children.get_mut(&link) else { return };
+            let deeds = child.server.hear(&parcel.message, parcel.key, &temper);
+            self.perform(link, deeds);
+        }
+        self.wake_reader(link);
+    }
+
+    pub(super) fn job_goes_on(&mut self, link: LinkId, job: u32) {
+        let temper = self.hosts[usize::from(link.upstream.0)].temper.clone();
+        let Some(child) = self.children.get_mut(&link).filter(|child| child.is_alive()) else { return };
+        if child.stopped {
+            child.overslept.push(job);
+            return;
+        }
+        let deeds = child.server.go_on(job, &temper);
+        self.perform(link, deeds);
+    }
+
+    /// Does what a server decided to do.
+    pub fn perform(&mut self, link: LinkId, deeds: Vec<Deed>) {
+        let upstream = usize::from(link.upstream.0);
+        for deed in deeds {
+            match deed {
+                Deed::Write(line) => self.child_writes(link, line),
+                Deed::Notify(line, stamp) => {
+                    self.tell(&Fact::Noticed { link, stamp });
+                    self.child_writes(link, line);
+                }
+                Deed::Answer(line, key, body) => {
+                    if let Some(key) = key {
+                        let what = self.oracle.of(key).what;
+                        self.oracle.of_mut(key).replies.push(body.clone());
+                        self.oracle.lists.entry((upstream, what)).or_default().push(body);
+                    }
+                    self.child_writes(link, line);
+                }
+                Deed::Run(key) => {
+                    self.oracle.of_mut(key).runs += 1;
+                    self.tell(&Fact::Ran { link, key });
+                }
+                Deed::GoOn(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
+                Deed::Complain(words) => self.tell(&Fact::Complained { link, words: &words }),
+            }
+        }
+    }
+
+    /// A child writes a line to its stdout.
+    pub fn child_writes(&mut self, link: LinkId, line: Bytes) {
+        let now = self.clock.now();
+        let latency = self.hosts[usize::from(link.upstream.0)].latency;
+        let Some(child) = self.children.get_mut(&link) else { return };
+        let arrives = now + child.dice.millis(latency.0, latency.1);
+        let arrives = child.write(line, arrives);
+        self.clock.at(arrives, Due::OutputArrives(link));
+    }
+
+    pub(super) fn child_ends(&mut self, link: LinkId, ending: Ending) {
+        let Some(child) = self.children.get_mut(&link) else { return };
+        let killed = ending == Ending::Signal(9);
+        if child.pulse == Pulse::Spawning || (child.is_alive() && child.stopped && !killed) {
+            child.owed = Some(if child.owed == Some(Ending::Signal(9)) { Ending::Signal(9) } else { ending });
+            return;
+        }
+        if !child.is_alive() {
+            return;
+        }
+        child.pulse = Pulse::Dead(match ending {
+            Ending::Code(code) => Exit::Code(code),
+            Ending::Signal(signal) => Exit::Signal(signal),
+        });
+        let wait = child.dice.millis(0, 25);
+        self.coverage.cut_within_a_line(child.stdin.is_within_a_line());
+        self.tell(&Fact::Died(link));
+        self.clock.after(wait, Due::Reap(link));
+    }
+
+    pub(super) fn reap(&mut self, link: LinkId) {
+        if let Some(child) = self.children.get_mut(&link)
+            && let Pulse::Dead(how) = child.pulse
+        {
+            child.pulse = Pulse::Reaped(how);
+        }
+    }
+
+    /// The living processes of an upstream.
+    pub fn living(&self, upstream: usize) -> Vec<LinkId> {
+        let of = |link: &LinkId| usize::from(link.upstream.0) == upstream;
+        self.children.iter().filter(|(link, child)| of(link) && child.is_alive()).map(|(link, _)| *link).collect()
+    }
+
+    /// Ends every living process of an upstream, at this instant.
+    pub fn kill(&mut self, upstream: usize, ending: Ending) {
+        for link in self.living(upstream) {
+            self.child_ends(link, ending);
+        }
+    }
+
+    /// Stops every living process of an upstream, as SIGSTOP does.
+    pub fn halt(&mut self, upstream: usize) {
+        for link in self.living(upstream) {
+            if let Some(child) = self.children.get_mut(&link) {
+                child.stopped = true;
+            }
+        }
+    }
+
+    /// Lets stopped processes go on, lets the deaf hear and answers what hung: for the end of a fault.
+    pub fn stir(&mut self, upstream: usize) {
+        let now = self.clock.now();
+        for link in self.living(upstream) {
+            let Some(child) = self.children.get_mut(&link) else { continue };
+            child.stopped = false;
+            child.awake_from = child.awake_from.min(now + Duration::from_millis(100));
+            child.will_read = false;
+            let (overslept, owed) = (std::mem::take(&mut child.overslept), child.owed.take());
+            let deeds = child.server.come_to();
+            for job in overslept {
+                self.clock.at(now, Due::JobGoesOn(link, job));
+            }
+            if let Some(ending) = owed {
+                self.clock.at(now, Due::ChildEnds(link, ending));
+            }
+            self.perform(link, deeds);
+            self.wake_reader(link);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The shell of the simulation: does what the engine wants, and reports what happens, by the contract of `port.rs`.
+
+use bytes::Bytes;
+use mendline_core::port::{Pipe, Signal};
+use mendline_core::{Input, LinkId, Port};
+use mendline_wire::{Limits, Line, Message, Received};
+
+use super::World;
+use crate::child::{Child, Pulse};
+use crate::clock::{Due, Ending};
+use crate::fact::Fact;
+use crate::machine::Act;
+use crate::oracle::Key;
+use crate::server::Server;
+
+/// How many rounds of carrying one instant may take.
+const ROUNDS: u32 = 100_000;
+
+impl World {
+    /// Carries every queue as far as it goes at this instant.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..ROUNDS {
+            let mut moved = false;
+            while let Some(act) = self.machine.poll_act() {
+                self.carry_out(&act);
+                moved = true;
+            }
+            let links: Vec<LinkId> = self.children.keys().copied().collect();
+            for link in links {
+                moved |= self.feed(link);
+                moved |= self.fetch(link);
+            }
+            for place in 0..self.clients.len() {
+                moved |= self.listen(place);
+                moved |= self.serve(place);
+            }
+            if !moved || self.violation.is_some() {
+                return;
+            }
+        }
+        self.tell(&Fact::Misbehaved("the engine does not come to rest at one instant"));
+    }
+
+    fn carry_out(&mut self, act: &Act) {
+        self.tell(&Fact::Wanted(act));
+        match act {
+            Act::Spawn(link) => self.spawn(*link),
+            Act::CloseStdin(link) => {
+                if let Some(child) = self.children.get_mut(link) {
+                    child.stdin_closing = true;
+                }
+            }
+            Act::Signal(link, signal) => self.signal(*link, *signal),
+            Act::Happened(heard) => self.tell(&Fact::Happened(heard)),
+            Act::Finished => {
+                self.finished.get_or_insert(self.clock.now());
+            }
+            Act::Strange(_) => {}
+        }
+    }
+
+    fn spawn(&mut self, link: LinkId) {
+        let upstream = usize::from(link.upstream.0);
+        let Some(host) = self.hosts.get_mut(upstream) else {
+            return self.tell(&Fact::Misbehaved("the engine dialed an upstream that is not configured"));
+        };
+        let dice = host.dice.fork(u64::from(link.dial));
+        let server = Server::new(host.era, link.dial, host.manner.clone(), dice.fork(1));
+        let child = Child::new(link, host.capacity, server, dice);
+        let takes = host.dice.millis(1, 15);
+        if self.children.insert(link, child).is_some() {
+            self.tell(&Fact::Misbehaved("the engine used the name of a link twice"));
+        }
+        self.clock.after(takes, Due::SpawnEnds(link));
+    }
+
+    fn signal(&mut self, link: LinkId, signal: Signal) {
+        self.tell(&Fact::Signalled(link, Some(signal)));
+        let stubborn = self.hosts.get(usize::from(link.upstream.0)).is_some_and(|host| host.temper.stubborn);
+        match signal {
+            Signal::Kill => self.clock.at(self.clock.now(), Due::ChildEnds(link, Ending::Signal(9))),
+            Signal::Term if stubborn => {}
+            Signal::Term => {
+                let wait = self.dice.millis(1, 40);
+                self.clock.after(wait, Due::ChildEnds(link, Ending::Signal(15)));
+            }
+        }
+    }
+
+    /// Lets the shell write to a child as much as it can.
+    fn feed(&mut self, link: LinkId) -> bool {
+        let now = self.clock.now();
+        let Some(child) = self.children.get(&link) else { return false };
+        match child.pulse {
+            Pulse::Alive => self.write_to(link),
+            Pulse::Dead(_) if child.stdin.unaccepted() > 0 && !child.said_broken => {
+                // A write to a pipe without a reader: the shell learns of it before it learns of the end.
+                if let Some(child) = self.children.get_mut(&link) {
+                    child.said_broken = true;
+                }
+                self.tell_engine(Input::LinkBroken { link, pipe: Pipe::Stdin });
+                true
+            }
+            Pulse::Reaped(how) if child.stdout.is_empty() => {
+                let written = child.stdin.accepted();
+                self.children.remove(&link);
+                self.machine.handle(Input::ChildExited { link, how, written }, now);
+                self.tell(&Fact::Exited(link));
+                true
+            }
+            Pulse::Spawning | Pulse::Dead(_) | Pulse::Reaped(_) => false,
+        }
+    }
+
+    fn write_to(&mut self, link: LinkId) -> bool {
+        let mut moved = false;
+        let ahead = self.hosts[usize::from(link.upstream.0)].pull_ahead;
+        loop {
+            let Some(child) = self.children.get_mut(&link) else { return moved };
+            let whole = child.stdin.accept();
+            let may_pull = !child.stdin_closing && child.stdin.unaccepted() <= ahead;
+            for key in whole {
+                self.oracle.of_mut(key).whole += 1;
+                self.tell(&Fact::Accepted { link, key });
+            }
+            if !may_pull {
+                break;
+            }
+            let Some(text) = self.machine.poll_write(Port::Link(link)) else { break };
+            moved = true;
+            let Some(message) = self.understand(text.to_bytes()) else { break };
+            let key = self.key_of(&message);
+            self.tell(&Fact::Handed { link, message: &message, key });
+            if let Some(child) = self.children.get_mut(&link) {
+                child.stdin.pull(message, key);
+            }
+        }
+        self.wake_reader(link);
+        moved
+    }
+
+    /// What the engine wrote, if it is a message at all.
+    pub(super) fn understand(&mut self, text: Bytes) -> Option<Message> {
+        if text.contains(&b'\n') {
+            self.tell(&Fact::Misbehaved("the engine wrote a line with a newline in it"));
+            return None;
+        }
+        match Message::parse(text) {
+            Ok(message) => Some(message),
+            Err(error) => {
+                self.tell(&Fact::Misbehaved(&format!("the engine wrote something that is not a message: {error}")));
+                None
+            }
+        }
+    }
+
+    fn key_of(&self, message: &Message) -> Option<Key> {
+        message.id()?;
+        let raw = message.get(&["_meta", "sim/key"])?;
+        let key = Key(std::str::from_utf8(raw).ok()?.parse().ok()?);
+        self.oracle.find(key).map(|_| key)
+    }
+
+    /// Reads one line from a child, if the engine lets us.
+    fn fetch(&mut self, link: LinkId) -> bool {
+        let now = self.clock.now();
+        let Some(child) = self.children.get_mut(&link) else { return false };
+        if child.pulse == Pulse::Spawning {
+            return false;
+        }
+        if let Some(line) = child.stderr.pop_front() {
+            self.machine.handle(Input::Said { link, line }, now);
+            return true;
+        }
+        if !child.has_output(now) || !self.machine.may_read(Port::Link(link)) {
+            return false;
+        }
+        let Some((_, line)) = child.stdout.pop_front() else { return false };
+        let received = Received::from_line(Line::Text(line), &Limits::default());
+        self.note_progress(&received);
+        self.tell_engine(Input::FromLink { link, received });
+        true
+    }
+
+    /// Progress moves a deadline, so the oracle must know when the engine saw it.
+    fn note_progress(&mut self, received: &Received) {
+        let Received::Message(message) = received else { return };
+        if message.method() == mendline_wire::Method::Progress {
+            let key = message.get(&["_meta", "sim/key"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+            if let Some(key) = key.map(Key).filter(|key| self.oracle.find(*key).is_some()) {
+                self.oracle.of_mut(key).progressed = Some(self.clock.now());
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A request's id, exactly as its author wrote it.
+//!
+//! JSON-RPC says that a response carries the id of its request. Peers compare ids in their own ways (as numbers, as
+//! strings, as text), so the only id that is right for all of them is the original text: `7`, `"7"`, `7.0` and `7e0` are
+//! four ids here, and each goes back as it came. Two ids are equal when their texts are.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use crate::inline::Inline;
+
+/// The raw JSON text of an id: a number, a string with its quotes, or `null`.
+#[derive(Clone)]
+pub struct Id(Inline);
+
+impl Id {
+    /// An id from its JSON text, as [`Message::id`](crate::Message::id) gives it.
+    pub fn from_raw(raw: &[u8]) -> Id {
+        Id(Inline::copy(raw))
+    }
+
+    /// The id that is this number.
+    pub fn number(number: u64) -> Id {
+        Id(Inline::decimal(number))
+    }
+
+    /// The JSON text.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// The number, if the id is written as a plain non-negative integer. This is how ids of our own are recognised, so
+    /// other spellings of the same number (`7.0`, `"7"`, `007`) are not taken for it.
+    pub fn as_u64(&self) -> Option<u64> {
+        let digits = self.as_bytes();
+        if digits.is_empty() || digits.len() > 20 || (digits[0] == b'0' && digits.len() > 1) {
+            return None;
+        }
+        digits.iter().try_fold(0u64, |sum, &digit| {
+            if !digit.is_ascii_digit() {
+                return None;
+            }
+            sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        })
+    }
+
+    /// Whether it is `null`, which only an error response may carry.
+    pub fn is_null(&self) -> bool {
+        self.as_bytes() == b"null"
+    }
+
+    pub(crate) fn into_inline(self) -> Inline {
+        self.0
+    }
+}
+
+impl PartialEq for Id {
+    fn eq(&self, other: &Id) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Id {}
+
+impl PartialOrd for Id {
+    fn partial_cmp(&self, other: &Id) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Id {
+    fn cmp(&self, other: &Id) -> std::cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for Id {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_integer_is_a_number_of_ours() {
+        for (raw, number) in [
+            ("0", Some(0)),
+            ("7", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("99999999999999999999999", None),
+            ("007", None),
+            ("7.0", None),
+            ("7e0", None),
+            ("-7", None),
+            ("\"7\"", None),
+            ("null", None),
+            ("", None),
+        ] {
+            assert_eq!(Id::from_raw(raw.as_bytes()).as_u64(), number, "{raw}");
+        }
+        assert_eq!(Id::number(42).as_u64(), Some(42));
+    }
+
+    #[test]
+    fn ids_are_equal_when_their_texts_are() {
+        assert_eq!(Id::from_raw(b"7"), Id::number(7));
+        assert_ne!(Id::from_raw(b"7"), Id::from_raw(b"7.0"));
+        assert_ne!(Id::from_raw(b"\"a\""), Id::from_raw(b"\"\\u0061\""));
+        assert!(Id::from_raw(b"null").is_null());
+        assert_eq!(format!("{:?} {}", Id::number(7), Id::from_raw(b"\"x\"")), "Id(7) \"x\"");
+    }
+}

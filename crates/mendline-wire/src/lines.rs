@@ -1,0 +1,287 @@
+//! Newline framing, as stdio has it: one message, one line.
+//!
+//! The shell reads into [`Lines::buffer`] and takes lines out until there is none. Nothing is scanned twice: the place
+//! up to which no newline was found is remembered. A short line is copied out, so that keeping it pins nothing else; a
+//! long one is split off without a copy.
+//!
+//! A line beyond the limit is not kept. Its beginning and its end are, since the id of the request is usually in one of
+//! them, and it is reported once when its newline comes; memory stays bounded however long it goes on.
+//!
+//! Forgiving where it is harmless: one `\r` before the newline, a byte order mark at the very start, blank lines.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// Lines shorter than this are copied, because a copy of so little is cheaper than keeping a whole read buffer alive.
+const COPY_BELOW: usize = 4096;
+/// How much of the beginning of a line that is too long is kept.
+const HEAD: usize = 4096;
+/// How much of its end.
+const TAIL: usize = 256;
+/// A buffer that grew beyond this for a line that was given up is given back.
+const KEEP_CAPACITY: usize = 64 << 10;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// One line, without its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A line within the limit.
+    Text(Bytes),
+    /// A line beyond it.
+    TooLong {
+        /// How many bytes it had.
+        length: u64,
+        /// Its first 4 KiB.
+        head: Bytes,
+        /// Its last 256 bytes.
+        tail: Bytes,
+    },
+}
+
+/// Splits a stream of bytes into lines.
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// Up to here the buffer holds no newline.
+    scanned: usize,
+    limit: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has been taken yet, so that a byte order mark may come.
+    Start,
+    Reading,
+    /// In a line that is too long: how much of it was thrown away, and its ends so far.
+    Discarding {
+        length: u64,
+        head: Vec<u8>,
+        tail: Vec<u8>,
+    },
+}
+
+impl Lines {
+    /// Lines of at most `limit` bytes.
+    pub fn new(limit: usize) -> Lines {
+        Lines { buffer: BytesMut::new(), scanned: 0, limit, state: State::Start }
+    }
+
+    /// Where the shell puts what it read: append only.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// How many bytes wait in the buffer.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The next whole line; `None` until more has been read.
+    pub fn next_line(&mut self) -> Option<Line> {
+        if !self.skip_byte_order_mark() {
+            return None;
+        }
+        loop {
+            match memchr::memchr(b'\n', self.buffer.get(self.scanned..)?) {
+                Some(ahead) => {
+                    if let Some(line) = self.take(self.scanned + ahead, 1) {
+                        return Some(line);
+                    }
+                }
+                None => {
+                    self.scanned = self.buffer.len();
+                    self.discard_if_too_long();
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// What is left at the end of the stream: a last line without its newline.
+    pub fn finish(&mut self) -> Option<Line> {
+        if let Some(line) = self.next_line() {
+            return Some(line);
+        }
+        self.take(self.buffer.len(), 0)
+    }
+
+    /// Takes a line of `length` bytes and its end out of the buffer. A blank line is nothing.
+    fn take(&mut self, length: usize, end: usize) -> Option<Line> {
+        self.scanned = 0;
+        if let State::Discarding { .. } = self.state {
+            return self.end_discarding(length, end);
+        }
+        let carriage_return = usize::from(self.buffer[..length].last() == Some(&b'\r'));
+        let length = length - carriage_return;
+        let end = end + carriage_return;
+        let text = &self.buffer[..length];
+        let line = if text.trim_ascii_start().is_empty() {
+            None
+        } else if length > self.limit {
+            let (head, tail) = (&text[..length.min(HEAD)], &text[length.saturating_sub(TAIL)..]);
+            Some(Line::TooLong { length: length as u64, head: copy(head), tail: copy(tail) })
+        } else if length < COPY_BELOW {
+            Some(Line::Text(copy(text)))
+        } else {
+            let text = self.buffer.split_to(length).freeze();
+            self.buffer.advance(end);
+            return Some(Line::Text(text));
+        };
+        self.buffer.advance(length + end);
+        line
+    }
+
+    /// Whether it is settled that there is none, or it is gone.
+    fn skip_byte_order_mark(&mut self) -> bool {
+        if let State::Start = self.state {
+            if self.buffer.starts_with(BYTE_ORDER_MARK) {
+                self.buffer.advance(BYTE_ORDER_MARK.len());
+            } else if BYTE_ORDER_MARK.starts_with(&self.buffer) {
+                return false;
+            }
+            self.state = State::Reading;
+        }
+        true
+    }
+
+    /// Begins or goes on to throw a line away. One byte more than the limit may be a carriage return that does not count.
+    fn discard_if_too_long(&mut self) {
+        match &mut self.state {
+            State::Discarding { length, head, tail } => {
+                *length += self.buffer.len() as u64;
+                keep_ends(head, tail, &self.buffer);
+                self.buffer.clear();
+            }
+            _ if self.buffer.len() > self.limit.saturating_add(1) => {
+                let (mut head, mut tail) = (Vec::new(), Vec::new());
+                keep_ends(&mut head, &mut tail, &self.buffer);
+                self.state = State::Discarding { length: self.buffer.len() as u64, head, tail };
+                self.buffer.clear();
+                if self.buffer.capacity() > KEEP_CAPACITY {
+                    self.buffer = BytesMut::new();
+                }
+            }
+            _ => return,
+        }
+        self.scanned = 0;
+    }
+
+    fn end_discarding(&mut self, last: usize, end: usize) -> Option<Line> {
+        let State::Discarding { mut length, mut head, mut tail } = std::mem::replace(&mut self.state, State::Reading)
+        else {
+            return None;
+        };
+        keep_ends(&mut head, &mut tail, &self.buffer[..last]);
+        self.buffer.advance(last + end);
+        length += last as u64;
+        if tail.last() == Some(&b'\r') {
+            tail.pop();
+            length -= 1;
+            head.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        }
+        tail.drain(..tail.len().saturating_sub(TAIL));
+        Some(Line::TooLong { length, head: head.into(), tail: tail.into() })
+    }
+}
+
+fn copy(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+/// Adds to the two ends of a line. The tail has room for a carriage return that goes away later.
+fn keep_ends(head: &mut Vec<u8>, tail: &mut Vec<u8>, more: &[u8]) {
+    let room = HEAD - head.len();
+    head.extend_from_slice(&more[..more.len().min(room)]);
+    tail.extend_from_slice(&more[more.len().saturating_sub(TAIL + 1)..]);
+    tail.drain(..tail.len().saturating_sub(TAIL + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(lines: &mut Lines, input: &[u8]) -> Vec<Line> {
+        lines.buffer().extend_from_slice(input);
+        std::iter::from_fn(|| lines.next_line()).collect()
+    }
+
+    fn text(text: &str) -> Line {
+        Line::Text(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn lines_come_out_whole_however_they_arrive() {
+        let mut lines = Lines::new(100);
+        assert_eq!(all(&mut lines, b"one\r\ntw"), [text("one")]);
+        assert_eq!(all(&mut lines, b"o"), []);
+        assert_eq!(all(&mut lines, b"\n\n \r\n\t\nthree\r\r\nlast"), [text("two"), text("three\r")]);
+        assert_eq!(lines.buffered(), 4);
+        assert_eq!(lines.finish(), Some(text("last")));
+        assert_eq!(lines.finish(), None);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_at_the_very_start_only() {
+        let mut lines = Lines::new(100);
+        assert_eq!(all(&mut lines, b"\xef"), []);
+        assert_eq!(all(&mut lines, b"\xbb"), []);
+        assert_eq!(all(&mut lines, b"\xbfa\n\xef\xbb\xbfb\n"), [text("a"), text("\u{feff}b")]);
+        let mut lines = Lines::new(100);
+        assert_eq!(all(&mut lines, b"\xef\xbbx\n"), [Line::Text(Bytes::from_static(b"\xef\xbbx"))]);
+    }
+
+    #[test]
+    fn a_short_line_is_copied_and_a_long_one_is_not() {
+        let mut lines = Lines::new(1 << 20);
+        let mut input = vec![b'a'; 10_000];
+        input.extend_from_slice(b"\nshort\n");
+        lines.buffer().extend_from_slice(&input);
+        let start = lines.buffer().as_ptr();
+        let Some(Line::Text(long)) = lines.next_line() else { panic!("a line") };
+        assert_eq!((long.as_ptr(), long.len()), (start, 10_000));
+        let Some(Line::Text(short)) = lines.next_line() else { panic!("a line") };
+        assert!(short.is_unique(), "it shares nothing with the buffer");
+    }
+
+    #[test]
+    fn the_limit_is_exact_with_and_without_a_carriage_return() {
+        for end in ["\n", "\r\n"] {
+            let mut lines = Lines::new(5);
+            assert_eq!(all(&mut lines, format!("12345{end}").as_bytes()), [text("12345")]);
+            let too_long = Line::TooLong { length: 6, head: "123456".into(), tail: "123456".into() };
+            assert_eq!(all(&mut lines, format!("123456{end}ok{end}").as_bytes()), [too_long.clone(), text("ok")]);
+            let mut byte_by_byte = Vec::new();
+            for byte in format!("123456{end}ok{end}").bytes() {
+                byte_by_byte.extend(all(&mut lines, &[byte]));
+            }
+            assert_eq!(byte_by_byte, [too_long, text("ok")]);
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_thrown_away_in_bounded_memory_and_reported_once() {
+        let mut lines = Lines::new(100_000);
+        let mut seen = Vec::new();
+        seen.extend(all(&mut lines, b"{\"id\":1,"));
+        for _ in 0..1_000 {
+            seen.extend(all(&mut lines, &[b'x'; 10_000]));
+            assert!(lines.buffered() <= 110_000 && lines.buffer().capacity() <= 300_000);
+        }
+        assert_eq!(seen, []);
+        let seen = all(&mut lines, b"the end\r\nnext\n");
+        let Line::TooLong { length, head, tail } = &seen[0] else { panic!("{seen:?}") };
+        assert_eq!(*length, 8 + 10_000_000 + 7);
+        assert_eq!((head.len(), tail.len()), (4096, 256));
+        assert!(head.starts_with(b"{\"id\":1,x") && tail.ends_with(b"xthe end"));
+        assert_eq!(seen[1..], [text("next")]);
+    }
+
+    #[test]
+    fn an_endless_line_that_the_stream_ends_in_is_reported_too() {
+        let mut lines = Lines::new(3);
+        assert_eq!(all(&mut lines, b"123456"), []);
+        assert_eq!(lines.finish(), Some(Line::TooLong { length: 6, head: "123456".into(), tail: "123456".into() }));
+        assert_eq!(lines.finish(), None);
+    }
+}

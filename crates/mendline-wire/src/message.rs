@@ -1,0 +1,506 @@
+//! The envelope of one JSON-RPC message over its original bytes.
+//!
+//! Parsing is one strict pass: the text is valid JSON within the limits, the envelope is unambiguous, and the places of
+//! id, method and body are known. Nothing is copied and nothing is built; a message is its text and three spans, so a
+//! clone is a reference count.
+//!
+//! Strict about the envelope, indifferent to the rest: what the six members of JSON-RPC mean must be beyond doubt, since
+//! calls are matched and sent again by them. Unknown members, and whatever is inside of `params`, `result` and `error`,
+//! belong to the peers.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use memchr::{memchr, memmem};
+
+use crate::salvage::salvage;
+use crate::scan::{Scanner, Stop};
+use crate::string;
+use crate::value::{Elements, Value};
+use crate::{Fault, Limits, Method, Span, WireError};
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Wants an answer.
+    Request,
+    /// Wants none.
+    Notification,
+    /// An answer with a result.
+    Result,
+    /// An answer with an error.
+    Error,
+}
+
+/// One JSON-RPC message: its text, and where the parts of its envelope lie.
+#[derive(Clone)]
+pub struct Message {
+    text: Bytes,
+    kind: Kind,
+    known_method: Method,
+    /// Empty when there is none; a value is never empty.
+    id: Span,
+    method: Span,
+    body: Span,
+}
+
+impl Message {
+    /// Parses one message within the default limits.
+    pub fn parse(text: Bytes) -> Result<Message, WireError> {
+        Message::parse_with(text, &Limits::default())
+    }
+
+    /// Parses one message.
+    pub fn parse_with(text: Bytes, limits: &Limits) -> Result<Message, WireError> {
+        match Envelope::read(&text, limits).and_then(|envelope| Ok((envelope.kind()?, envelope))) {
+            Ok((kind, envelope)) => {
+                let known_method = match kind {
+                    Kind::Request | Kind::Notification => known_method(&text[envelope.method.range()]),
+                    Kind::Result | Kind::Error => Method::None,
+                };
+                let Envelope { id, method, body, .. } = envelope;
+                Ok(Message { text, kind, known_method, id, method, body })
+            }
+            Err(stop) => Err(refuse(&text, stop, limits)),
+        }
+    }
+
+    /// The text, as it came.
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The JSON text of the id.
+    pub fn id(&self) -> Option<&[u8]> {
+        self.id_span().map(|span| self.slice(span))
+    }
+
+    /// Where the id lies.
+    pub fn id_span(&self) -> Option<Span> {
+        (!self.id.is_empty()).then_some(self.id)
+    }
+
+    /// The method; [`Method::None`] for a response.
+    pub fn method(&self) -> Method {
+        self.known_method
+    }
+
+    /// The method's name, decoded; empty for a response.
+    pub fn method_name(&self) -> Cow<'_, str> {
+        match self.known_method.name() {
+            Some(name) => Cow::Borrowed(name),
+            None => string::decode(self.slice(self.method)),
+        }
+    }
+
+    /// The JSON text of `params`, `result` or `error`.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.body_span().map(|span| self.slice(span))
+    }
+
+    /// Where the body lies.
+    pub fn body_span(&self) -> Option<Span> {
+        (!self.body.is_empty()).then_some(self.body)
+    }
+
+    /// The body as a value that can be asked.
+    pub fn value(&self) -> Option<Value<'_>> {
+        self.body_span().map(|span| Value::new(&self.text, span))
+    }
+
+    /// Where the value lies to which a path of object keys leads, from the body on. Keys are compared decoded.
+    pub fn find(&self, path: &[&str]) -> Option<Span> {
+        self.value()?.find(path)
+    }
+
+    /// The JSON text at the end of a path.
+    pub fn get(&self, path: &[&str]) -> Option<&[u8]> {
+        self.value()?.get(path)
+    }
+
+    /// The string at the end of a path, decoded.
+    pub fn get_str(&self, path: &[&str]) -> Option<Cow<'_, str>> {
+        self.value()?.get_str(path)
+    }
+
+    /// The values of the array at the end of a path; none if there is no array.
+    pub fn elements(&self, path: &[&str]) -> Elements<'_> {
+        self.value().unwrap_or(Value::new(&[], Span::default())).elements(path)
+    }
+
+    /// The progress token that a request asks for progress with, or that a progress notification reports to.
+    pub fn progress_token(&self) -> Option<Span> {
+        let path: &[&str] = match (self.kind, self.known_method) {
+            (Kind::Request, _) => &["_meta", "progressToken"],
+            (Kind::Notification, Method::Progress) => &["progressToken"],
+            _ => return None,
+        };
+        let span = self.mentions("progressToken").then(|| self.find(path))??;
+        // Neither an object nor a literal can be a token, and taking one for it would only break what the peer sent.
+        matches!(self.slice(span).first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(span)
+    }
+
+    /// The text at a span of this message.
+    pub fn slice(&self, span: Span) -> &[u8] {
+        self.text.get(span.range()).unwrap_or_default()
+    }
+
+    /// Whether a key of this name can occur in the body at all: a look that costs next to nothing, before a walk that
+    /// costs a little. A key can hide behind escapes, so any escape counts as a maybe.
+    pub(crate) fn mentions(&self, key: &str) -> bool {
+        let body = self.slice(self.body);
+        memmem::find(body, key.as_bytes()).is_some() || memchr(b'\\', body).is_some()
+    }
+
+    /// The place of the method, with its quotes; empty for a response.
+    pub(crate) fn method_span(&self) -> Span {
+        self.method
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({})", self.kind, String::from_utf8_lossy(&self.text))
+    }
+}
+
+/// The members of JSON-RPC's envelope, each with its bit in the set of those that were seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    JsonRpc = 1,
+    Id = 2,
+    Method = 4,
+    Params = 8,
+    Result = 16,
+    Error = 32,
+    Unknown = 0,
+}
+
+/// What one pass over the envelope found.
+#[derive(Default)]
+struct Envelope {
+    seen: u8,
+    is_version_2: bool,
+    id_is_null: bool,
+    id: Span,
+    method: Span,
+    /// Of `params`, `result` and `error` the last one; that there is only one is checked by [`Envelope::kind`].
+    body: Span,
+    end: usize,
+}
+
+impl Envelope {
+    fn read(text: &[u8], limits: &Limits) -> Result<Envelope, Stop> {
+        if text.len() > limits.message_bytes || u32::try_from(text.len()).is_err() {
+            return Err(Stop { fault: Fault::TooLong, at: limits.message_bytes.min(text.len()) });
+        }
+        if let Err(error) = std::str::from_utf8(text) {
+            return Err(Stop { fault: Fault::NotUtf8, at: error.valid_up_to() });
+        }
+        let mut scanner = Scanner::new(text, 0);
+        scanner.whitespace();
+        match scanner.peek() {
+            Some(b'{') => scanner.pass(),
+            Some(b'[') => return Err(Stop { fault: Fault::Batch, at: scanner.at() }),
+            _ => return Err(not_an_object(scanner, limits)),
+        }
+        let mut envelope = Envelope::default();
+        scanner.whitespace();
+        if scanner.peek() == Some(b'}') {
+            scanner.pass();
+        } else {
+            envelope.read_members(text, &mut scanner, limits)?;
+        }
+        envelope.end = scanner.at();
+        scanner.whitespace();
+        match scanner.peek() {
+            None => Ok(envelope),
+            Some(_) => Err(Stop { fault: Fault::NotJson, at: scanner.at() }),
+        }
+    }
+
+    fn read_members(&mut self, text: &[u8], scanner: &mut Scanner<'_>, limits: &Limits) -> Result<(), Stop> {
+        loop {
+            let start = scanner.at();
+            scanner.string()?;
+            let member = Member::of(&text[start..scanner.at()]);
+            if self.seen & member as u8 != 0 {
+                return Err(Stop { fault: Fault::DuplicateKey, at: start });
+            }
+            self.seen |= member as u8;
+            scanner.colon()?;
+            self.read_value(member, text, scanner, limits)?;
+            scanner.whitespace();
+            match scanner.peek() {
+                Some(b',') => scanner.pass(),
+                Some(b'}') => {
+                    scanner.pass();
+                    return Ok(());
+                }
+                _ => return Err(scanner.stop()),
+            }
+            scanner.whitespace();
+        }
+    }
+
+    fn read_value(
+        &mut self,
+        member: Member,
+        text: &[u8],
+        scanner: &mut Scanner<'_>,
+        limits: &Limits,
+    ) -> Result<(), Stop> {
+        let start = scanner.at();
+        match (member, scanner.peek()) {
+            (Member::Id, Some(b'"')) => scanner.string()?,
+            (Member::Id, Some(b'-' | b'0'..=b'9')) => scanner.number()?,
+            // The envelope is one level itself.
+            _ => scanner.value(u32::from(limits.depth).saturating_sub(1))?,
+        }
+        let span = Span::new(start, scanner.at());
+        let raw = &text[span.range()];
+        match member {
+            Member::JsonRpc => {
+                self.is_version_2 = raw == b"\"2.0\"" || string::is_string(raw) && string::says(raw, "2.0");
+            }
+            Member::Id if span.len() > limits.id_bytes => return Err(Stop { fault: Fault::IdTooLong, at: start }),
+            Member::Id => {
+                self.id = span;
+                match raw[0] {
+                    b'"' | b'-' | b'0'..=b'9' => {}
+                    b'n' => self.id_is_null = true,
+                    _ => return Err(Stop { fault: Fault::BadId, at: start }),
+                }
+            }
+            Member::Method if string::is_string(raw) => self.method = span,
+            Member::Method => return Err(Stop { fault: Fault::NotJsonRpc, at: start }),
+            Member::Params | Member::Result | Member::Error => self.body = span,
+            Member::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// What the members make together.
+    fn kind(&self) -> Result<Kind, Stop> {
+        let has = |member: Member| self.seen & member as u8 != 0;
+        let stop = |fault| Err(Stop { fault, at: self.end });
+        if !self.is_version_2 {
+            return stop(Fault::NotJsonRpc);
+        }
+        let kind = match (has(Member::Method), has(Member::Result), has(Member::Error)) {
+            (true, false, false) if has(Member::Id) => Kind::Request,
+            (true, false, false) => Kind::Notification,
+            (false, true, false) => Kind::Result,
+            (false, false, true) => Kind::Error,
+            (false, false, false) => return stop(Fault::NotJsonRpc),
+            _ => return stop(Fault::Ambiguous),
+        };
+        match kind {
+            // `params` beside an answer would make "the body" two things.
+            Kind::Result | Kind::Error if has(Member::Params) => stop(Fault::Ambiguous),
+            Kind::Result if !has(Member::Id) => stop(Fault::MissingId),
+            Kind::Request | Kind::Result if self.id_is_null => {
+                Err(Stop { fault: Fault::BadId, at: self.id.range().start })
+            }
+            kind => Ok(kind),
+        }
+    }
+}
+
+impl Member {
+    #[inline]
+    fn of(key: &[u8]) -> Member {
+        match key {
+            b"\"jsonrpc\"" => Member::JsonRpc,
+            b"\"id\"" => Member::Id,
+            b"\"method\"" => Member::Method,
+            b"\"params\"" => Member::Params,
+            b"\"result\"" => Member::Result,
+            b"\"error\"" => Member::Error,
+            other if other.contains(&b'\\') => Member::of_escaped(other),
+            _ => Member::Unknown,
+        }
+    }
+
+    #[cold]
+    fn of_escaped(key: &[u8]) -> Member {
+        match &*string::decode(key) {
+            "jsonrpc" => Member::JsonRpc,
+            "id" => Member::Id,
+            "method" => Member::Method,
+            "params" => Member::Params,
+            "result" => Member::Result,
+            "error" => Member::Error,
+            _ => Member::Unknown,
+        }
+    }
+}
+
+fn known_method(raw: &[u8]) -> Method {
+    Method::from_name(&string::decode(raw))
+}
+
+/// Tells noise from JSON that is no message: the one is logged as a line, the other is a peer that speaks wrongly.
+#[cold]
+fn not_an_object(mut scanner: Scanner<'_>, limits: &Limits) -> Stop {
+    let start = scanner.at();
+    if let Err(stop) = scanner.value(u32::from(limits.depth)) {
+        return stop;
+    }
+    scanner.whitespace();
+    match scanner.peek() {
+        None => Stop { fault: Fault::NotJsonRpc, at: start },
+        Some(_) => scanner.stop(),
+    }
+}
+
+#[cold]
+fn refuse(text: &[u8], stop: Stop, limits: &Limits) -> WireError {
+    let tail = (stop.fault != Fault::Truncated).then_some(text);
+    let salvaged = salvage(text, tail, limits);
+    let id_is_good = !matches!(stop.fault, Fault::BadId | Fault::IdTooLong);
+    WireError {
+        id: salvaged.id.filter(|_| id_is_good),
+        method_seen: salvaged.method_seen,
+        ..WireError::new(stop.fault, stop.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Id;
+
+    fn parse(text: &str) -> Result<Message, WireError> {
+        Message::parse(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn fault(text: &str) -> Fault {
+        parse(text).expect_err(text).fault
+    }
+
+    #[test]
+    fn the_four_kinds_are_told_apart() {
+        let request = parse(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a"}}"#).unwrap();
+        assert_eq!(request.kind(), Kind::Request);
+        assert_eq!(request.id(), Some(&b"7"[..]));
+        assert_eq!(request.method(), Method::ToolsCall);
+        assert_eq!(request.body(), Some(&br#"{"name":"a"}"#[..]));
+
+        let notice = parse(r#" { "method" : "x/\u0079" , "jsonrpc" : "2.0" } "#).unwrap();
+        assert_eq!((notice.kind(), notice.id(), notice.body()), (Kind::Notification, None, None));
+        assert_eq!((notice.method(), notice.method_name()), (Method::Other, Cow::Borrowed("x/y")));
+
+        let result = parse(r#"{"result":null,"id":"a\u0041","jsonrpc":"2.0"}"#).unwrap();
+        assert_eq!((result.kind(), result.method()), (Kind::Result, Method::None));
+        assert_eq!(result.id(), Some(&br#""a\u0041""#[..]), "as written");
+        assert_eq!(result.body(), Some(&b"null"[..]));
+        assert_eq!(result.method_name(), "");
+
+        let error = parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#).unwrap();
+        assert_eq!((error.kind(), error.id()), (Kind::Error, Some(&b"null"[..])));
+        assert_eq!(error.get(&["code"]), Some(&b"-32700"[..]));
+        let error = parse(r#"{"jsonrpc":"2.0","error":{}}"#).unwrap();
+        assert_eq!((error.kind(), error.id()), (Kind::Error, None), "2025-11-25 makes the id of an error optional");
+    }
+
+    #[test]
+    fn an_id_may_be_any_number_or_string_and_stays_as_written() {
+        for id in ["0", "-1", "1e3", "1.50", "123456789012345678901234567890", "\"\"", r#""\ud800""#, "\"é\""] {
+            let message = parse(&format!(r#"{{"jsonrpc":"2.0","id" : {id} ,"method":"ping"}}"#)).unwrap();
+            assert_eq!(message.id(), Some(id.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_bad_envelope_is_a_named_fault() {
+        for (text, expected) in [
+            ("", Fault::Truncated),
+            ("Listening on port 3000", Fault::NotJson),
+            ("null and void", Fault::NotJson),
+            ("42", Fault::NotJsonRpc),
+            ("\"text\"", Fault::NotJsonRpc),
+            ("{}", Fault::NotJsonRpc),
+            (r#"{"id":1,"method":"x"}"#, Fault::NotJsonRpc),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, Fault::NotJsonRpc),
+            (r#"{"jsonrpc":2.0,"id":1,"method":"x"}"#, Fault::NotJsonRpc),
+            (r#"{"jsonrpc":"2.0","id":1}"#, Fault::NotJsonRpc),
+            (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, Fault::NotJsonRpc),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#, Fault::BadId),
+            (r#"{"jsonrpc":"2.0","id":[1],"method":"x"}"#, Fault::BadId),
+            (r#"{"jsonrpc":"2.0","id":true,"method":"x"}"#, Fault::BadId),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, Fault::BadId),
+            (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, Fault::BadId),
+            (r#"{"jsonrpc":"2.0","result":{}}"#, Fault::MissingId),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","result":{}}"#, Fault::Ambiguous),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, Fault::Ambiguous),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"params":{}}"#, Fault::Ambiguous),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}"#, Fault::DuplicateKey),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","\u006dethod":"y"}"#, Fault::DuplicateKey),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x"} trailing"#, Fault::NotJson),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x"}{}"#, Fault::NotJson),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x""#, Fault::Truncated),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x",}"#, Fault::NotJson),
+            ("[]", Fault::Batch),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"x"}]"#, Fault::Batch),
+        ] {
+            assert_eq!(fault(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_members_may_be_anything_even_twice() {
+        let message = parse(r#"{"x":1,"jsonrpc":"2.0","x":[{}],"id":1,"method":"ping","":null}"#).unwrap();
+        assert_eq!(message.kind(), Kind::Request);
+    }
+
+    #[test]
+    fn the_id_of_a_refused_message_is_reported_when_it_is_certain() {
+        let error = parse(r#"{"jsonrpc":"2.0","method":"x","params":{"a":tru},"id":9}"#).unwrap_err();
+        assert_eq!((error.fault, error.id, error.method_seen), (Fault::NotJson, Some(Id::number(9)), true));
+        let error = parse(r#"{"jsonrpc":"2.0","id":1,"method":"x","result":{}}"#).unwrap_err();
+        assert_eq!(error.id, Some(Id::number(1)));
+        let error = parse(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#).unwrap_err();
+        assert_eq!((error.fault, error.id), (Fault::DuplicateKey, None));
+        let error = parse(r#"{"jsonrpc":"2.0","id":4,"result":{"a":"#).unwrap_err();
+        assert_eq!((error.fault, error.id, error.method_seen), (Fault::Truncated, Some(Id::number(4)), false));
+    }
+
+    #[test]
+    fn the_progress_token_is_found_where_each_kind_keeps_it() {
+        let token = |text: &str| {
+            let message = parse(text).unwrap();
+            message.progress_token().map(|span| String::from_utf8_lossy(message.slice(span)).into_owned())
+        };
+        let request = |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        assert_eq!(token(&request(r#"{"_meta":{"progressToken":5}}"#)).as_deref(), Some("5"));
+        assert_eq!(token(&request(r#"{"_meta":{"progress\u0054oken":"a"}}"#)).as_deref(), Some("\"a\""));
+        assert_eq!(token(&request(r#"{"arguments":{"progressToken":5}}"#)), None);
+        assert_eq!(token(&request(r#"{"_meta":{"progressToken":{}}}"#)), None);
+        assert_eq!(token(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), None);
+        let progress =
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}"#;
+        assert_eq!(token(progress).as_deref(), Some("\"t\""));
+        assert_eq!(token(r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"progressToken":5}}}"#), None);
+    }
+
+    #[test]
+    fn every_limit_is_exact() {
+        let limits = Limits { message_bytes: 60, depth: 3, id_bytes: 4, batch: 1 };
+        let parse = |text: &str| Message::parse_with(Bytes::copy_from_slice(text.as_bytes()), &limits);
+        assert!(parse(r#"{"jsonrpc":"2.0","id":1234,"method":"x","params":[[]]}"#).is_ok());
+        let fault = |text: &str| parse(text).unwrap_err().fault;
+        assert_eq!(fault(r#"{"jsonrpc":"2.0","id":1234,"method":"x","params":[[[]]]}"#), Fault::TooDeep);
+        assert_eq!(fault(r#"{"jsonrpc":"2.0","id":12345,"method":"x"}"#), Fault::IdTooLong);
+        let long = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "x".repeat(61 - 36));
+        assert_eq!(long.len(), 61);
+        assert_eq!(fault(&long), Fault::TooLong);
+        assert!(parse(&long.replacen("xx", "x", 1)).is_ok());
+    }
+}

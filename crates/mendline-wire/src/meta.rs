@@ -1,0 +1,90 @@
+//! The keys of `_meta` that Mendline knows, and reading them.
+//!
+//! In the modern era every request says in `params._meta` what a session said once before: which revision it speaks, who
+//! the client is, what it can do. That is also how a message of that era is recognised.
+
+use std::borrow::Cow;
+
+use crate::{Kind, Message, Span};
+
+/// The revision that a request speaks.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// What the client can do.
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Who the client is.
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// Which log messages the client wants to see for this request.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Who the server is, in its results.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// Which `subscriptions/listen` a message belongs to: the id of that request.
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// What a client wants progress reported under.
+pub const PROGRESS_TOKEN: &str = "progressToken";
+/// W3C trace context, reserved without a prefix.
+pub const TRACEPARENT: &str = "traceparent";
+/// W3C trace state.
+pub const TRACESTATE: &str = "tracestate";
+/// W3C baggage.
+pub const BAGGAGE: &str = "baggage";
+/// What Mendline says about a failure of its own.
+pub const FAILURE: &str = "dev.mendline/failure";
+
+/// The revision that a request or notification says it speaks.
+pub fn protocol_version(message: &Message) -> Option<Cow<'_, str>> {
+    let speaks = matches!(message.kind(), Kind::Request | Kind::Notification) && message.mentions(PROTOCOL_VERSION);
+    speaks.then(|| message.get_str(&["_meta", PROTOCOL_VERSION]))?
+}
+
+/// Which subscription a notification or a result belongs to: a raw id.
+pub fn subscription_id(message: &Message) -> Option<Span> {
+    let belongs = matches!(message.kind(), Kind::Notification | Kind::Result) && message.mentions(SUBSCRIPTION_ID);
+    let span = belongs.then(|| message.find(&["_meta", SUBSCRIPTION_ID]))??;
+    matches!(message.slice(span).first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(span)
+}
+
+/// Whether a request or notification is of the modern era: it names its revision itself.
+pub fn is_modern(message: &Message) -> bool {
+    protocol_version(message).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn message(text: &'static str) -> Message {
+        Message::parse(Bytes::from_static(text.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_modern_request_names_its_revision() {
+        let modern = message(
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+        );
+        assert_eq!(protocol_version(&modern).as_deref(), Some("2026-07-28"));
+        assert!(is_modern(&modern));
+        let escaped = message(
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"x"}}}"#,
+        );
+        assert!(is_modern(&escaped), "a slash may be escaped");
+        let legacy = message(
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","x":"io.modelcontextprotocol/protocolVersion"}}"#,
+        );
+        assert!(!is_modern(&legacy));
+        assert!(!is_modern(&message(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)));
+    }
+
+    #[test]
+    fn a_subscription_is_known_by_the_id_of_its_request() {
+        let notice = message(
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"}}}"#,
+        );
+        assert_eq!(subscription_id(&notice).map(|span| notice.slice(span)), Some(&b"\"s1\""[..]));
+        let result = message(
+            r#"{"jsonrpc":"2.0","id":5,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":5},"resultType":"complete"}}"#,
+        );
+        assert_eq!(subscription_id(&result).map(|span| result.slice(span)), Some(&b"5"[..]));
+        assert_eq!(subscription_id(&message(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#)), None);
+    }
+}

@@ -1,0 +1,404 @@
+//! One strict pass over JSON text.
+//!
+//! The scanner accepts exactly the grammar of RFC 8259 and builds nothing: it only moves forward, so that a message is
+//! checked at the speed of reading it. Nesting is kept as one bit per level (object or array) in a machine word; deeper
+//! text than 64 levels spills into a vector, which no ordinary message reaches. There is no recursion, so depth costs no
+//! stack.
+//!
+//! It does not check UTF-8 (the caller has done that once for the whole text) and gives no meaning to what it passes:
+//! lone surrogates in `\u` escapes and numbers beyond any machine type are good JSON, and some peers send them.
+
+use crate::Fault;
+
+/// Why and where the scanner stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) fault: Fault,
+    pub(crate) at: usize,
+}
+
+/// A position in a text, moving forward.
+pub(crate) struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a [u8], at: usize) -> Scanner<'a> {
+        Scanner { text, at }
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    #[inline]
+    pub(crate) fn whitespace(&mut self) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// Passes this byte, or stops.
+    #[inline]
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Stop> {
+        match self.peek() {
+            Some(found) if found == byte => {
+                self.at += 1;
+                Ok(())
+            }
+            found => Err(self.stop_for(found)),
+        }
+    }
+
+    /// Passes the byte that was just peeked at.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.at += 1;
+    }
+
+    /// The fault at this position: the text ends here, or it goes on wrongly.
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop_for(self.peek())
+    }
+
+    fn stop_for(&self, found: Option<u8>) -> Stop {
+        let fault = if found.is_none() { Fault::Truncated } else { Fault::NotJson };
+        Stop { fault, at: self.at }
+    }
+
+    /// Passes one value of any kind, nested at most `depth` levels deep.
+    pub(crate) fn value(&mut self, depth: u32) -> Result<(), Stop> {
+        let mut nest = Nest::default();
+        loop {
+            match self.peek() {
+                Some(b'"') => self.string()?,
+                Some(open @ (b'{' | b'[')) => {
+                    if nest.depth >= depth {
+                        return Err(Stop { fault: Fault::TooDeep, at: self.at });
+                    }
+                    self.at += 1;
+                    self.whitespace();
+                    let is_object = open == b'{';
+                    // ASCII puts each closing bracket two after its opening one.
+                    if self.peek() == Some(open + 2) {
+                        self.at += 1;
+                    } else {
+                        nest.push(is_object);
+                        if is_object {
+                            self.key()?;
+                        }
+                        continue;
+                    }
+                }
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.literal(b"true")?,
+                Some(b'f') => self.literal(b"false")?,
+                Some(b'n') => self.literal(b"null")?,
+                _ => return Err(self.stop()),
+            }
+            loop {
+                if nest.depth == 0 {
+                    return Ok(());
+                }
+                self.whitespace();
+                match self.peek() {
+                    Some(b',') => {
+                        self.at += 1;
+                        self.whitespace();
+                        if nest.in_object() {
+                            self.key()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if nest.in_object() => nest.pop(),
+                    Some(b']') if !nest.in_object() => nest.pop(),
+                    _ => return Err(self.stop()),
+                }
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Passes a key, its colon, and the whitespace around.
+    #[inline]
+    fn key(&mut self) -> Result<(), Stop> {
+        self.string()?;
+        self.colon()
+    }
+
+    /// Passes a colon and the whitespace around.
+    #[inline]
+    pub(crate) fn colon(&mut self) -> Result<(), Stop> {
+        self.whitespace();
+        self.expect(b':')?;
+        self.whitespace();
+        Ok(())
+    }
+
+    /// Passes a string with its quotes.
+    #[inline]
+    pub(crate) fn string(&mut self) -> Result<(), Stop> {
+        self.expect(b'"')?;
+        loop {
+            self.at = plain(self.text, self.at);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                _ => return Err(self.stop()),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Stop> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                self.at += 1;
+                for _ in 0..4 {
+                    match self.peek() {
+                        Some(b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.at += 1,
+                        _ => return Err(self.stop()),
+                    }
+                }
+            }
+            _ => return Err(self.stop()),
+        }
+        Ok(())
+    }
+
+    /// Passes a number.
+    pub(crate) fn number(&mut self) -> Result<(), Stop> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            // A leading zero stands alone: `01` stops at the `1`.
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits()?,
+            _ => return Err(self.stop()),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// Passes one digit or more.
+    fn digits(&mut self) -> Result<(), Stop> {
+        let first = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == first { Err(self.stop()) } else { Ok(()) }
+    }
+
+    pub(crate) fn literal(&mut self, word: &[u8]) -> Result<(), Stop> {
+        for &byte in word {
+            self.expect(byte)?;
+        }
+        Ok(())
+    }
+}
+
+/// Which brackets are open: one bit per level, 1 for an object.
+#[derive(Default)]
+struct Nest {
+    depth: u32,
+    /// The innermost levels, up to 64 of them.
+    word: u64,
+    /// Full words of the levels outside of those.
+    spilled: Vec<u64>,
+}
+
+impl Nest {
+    #[inline]
+    fn push(&mut self, is_object: bool) {
+        if self.depth != 0 && self.depth.is_multiple_of(64) {
+            self.spilled.push(self.word);
+        }
+        self.word = self.word << 1 | u64::from(is_object);
+        self.depth += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.word = match self.depth.is_multiple_of(64).then(|| self.spilled.pop()) {
+            Some(Some(outer)) => outer,
+            _ => self.word >> 1,
+        };
+    }
+
+    #[inline]
+    fn in_object(&self) -> bool {
+        self.word & 1 == 1
+    }
+}
+
+/// The first byte from `at` on that does not simply belong to a string's body: a quote, a backslash or a control
+/// character (or the end of the text).
+///
+/// Short strings are the rule, so it begins with words of eight bytes; a body that goes on is skipped in blocks that the
+/// compiler turns into vector instructions.
+#[inline]
+pub(crate) fn plain(text: &[u8], mut at: usize) -> usize {
+    for _ in 0..4 {
+        let Some(word) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
+            return plain_by_byte(text, at);
+        };
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return at + special.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    plain_by_block(text, at)
+}
+
+fn plain_by_byte(text: &[u8], mut at: usize) -> usize {
+    while let Some(&byte) = text.get(at) {
+        if is_special(byte) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+fn plain_by_block(text: &[u8], mut at: usize) -> usize {
+    const BLOCK: usize = 64;
+    while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+        if block.iter().fold(false, |any, &byte| any | is_special(byte)) {
+            break;
+        }
+        at += BLOCK;
+    }
+    while let Some(word) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return at + special.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    plain_by_byte(text, at)
+}
+
+#[inline]
+fn is_special(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+}
+
+/// The top bit of each byte that is special. Only the lowest set bit is exact: the subtractions borrow upwards from a
+/// byte that matched, never from one that did not.
+#[inline]
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let quote = word ^ (ONES * b'"' as u64);
+    let backslash = word ^ (ONES * b'\\' as u64);
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (control | quote.wrapping_sub(ONES) & !quote | backslash.wrapping_sub(ONES) & !backslash) & TOPS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(text: &str, depth: u32) -> Result<usize, Stop> {
+        let mut scanner = Scanner::new(text.as_bytes(), 0);
+        scanner.value(depth)?;
+        Ok(scanner.at())
+    }
+
+    #[test]
+    fn a_special_byte_is_found_at_every_place_of_every_width() {
+        for special in ["\"", "\\", "\u{0}", "\u{1f}", "\n"] {
+            for len in 0..200 {
+                let text = format!("{}{special}é\"\\\u{1}xxxxxxxx", "é".repeat(len / 2) + &"z".repeat(len % 2));
+                assert_eq!(plain(text.as_bytes(), 0), len, "{special:?} after {len}");
+            }
+        }
+        assert_eq!(plain("\u{7f}\u{20}é!#[]".as_bytes(), 0), 8, "neighbours of the special bytes are plain");
+    }
+
+    #[test]
+    fn nesting_is_tracked_across_words() {
+        for depth in [1, 63, 64, 65, 127, 128, 129, 300] {
+            let (open, close): (String, String) = (0..depth)
+                .map(|level| if level % 3 == 0 { ("{\"a\":", "}") } else { ("[", "]") })
+                .fold((String::new(), String::new()), |(open, close), (o, c)| (open + o, c.to_owned() + &close));
+            let text = format!("{open}1{close}");
+            assert_eq!(scan(&text, depth), Ok(text.len()), "{depth} levels");
+            assert_eq!(scan(&text, depth - 1).unwrap_err().fault, Fault::TooDeep);
+            let swapped = text.replacen('}', "]", 1);
+            assert!(scan(&swapped, depth).is_err(), "a closing bracket of the other kind");
+        }
+    }
+
+    #[test]
+    fn an_empty_container_counts_as_a_level() {
+        assert_eq!(scan("[[]]", 2), Ok(4));
+        assert_eq!(scan("[[]]", 1), Err(Stop { fault: Fault::TooDeep, at: 1 }));
+        assert_eq!(scan("{}", 0), Err(Stop { fault: Fault::TooDeep, at: 0 }));
+    }
+
+    #[test]
+    fn every_proper_prefix_of_a_message_is_truncated_and_nothing_else() {
+        let text = r#"{"a":[true,false,null,-1.5e+3,"x\u00e9\n"],"b":{"c":{}}}"#;
+        for cut in 0..text.len() {
+            let stop = scan(&text[..cut], 512).unwrap_err();
+            assert_eq!(stop, Stop { fault: Fault::Truncated, at: cut }, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_the_grammar_forbids_is_not_json() {
+        for text in [
+            "tru3",
+            "nul",
+            "+1",
+            ".5",
+            "1.x",
+            "1e,",
+            "-x",
+            "\"\t\"",
+            "\"\\x\"",
+            "\"\\u00g0\"",
+            "{a:1}",
+            "{\"a\" 1}",
+            "[1 2]",
+            "[1,]",
+            "{\"a\":1,}",
+            "{,}",
+            "'a'",
+            "NaN",
+            "Infinity",
+            "/**/1",
+            "\u{0}",
+            "{\"a\":1]",
+            "[1}",
+        ] {
+            let stop = scan(text, 512).unwrap_err();
+            assert!(matches!(stop.fault, Fault::NotJson | Fault::Truncated), "{text}");
+        }
+        assert_eq!(scan("01", 512), Ok(1), "the caller sees what is left over");
+    }
+}

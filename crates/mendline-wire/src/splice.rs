@@ -1,0 +1,243 @@
+//! A message's text with a few spans replaced.
+//!
+//! This is how Mendline changes a message: the id that the upstream shall see, a field in `_meta`. The original text is
+//! kept whole and shared; only the replaced spans are new. One or two edits, which is nearly every message, need no
+//! allocation.
+
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::inline::Inline;
+use crate::{Id, Span};
+
+/// What a span is replaced with.
+#[derive(Clone)]
+pub struct Patch(Inline);
+
+impl Patch {
+    /// The decimal digits of a number.
+    pub fn number(number: u64) -> Patch {
+        Patch(Inline::decimal(number))
+    }
+
+    /// The new bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl From<Id> for Patch {
+    fn from(id: Id) -> Patch {
+        Patch(id.into_inline())
+    }
+}
+
+impl From<&[u8]> for Patch {
+    fn from(bytes: &[u8]) -> Patch {
+        Patch(Inline::copy(bytes))
+    }
+}
+
+impl From<Bytes> for Patch {
+    fn from(bytes: Bytes) -> Patch {
+        Patch(Inline::copy(&bytes))
+    }
+}
+
+impl fmt::Debug for Patch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Patch({})", String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+/// A text and the edits to it.
+#[derive(Clone)]
+pub struct Spliced {
+    text: Bytes,
+    edits: Edits,
+    len: usize,
+}
+
+/// Edits in the order of their places.
+#[derive(Clone)]
+enum Edits {
+    Few([Option<Edit>; 2]),
+    Many(Vec<Edit>),
+}
+
+#[derive(Clone)]
+struct Edit {
+    span: Span,
+    patch: Patch,
+}
+
+impl Spliced {
+    /// The text as it is.
+    pub fn whole(text: Bytes) -> Spliced {
+        let len = text.len();
+        Spliced { text, edits: Edits::Few([None, None]), len }
+    }
+
+    /// The text with these spans replaced. The spans are disjoint, in any order; an empty one is an insertion, and
+    /// several insertions at one place keep their order.
+    ///
+    /// # Panics
+    /// When spans overlap or lie outside of the text: they come from the same message, so that is a mistake in the code.
+    pub fn new(text: Bytes, edits: impl IntoIterator<Item = (Span, Patch)>) -> Spliced {
+        let mut spliced = Spliced::whole(text);
+        for (span, patch) in edits {
+            assert!(span.start <= span.end && span.end as usize <= spliced.text.len(), "{span:?} is not in the text");
+            spliced.len = spliced.len - span.len() + patch.as_bytes().len();
+            spliced.edits.insert(Edit { span, patch });
+        }
+        spliced
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends the whole to a buffer.
+    pub fn write_to(&self, out: &mut BytesMut) {
+        out.reserve(self.len);
+        for segment in self.segments() {
+            out.put_slice(segment);
+        }
+    }
+
+    /// The pieces in order, none of them empty: for a vectored write.
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        let mut from = 0;
+        let kept_and_new = self.edits.iter().flat_map(move |edit| {
+            let kept = from..edit.span.start as usize;
+            from = edit.span.end as usize;
+            [&self.text[kept], edit.patch.as_bytes()]
+        });
+        let last = self.edits.iter().last().map_or(0, |edit| edit.span.end as usize);
+        kept_and_new.chain([&self.text[last..]]).filter(|segment| !segment.is_empty())
+    }
+
+    /// The whole as one piece; without a copy if nothing was edited.
+    pub fn to_bytes(&self) -> Bytes {
+        if self.edits.iter().next().is_none() {
+            return self.text.clone();
+        }
+        let mut out = BytesMut::with_capacity(self.len);
+        self.write_to(&mut out);
+        out.freeze()
+    }
+}
+
+impl Edits {
+    /// Puts an edit at its place. Two spans overlap unless one ends before the other begins; equal empty spans keep the
+    /// order in which they came.
+    fn insert(&mut self, edit: Edit) {
+        let place = self
+            .iter()
+            .take_while(|earlier| earlier.span.start <= edit.span.start && earlier.span.end <= edit.span.end)
+            .count();
+        let before = place.checked_sub(1).and_then(|index| self.iter().nth(index));
+        let after = self.iter().nth(place);
+        assert!(before.is_none_or(|before| before.span.end <= edit.span.start), "overlapping edits");
+        assert!(after.is_none_or(|after| edit.span.end <= after.span.start), "overlapping edits");
+        *self = match (std::mem::replace(self, Edits::Few([None, None])), place) {
+            (Edits::Few([None, _]), _) => Edits::Few([Some(edit), None]),
+            (Edits::Few([Some(first), None]), 0) => Edits::Few([Some(edit), Some(first)]),
+            (Edits::Few([Some(first), None]), _) => Edits::Few([Some(first), Some(edit)]),
+            (Edits::Few([Some(first), Some(second)]), place) => {
+                let mut many = vec![first, second];
+                many.insert(place, edit);
+                Edits::Many(many)
+            }
+            (Edits::Many(mut many), place) => {
+                many.insert(place, edit);
+                Edits::Many(many)
+            }
+        };
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Edit> {
+        let (few, many) = match self {
+            Edits::Few(few) => (few.as_slice(), [].as_slice()),
+            Edits::Many(many) => ([].as_slice(), many.as_slice()),
+        };
+        few.iter().flatten().chain(many)
+    }
+}
+
+impl fmt::Debug for Spliced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spliced(")?;
+        for segment in self.segments() {
+            f.write_str(&String::from_utf8_lossy(segment))?;
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spliced(text: &'static str, edits: &[(u32, u32, &str)]) -> Spliced {
+        let edits = edits.iter().map(|&(start, end, new)| (Span { start, end }, Patch::from(new.as_bytes())));
+        Spliced::new(Bytes::from_static(text.as_bytes()), edits)
+    }
+
+    fn written(spliced: &Spliced) -> String {
+        let mut out = BytesMut::from("> ");
+        spliced.write_to(&mut out);
+        assert_eq!(out.len(), spliced.len() + 2);
+        assert_eq!(spliced.to_bytes(), out[2..]);
+        assert!(spliced.segments().all(|segment| !segment.is_empty()));
+        String::from_utf8_lossy(&out[2..]).into_owned()
+    }
+
+    #[test]
+    fn edits_may_come_in_any_order_and_number() {
+        assert_eq!(written(&spliced("0123456789", &[])), "0123456789");
+        assert_eq!(written(&spliced("0123456789", &[(3, 5, "xyz")])), "012xyz56789");
+        assert_eq!(written(&spliced("0123456789", &[(8, 10, ""), (0, 1, "ab")])), "ab1234567");
+        assert_eq!(written(&spliced("0123456789", &[(5, 5, "i"), (9, 10, "z"), (0, 2, "a"), (3, 4, "")])), "a24i5678z");
+    }
+
+    #[test]
+    fn insertions_at_one_place_keep_their_order() {
+        assert_eq!(written(&spliced("ab", &[(1, 1, "1"), (1, 1, "2"), (1, 1, "3")])), "a123b");
+        assert_eq!(written(&spliced("ab", &[(1, 2, "B"), (1, 1, "i")])), "aiB");
+        assert_eq!(written(&spliced("ab", &[(0, 1, "A"), (1, 1, "i")])), "Aib");
+        assert_eq!(written(&spliced("", &[(0, 0, "all")])), "all");
+    }
+
+    #[test]
+    fn an_untouched_text_is_shared_not_copied() {
+        let text = Bytes::from(vec![b'x'; 100]);
+        assert_eq!(Spliced::whole(text.clone()).to_bytes().as_ptr(), text.as_ptr());
+    }
+
+    #[test]
+    #[should_panic(expected = "overlapping edits")]
+    fn overlapping_edits_are_a_mistake_in_the_code() {
+        spliced("0123456789", &[(2, 5, "a"), (4, 6, "b")]);
+    }
+
+    #[test]
+    #[should_panic(expected = "overlapping edits")]
+    fn an_insertion_inside_of_a_replaced_span_is_one_too() {
+        spliced("0123456789", &[(2, 5, "a"), (3, 3, "b")]);
+    }
+
+    #[test]
+    fn a_patch_can_be_a_number_an_id_or_bytes() {
+        assert_eq!(Patch::number(1_234).as_bytes(), b"1234");
+        assert_eq!(Patch::from(Id::from_raw(b"\"a\"")).as_bytes(), b"\"a\"");
+        assert_eq!(Patch::from(Bytes::from_static(b"{}")).as_bytes(), b"{}");
+    }
+}

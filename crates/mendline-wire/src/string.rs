@@ -1,0 +1,156 @@
+//! JSON strings: their text decoded, compared and written.
+//!
+//! Decoding borrows unless there is an escape. A lone surrogate, which JSON can write and Unicode cannot mean, reads as
+//! U+FFFD; the original text still travels on unharmed.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+/// The JSON string of this text, with its quotes.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c < ' ' || c == '"' || c == '\\') {
+        out.push_str(&rest[..at]);
+        match rest.as_bytes()[at] {
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            byte @ (b'"' | b'\\') => out.extend(['\\', char::from(byte)]),
+            control => {
+                out.push_str("\\u00");
+                out.extend(
+                    [control >> 4, control & 15].map(|nibble| char::from(b"0123456789abcdef"[usize::from(nibble)])),
+                );
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    out.push_str(rest);
+    out.push('"');
+    out
+}
+
+/// The text of a valid JSON string given with its quotes.
+pub(crate) fn decode(raw: &[u8]) -> Cow<'_, str> {
+    let body = body(raw);
+    match memchr(b'\\', body) {
+        None => String::from_utf8_lossy(body),
+        Some(first) => Cow::Owned(unescape(body, first)),
+    }
+}
+
+/// Whether a valid JSON string, given with its quotes, says this.
+#[inline]
+pub(crate) fn says(raw: &[u8], text: &str) -> bool {
+    let body = body(raw);
+    match memchr(b'\\', body) {
+        None => body == text.as_bytes(),
+        // An escape is always longer than the character that it stands for.
+        Some(first) => body.len() > text.len() && unescape(body, first) == text,
+    }
+}
+
+/// Whether the text of a value is that of a string.
+pub(crate) fn is_string(raw: &[u8]) -> bool {
+    raw.first() == Some(&b'"')
+}
+
+fn body(raw: &[u8]) -> &[u8] {
+    raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// The body of a string whose first backslash is at `next`.
+fn unescape(body: &[u8], mut next: usize) -> String {
+    let mut out = Vec::with_capacity(body.len());
+    let mut from = 0;
+    while let Some(&kind) = body.get(next + 1) {
+        out.extend_from_slice(&body[from..next]);
+        if kind == b'u' {
+            let (character, end) = unicode(body, next);
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            from = end;
+        } else {
+            out.push(match kind {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'b' => 8,
+                b'f' => 12,
+                other => other,
+            });
+            from = next + 2;
+        }
+        next = match memchr(b'\\', &body[from.min(body.len())..]) {
+            Some(ahead) => from + ahead,
+            None => break,
+        };
+    }
+    out.extend_from_slice(body.get(from..).unwrap_or_default());
+    String::from_utf8(out).unwrap_or_else(|broken| String::from_utf8_lossy(broken.as_bytes()).into_owned())
+}
+
+/// The character of the `\u` escape at `at`, with its second half if it has one, and where the escape ends.
+fn unicode(body: &[u8], at: usize) -> (char, usize) {
+    let first = hex(body, at + 2);
+    let end = (at + 6).min(body.len());
+    if let 0xd800..=0xdbff = first
+        && body.get(end..end + 2) == Some(b"\\u")
+        && let second @ 0xdc00..=0xdfff = hex(body, end + 2)
+    {
+        let whole = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+        return (char::from_u32(whole).unwrap_or(char::REPLACEMENT_CHARACTER), end + 6);
+    }
+    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), end)
+}
+
+fn hex(body: &[u8], at: usize) -> u32 {
+    let digits = body.get(at..at + 4).unwrap_or_default();
+    digits.iter().fold(0, |sum, &digit| sum << 4 | char::from(digit).to_digit(16).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_without_escapes_is_borrowed() {
+        assert!(matches!(decode("\"tools/call é\"".as_bytes()), Cow::Borrowed("tools/call é")));
+    }
+
+    #[test]
+    fn every_escape_is_understood() {
+        let raw = r#""\"\\\/\b\f\n\r\t\u0041\u00e9\u20ac\ud83d\ude00 end""#;
+        assert_eq!(decode(raw.as_bytes()), "\"\\/\u{8}\u{c}\n\r\tAé€😀 end");
+        assert!(says(raw.as_bytes(), "\"\\/\u{8}\u{c}\n\r\tAé€😀 end"));
+    }
+
+    #[test]
+    fn a_lone_surrogate_reads_as_the_replacement_character() {
+        for raw in [r#""\ud83dx""#, r#""\ude00x""#, r#""\ud83d""#, r#""\ud83d\n""#, r#""\ud83d\u0041""#] {
+            assert!(decode(raw.as_bytes()).starts_with('\u{fffd}'), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_recognised_however_it_is_spelled() {
+        assert!(says(br#""id""#, "id"));
+        assert!(says(br#""\u0069d""#, "id"));
+        assert!(says(br#""i\u0064""#, "id"));
+        assert!(!says(br#""\u0069""#, "id"));
+        assert!(!says(br#""ID""#, "id"));
+        assert!(!says(br#""a\nb""#, "a\\nb"));
+        assert!(says(br#""""#, ""));
+    }
+
+    #[test]
+    fn quoted_text_reads_back() {
+        for text in ["", "plain", "\"\\/\u{0}\u{1f}\n\r\t\u{7f}é😀", "\u{2028}", "tail\\"] {
+            let quoted = quote(text);
+            assert_eq!(decode(quoted.as_bytes()), text);
+            assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text);
+        }
+    }
+}

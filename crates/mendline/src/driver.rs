@@ -1,0 +1,387 @@
+//! The one loop between an engine and the world.
+//!
+//! One task owns the engine, the client and every child, and polls all of them by hand: nothing is spawned, locked or
+//! sent through a channel for a message. A round takes what has come (at most [`INPUTS_PER_TURN`] lines and one read's
+//! worth of bytes from each source), looks at the clock once, does what the engine asks, and hands each sink one write.
+//! Rounds follow each other without going back to the reactor until nothing moves, so an answer leaves in the same poll
+//! in which it came; after [`ROUNDS_PER_POLL`] of them the reactor gets its turn, so that no peer can keep it.
+//!
+//! The driver decides nothing. It asks the engine for leave to read (`may_read`), lets sinks pull (`poll_write`), counts
+//! what was accepted, and keeps the order that `mendline_core::port` promises: above all that the end of a child is told
+//! after everything it wrote.
+
+mod host;
+mod link;
+mod sink;
+mod source;
+
+use std::future::poll_fn;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::{ClientId, EndHow, Engine, Input, LinkId, Moment, Output, Pipe, Port, UpstreamId, Written};
+use mendline_wire::{Limits, Line, Received};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep};
+
+pub use host::{Child, Drained, Host, Observer};
+use link::Link;
+use sink::Sink;
+use source::{READ_CHUNK, Source, Step};
+
+/// How many lines one source may deliver before the others get their turn.
+const INPUTS_PER_TURN: usize = 64;
+
+/// How many rounds may follow each other before the reactor gets its turn.
+const ROUNDS_PER_POLL: usize = 32;
+
+/// How many outputs are carried out in one round.
+const OUTPUTS_PER_ROUND: usize = 1024;
+
+/// How long the last answers may take to leave once everything is over. A client that does not read them by then is not
+/// going to.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A sleep that is armed for nothing is armed for this far away.
+const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The client's side of a bridge: where it writes to us and where it reads from us.
+pub struct Client<R, W> {
+    /// Its name towards the engine.
+    pub id: ClientId,
+    /// The server that it talks to.
+    pub upstream: UpstreamId,
+    /// What it sends.
+    pub reader: R,
+    /// What it receives.
+    pub writer: W,
+}
+
+/// How a driver ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether the upstream was ever ready.
+    pub ever_ready: bool,
+}
+
+/// One engine, one client, and the children that the engine asks for.
+pub struct Driver<H: Host, R, W, O> {
+    engine: Engine,
+    host: H,
+    observer: O,
+    limits: Limits,
+    client: ClientId,
+    upstream: UpstreamId,
+    from_client: Source<R>,
+    to_client: Sink<W>,
+    client_lost: bool,
+    links: Vec<Link<H::Child>>,
+    clock: Clock,
+    finished: Option<(Moment, Ended)>,
+}
+
+impl<H, R, W, O> Driver<H, R, W, O>
+where
+    H: Host,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+    O: Observer,
+{
+    /// A driver that has not begun. Must be made inside a tokio runtime, whose clock is the one that counts.
+    pub fn new(engine: Engine, limits: Limits, host: H, client: Client<R, W>, observer: O) -> Self {
+        Self {
+            engine,
+            host,
+            observer,
+            client: client.id,
+            upstream: client.upstream,
+            from_client: Source::new(client.reader, limits.message_bytes),
+            to_client: Sink::new(client.writer),
+            client_lost: false,
+            links: Vec::new(),
+            clock: Clock::start(),
+            finished: None,
+            limits,
+        }
+    }
+
+    /// Runs until everything is answered and every child is buried. Each time `poll_stop` is ready, the engine is told to
+    /// stop.
+    pub async fn run(mut self, mut poll_stop: impl FnMut(&mut Context<'_>) -> Poll<()> + Send) -> Ended {
+        let now = self.clock.now();
+        self.engine.handle(Input::ClientOpened { client: self.client, upstream: self.upstream }, now);
+        poll_fn(|cx| self.poll(cx, &mut poll_stop)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, poll_stop: &mut impl FnMut(&mut Context<'_>) -> Poll<()>) -> Poll<Ended> {
+        for _ in 0..ROUNDS_PER_POLL {
+            let now = self.clock.now();
+            let mut moved = false;
+            if poll_stop(cx).is_ready() {
+                self.engine.handle(Input::Stop, now);
+                moved = true;
+            }
+            moved |= self.keep_time(now);
+            moved |= self.hear_client(cx, now);
+            moved |= self.hear_links(cx, now);
+            moved |= self.carry_out(now);
+            moved |= self.speak(cx, now);
+            if let Some(ended) = self.ended(now) {
+                return Poll::Ready(ended);
+            }
+            if !moved && self.clock.poll_until(self.next_deadline(), cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Tells the engine that its time has come, and about pipes whose process did not end after all.
+    fn keep_time(&mut self, now: Moment) -> bool {
+        let mut moved = false;
+        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.engine.handle_timeout(now);
+            moved = true;
+        }
+        for link in &mut self.links {
+            while let Some(pipe) = link.confirmed(now) {
+                self.engine.handle(Input::LinkBroken { link: link.id, pipe }, now);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        let suspicions = self.links.iter().filter_map(Link::next_suspicion);
+        let finish = self.finished.map(|(due, _)| due);
+        suspicions.chain(self.engine.poll_timeout()).chain(finish).min()
+    }
+
+    fn hear_client(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        let client = self.client;
+        let mut allowance = READ_CHUNK;
+        for heard in 0..INPUTS_PER_TURN {
+            if self.client_lost || !self.engine.may_read(Port::Client(client)) {
+                return heard > 0;
+            }
+            match self.from_client.poll_line(cx, &mut allowance) {
+                Step::Line(line) => {
+                    let received = Received::from_line(line, &self.limits);
+                    self.engine.handle(Input::FromClient { client, received }, now);
+                }
+                Step::End => self.engine.handle(Input::ClientEnded { client }, now),
+                Step::Spent => return true,
+                Step::Wait => return heard > 0,
+            }
+        }
+        true
+    }
+
+    fn hear_links(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while at < self.links.len() {
+            if self.links[at].child.poll_exited(cx).is_ready() {
+                let link = self.links.swap_remove(at);
+                self.bury(link, now);
+                moved = true;
+                continue;
+            }
+            moved |= self.hear_stdout(at, cx, now);
+            moved |= self.hear_stderr(at, cx, now);
+            at += 1;
+        }
+        moved
+    }
+
+    fn hear_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment) -> bool {
+        let link = &mut self.links[at];
+        let mut allowance = READ_CHUNK;
+        for heard in 0..INPUTS_PER_TURN {
+            if !self.engine.may_read(Port::Link(link.id)) {
+                return heard > 0;
+            }
+            match link.stdout.poll_line(cx, &mut allowance) {
+                Step::Line(line) => {
+                    let received = Received::from_line(line, &self.limits);
+                    self.engine.handle(Input::FromLink { link: link.id, received }, now);
+                }
+                Step::End => link.suspect(Pipe::Stdout, now),
+                Step::Spent => return true,
+                Step::Wait => return heard > 0,
+            }
+        }
+        true
+    }
+
+    fn hear_stderr(&mut self, at: usize, cx: &mut Context<'_>, now: Moment) -> bool {
+        let link = &mut self.links[at];
+        let mut allowance = READ_CHUNK;
+        for heard in 0..INPUTS_PER_TURN {
+            match link.stderr.poll_line(cx, &mut allowance) {
+                Step::Line(line) => {
+                    let line = stderr_text(line);
+                    self.observer.said(link.id.upstream, &line);
+                    self.engine.handle(Input::Said { link: link.id, line }, now);
+                }
+                Step::End | Step::Spent => return true,
+                Step::Wait => return heard > 0,
+            }
+        }
+        true
+    }
+
+    /// The last of a child: everything it wrote, then the rest of its group, then the news.
+    fn bury(&mut self, mut link: Link<H::Child>, now: Moment) {
+        let id = link.id;
+        let (engine, observer, limits, child) = (&mut self.engine, &mut self.observer, &self.limits, &link.child);
+        link.stdout.last_lines(
+            link::LAST_BYTES,
+            |stdout, buffer| child.drain_stdout(stdout, buffer),
+            |line| engine.handle(Input::FromLink { link: id, received: Received::from_line(line, limits) }, now),
+        );
+        link.stderr.last_lines(
+            link::LAST_BYTES,
+            |stderr, buffer| child.drain_stderr(stderr, buffer),
+            |line| {
+                let line = stderr_text(line);
+                observer.said(id.upstream, &line);
+                engine.handle(Input::Said { link: id, line }, now);
+            },
+        );
+        let how = link.child.bury();
+        let written = link.stdin.accepted();
+        self.engine.handle(Input::ChildExited { link: id, how, written }, now);
+    }
+
+    fn carry_out(&mut self, now: Moment) -> bool {
+        for done in 0..OUTPUTS_PER_ROUND {
+            let Some(output) = self.engine.poll_output() else {
+                return done > 0;
+            };
+            match output {
+                Output::Spawn { link } => self.spawn(link, now),
+                Output::CloseStdin { link } => {
+                    if let Some(link) = self.link_mut(link) {
+                        link.stdin.close_when_empty();
+                    }
+                }
+                Output::Signal { link, signal } => {
+                    if let Some(link) = self.link_mut(link) {
+                        link.child.signal(signal);
+                    }
+                }
+                Output::Exchange { exchange, .. } => {
+                    let how = EndHow::NoConnection("this driver has no HTTP transport".to_owned());
+                    self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
+                }
+                // Every exchange has already been answered by the end above.
+                Output::Abort { .. } => {}
+                Output::Happened(event) => self.observer.happened(&event),
+                Output::Finished { ever_ready } => {
+                    self.finished = Some((now + LAST_WORDS, Ended { ever_ready }));
+                }
+            }
+        }
+        true
+    }
+
+    fn spawn(&mut self, link: LinkId, now: Moment) {
+        let spawned = self.host.spawn(link);
+        let input = match spawned {
+            Ok(mut child) => {
+                let pid = child.pid();
+                if let Some(pipes) = child.pipes() {
+                    self.links.push(Link::new(link, child, pipes, self.limits.message_bytes));
+                }
+                Input::Spawned { link, pid }
+            }
+            Err(why) => Input::SpawnFailed { link, why },
+        };
+        self.engine.handle(input, now);
+    }
+
+    /// One write per sink.
+    fn speak(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        let mut moved = false;
+        let engine = &mut self.engine;
+        for link in &mut self.links {
+            let port = Port::Link(link.id);
+            match link.stdin.poll_write(cx, || engine.poll_write(port)) {
+                Ok(some) => moved |= some,
+                Err(_) => {
+                    link.suspect(Pipe::Stdin, now);
+                    moved = true;
+                }
+            }
+        }
+        let port = Port::Client(self.client);
+        match self.to_client.poll_write(cx, || engine.poll_write(port)) {
+            Ok(some) => moved | some,
+            Err(_) => {
+                self.client_lost = true;
+                self.engine.handle(Input::ClientLost { client: self.client }, now);
+                true
+            }
+        }
+    }
+
+    fn ended(&mut self, now: Moment) -> Option<Ended> {
+        let (due, ended) = self.finished?;
+        let silent = self.to_client.is_closed() || self.to_client.is_empty();
+        (silent || due <= now).then_some(ended)
+    }
+
+    fn link_mut(&mut self, id: LinkId) -> Option<&mut Link<H::Child>> {
+        self.links.iter_mut().find(|link| link.id == id)
+    }
+}
+
+/// The driver's clock: moments since its own start, and one sleep.
+///
+/// The sleep is re-armed only for an earlier deadline. Deadlines move away with every answered call, and waking once too
+/// early every few minutes costs less than moving a timer twice per call.
+struct Clock {
+    start: Instant,
+    sleep: Pin<Box<Sleep>>,
+    armed: Option<Moment>,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { start: Instant::now(), sleep: Box::pin(tokio::time::sleep(FAR)), armed: None }
+    }
+
+    fn now(&self) -> Moment {
+        let since = self.start.elapsed();
+        Moment::ZERO + since
+    }
+
+    /// Ready when the armed moment has come, which may be before `deadline`.
+    fn poll_until(&mut self, deadline: Option<Moment>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = deadline else {
+            return Poll::Pending;
+        };
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            self.sleep.as_mut().reset(self.start + (deadline - Moment::ZERO));
+        }
+        if self.sleep.as_mut().poll(cx).is_ready() {
+            self.armed = None;
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+fn stderr_text(line: Line) -> Bytes {
+    match line {
+        Line::Text(text) => text,
+        Line::TooLong { head, .. } => head,
+    }
+}

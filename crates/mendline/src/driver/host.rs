@@ -1,0 +1,71 @@
+//! What the driver needs of the world that children live in.
+//!
+//! The driver is generic over these traits and not over an operating system: the real ones start processes
+//! ([`crate::transport::child`]), those of a test hand out cables in memory, and the loop between them is the same.
+
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use mendline_core::{Event, Exit, LinkId, Signal, SpawnFailure, UpstreamId};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Starts children.
+pub trait Host: Send {
+    /// What it starts.
+    type Child: Child;
+
+    /// Starts the child of this link's upstream. Returns when the child runs or is known not to.
+    fn spawn(&mut self, link: LinkId) -> Result<Self::Child, SpawnFailure>;
+}
+
+/// A child that was started and is not yet buried.
+///
+/// Ending has two steps, because a process that has ended but is not reaped still owns its id: nobody else can have got
+/// it, so what is left of its group can be killed without fear of hitting a stranger.
+pub trait Child: Send {
+    /// Where it reads from.
+    type Stdin: AsyncWrite + Unpin + Send;
+    /// Where it writes protocol to.
+    type Stdout: AsyncRead + Unpin + Send;
+    /// Where it writes everything else to.
+    type Stderr: AsyncRead + Unpin + Send;
+
+    /// Its process id, which is also the id of its group.
+    fn pid(&self) -> u32;
+
+    /// Its three pipes, once.
+    fn pipes(&mut self) -> Option<(Self::Stdin, Self::Stdout, Self::Stderr)>;
+
+    /// Ready as soon as the process has ended, and from then on.
+    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Sends a signal to the whole group. That nobody is left to receive it is no error.
+    fn signal(&mut self, signal: Signal);
+
+    /// Kills what is left of the group, reaps the process, and says how it had ended. Only after `poll_exited` was ready.
+    fn bury(&mut self) -> Exit;
+
+    /// Reads what lies in the pipe now, without waiting and without trusting a remembered readiness.
+    fn drain_stdout(&self, stdout: &mut Self::Stdout, into: &mut BytesMut) -> Drained;
+
+    /// As [`Child::drain_stdout`], for the other pipe.
+    fn drain_stderr(&self, stderr: &mut Self::Stderr, into: &mut BytesMut) -> Drained;
+}
+
+/// What one read without waiting gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// That many bytes; there may be more.
+    Bytes(usize),
+    /// Nothing for now, or nothing ever again.
+    Nothing,
+}
+
+/// Is told what happened. Must not block: it is called between a request and its answer.
+pub trait Observer: Send {
+    /// The engine decided or saw something.
+    fn happened(&mut self, event: &Event);
+
+    /// A child wrote a line to its stderr.
+    fn said(&mut self, upstream: UpstreamId, line: &[u8]);
+}

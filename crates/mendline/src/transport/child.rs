@@ -1,0 +1,284 @@
+//! A server as a process of ours.
+//!
+//! Each child leads a process group of its own, so that a wrapper and all that it started can be ended together, and puts
+//! itself under [`Guard`] before it becomes the server. Its end is seen through a pidfd, which tells of it without
+//! reaping: while the dead process still owns its id, its pipes are emptied, the rest of its group is killed and the guard
+//! is told, and only then is it reaped. Whether, when and how hard to end it is the engine's business.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{self, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use mendline_core::{Exit, LinkId, Signal, SpawnFailure, SpawnFailureKind};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, kill_process_group, pidfd_open};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+use super::guard::{Guard, pid_of};
+use crate::driver::{Child, Drained, Host};
+
+/// What the pipe from a child's stdout should hold: a large result then takes fewer turns of both processes. Its stdin
+/// stays as the system makes it, since every byte that lies there unread is a byte of doubt when the child dies.
+const STDOUT_PIPE: usize = 256 * 1024;
+
+/// How a child is started.
+#[derive(Clone, Debug)]
+pub struct ChildCommand {
+    /// What to run; looked up in PATH unless it holds a slash.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Variables to set on top of our own environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where to run it, if not where we are.
+    pub directory: Option<PathBuf>,
+}
+
+impl ChildCommand {
+    /// A program with its arguments, in our environment and directory.
+    pub fn new(program: impl Into<OsString>, arguments: impl IntoIterator<Item = OsString>) -> ChildCommand {
+        ChildCommand {
+            program: program.into(),
+            arguments: arguments.into_iter().collect(),
+            environment: Vec::new(),
+            directory: None,
+        }
+    }
+}
+
+/// Starts children as processes: one command for each upstream, in the order of the configuration.
+pub struct Children {
+    commands: Vec<ChildCommand>,
+    guard: Option<Arc<Mutex<Guard>>>,
+}
+
+impl Children {
+    /// A host for these commands. Without a guard, children may outlive us when we are killed.
+    pub fn new(commands: Vec<ChildCommand>, guard: Option<Guard>) -> Children {
+        Children { commands, guard: guard.map(|guard| Arc::new(Mutex::new(guard))) }
+    }
+}
+
+impl Host for Children {
+    type Child = LiveChild;
+
+    fn spawn(&mut self, link: LinkId) -> Result<LiveChild, SpawnFailure> {
+        let Some(command) = self.commands.get(usize::from(link.upstream.0)) else {
+            let text = "no command is configured for this server".to_owned();
+            return Err(SpawnFailure { kind: SpawnFailureKind::NotFound, text });
+        };
+        LiveChild::start(command, self.guard.clone()).map_err(|error| failure(command, &error))
+    }
+}
+
+/// A process that was started and not yet buried.
+pub struct LiveChild {
+    process: process::Child,
+    pidfd: AsyncFd<OwnedFd>,
+    pipes: Option<(Sender, Receiver, Receiver)>,
+    guard: Option<Arc<Mutex<Guard>>>,
+    buried: bool,
+}
+
+impl LiveChild {
+    fn start(how: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
+        let mut command = Command::new(&how.program);
+        command.args(&how.arguments).envs(how.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &how.directory {
+            command.current_dir(directory);
+        }
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(guard) = &guard {
+            let mut guard = guard.lock().unwrap_or_else(PoisonError::into_inner);
+            // A machine on which no guard can be started can probably start no child either, and will say so itself.
+            let _ = guard.revive();
+            guard.announce(&mut command);
+        }
+        let mut process = command.spawn()?;
+        if let Some(guard) = &guard {
+            guard.lock().unwrap_or_else(PoisonError::into_inner).remember(process.id());
+        }
+        match equip(&mut process) {
+            Ok((pidfd, pipes)) => Ok(LiveChild { process, pidfd, pipes: Some(pipes), guard, buried: false }),
+            Err(error) => {
+                end(&mut process, guard.as_deref());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Child for LiveChild {
+    type Stdin = Sender;
+    type Stdout = Receiver;
+    type Stderr = Receiver;
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn pipes(&mut self) -> Option<(Sender, Receiver, Receiver)> {
+        self.pipes.take()
+    }
+
+    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Readiness is not cleared: an ended process stays ended.
+        self.pidfd.poll_read_ready(cx).map(drop)
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let signal = match signal {
+            Signal::Term => rustix::process::Signal::TERM,
+            Signal::Kill => rustix::process::Signal::KILL,
+        };
+        if let Some(group) = pid_of(self.process.id()) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    fn bury(&mut self) -> Exit {
+        self.buried = true;
+        end(&mut self.process, self.guard.as_deref())
+    }
+
+    fn drain_stdout(&self, stdout: &mut Receiver, into: &mut BytesMut) -> Drained {
+        drain(stdout, into)
+    }
+
+    fn drain_stderr(&self, stderr: &mut Receiver, into: &mut BytesMut) -> Drained {
+        drain(stderr, into)
+    }
+}
+
+impl Drop for LiveChild {
+    fn drop(&mut self) {
+        if !self.buried {
+            end(&mut self.process, self.guard.as_deref());
+        }
+    }
+}
+
+/// Kills the group, takes it from the guard's list, reaps its leader: in this order, because the id is ours until the
+/// last step.
+fn end(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
+    if let Some(group) = pid_of(process.id()) {
+        let _ = kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    if let Some(guard) = guard {
+        guard.lock().unwrap_or_else(PoisonError::into_inner).forget(process.id());
+    }
+    match process.wait() {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, Some(signal)) => Exit::Signal(signal),
+            (None, None) => Exit::Code(-1),
+        },
+        // Somebody else reaped it; how it ended is lost.
+        Err(_) => Exit::Code(-1),
+    }
+}
+
+type Equipment = (AsyncFd<OwnedFd>, (Sender, Receiver, Receiver));
+
+fn equip(process: &mut process::Child) -> io::Result<Equipment> {
+    let pidfd = pidfd_open(Pid::from_child(process), PidfdFlags::empty())?;
+    let pidfd = AsyncFd::register_with_interest(pidfd, Interest::READABLE)?;
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (process.stdin.take(), process.stdout.take(), process.stderr.take())
+    else {
+        return Err(io::Error::other("the child has no pipes"));
+    };
+    // Refused beyond a per-user sum of pipe memory; then the ordinary size has to do.
+    let _ = rustix::pipe::fcntl_setpipe_size(&stdout, STDOUT_PIPE);
+    let stdin = Sender::from_owned_fd(OwnedFd::from(stdin))?;
+    let stdout = Receiver::from_owned_fd(OwnedFd::from(stdout))?;
+    let stderr = Receiver::from_owned_fd(OwnedFd::from(stderr))?;
+    Ok((pidfd, (stdin, stdout, stderr)))
+}
+
+/// Reads past tokio's memory of readiness: it may not have heard yet of the last bytes of a process whose end it has
+/// already told us.
+fn drain(pipe: &Receiver, into: &mut BytesMut) -> Drained {
+    let mut last = Vec::with_capacity(64 * 1024);
+    loop {
+        match rustix::io::read(pipe.as_fd(), spare_capacity(&mut last)) {
+            Ok(0) => return Drained::Nothing,
+            Ok(count) => {
+                into.extend_from_slice(&last);
+                return Drained::Bytes(count);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return Drained::Nothing,
+        }
+    }
+}
+
+/// The operating system's reason as a kind and a sentence with a way out.
+fn failure(command: &ChildCommand, error: &io::Error) -> SpawnFailure {
+    let program = command.program.to_string_lossy();
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    let directory = command.directory.as_ref().filter(|directory| !directory.is_dir());
+    let (kind, text) = match (errno, directory) {
+        (_, Some(directory)) => (
+            SpawnFailureKind::NotFound,
+            format!("`{program}` was not started: its directory {} does not exist", directory.display()),
+        ),
+        (Some(Errno::NOENT | Errno::NOTDIR), _) => {
+            (SpawnFailureKind::NotFound, format!("`{program}` was not found; is it installed and on PATH?"))
+        }
+        (Some(Errno::ACCESS), _) => {
+            (SpawnFailureKind::NotFound, format!("`{program}` may not be run; is it a program, and executable?"))
+        }
+        (Some(Errno::NOEXEC), _) => (
+            SpawnFailureKind::NotFound,
+            format!("`{program}` is no program for this machine; does a script lack its `#!` line?"),
+        ),
+        (Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE), _) => (
+            SpawnFailureKind::Exhausted,
+            format!("`{program}` could not be started: the machine is short of processes, memory or files ({error})"),
+        ),
+        _ => (SpawnFailureKind::Other, format!("`{program}` could not be started: {error}")),
+    };
+    SpawnFailure { kind, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure_of(program: &str, errno: Errno) -> SpawnFailure {
+        failure(&ChildCommand::new(program, []), &io::Error::from_raw_os_error(errno.raw_os_error()))
+    }
+
+    #[test]
+    fn a_missing_command_is_named_with_a_way_out() {
+        let missing = failure_of("npxx", Errno::NOENT);
+        assert_eq!(missing.kind, SpawnFailureKind::NotFound);
+        assert_eq!(missing.text, "`npxx` was not found; is it installed and on PATH?");
+    }
+
+    #[test]
+    fn a_shortage_is_not_taken_for_a_missing_command() {
+        for errno in [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE] {
+            assert_eq!(failure_of("node", errno).kind, SpawnFailureKind::Exhausted);
+        }
+        assert_eq!(failure_of("node", Errno::IO).kind, SpawnFailureKind::Other);
+    }
+
+    #[test]
+    fn a_missing_directory_is_not_blamed_on_the_command() {
+        let mut command = ChildCommand::new("sh", []);
+        command.directory = Some("/nonexistent/place".into());
+        let error = io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());
+        assert!(failure(&command, &error).text.contains("/nonexistent/place"));
+    }
+}

@@ -1,0 +1,20 @@
+// The official TypeScript client, first major (`@modelcontextprotocol/sdk`), which speaks the legacy era only.
+
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { CreateMessageRequestSchema, ElicitRequestSchema, EmptyResultSchema, ListRootsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { CAPABILITIES, run } from './script.mjs';
+
+await run(async (server, listener) => {
+    const client = new Client({ name: 'peer-ts-1', version: '1.0.0' }, { capabilities: CAPABILITIES });
+    for (const schema of [CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema]) {
+        client.setRequestHandler(schema, ({ method, params }) => listener.answer(method, params));
+    }
+    client.fallbackNotificationHandler = async ({ method, params }) => listener.note(method, params);
+    await client.connect(new StdioClientTransport(server));
+    return {
+        client,
+        callTool: (params, options) => client.callTool(params, undefined, options),
+        request: request => client.request(request, EmptyResultSchema),
+    };
+});

@@ -1,0 +1,170 @@
+// The script's operations, for both majors of the official TypeScript client.
+//
+//     client-vN.mjs SCRIPT (legacy|modern) COMMAND [ARGS…]
+//
+// The operations are performed one after the other; one JSON object is printed: what the package's API returned for each,
+// what the server asked and what it told. Ids, times and other chance are left out, so that two runs can be compared as
+// text. Where the majors differ, the caller hands in an adapter: how to open, how to call a tool, how to send a raw request.
+
+import { readFileSync } from 'node:fs';
+
+// Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
+const PATIENCE_MS = 90_000;
+const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
+
+export const ANSWERS = {
+    'sampling/createMessage': { role: 'assistant', content: { type: 'text', text: 'four' }, model: 'arithmetic', stopReason: 'endTurn' },
+    'elicitation/create': { action: 'accept', content: { colour: 'blue', name: 'Ada', check: true } },
+    'roots/list': { roots: [{ uri: 'file:///srv/data', name: 'data' }] },
+};
+
+export const CAPABILITIES = { sampling: {}, elicitation: { form: {} }, roots: { listChanged: true } };
+
+/** All that the server says without being asked, and the answers to what it asks. */
+export class Listener {
+    heard = {};
+    #waiting = [];
+
+    note(method, params) {
+        (this.heard[method] ??= []).push(params ?? null);
+        this.#waiting = this.#waiting.filter(wake => !wake());
+    }
+
+    answer(method, params) {
+        this.note(method, params);
+        return ANSWERS[method];
+    }
+
+    wait(method, count) {
+        const enough = () => (this.heard[method]?.length ?? 0) >= count;
+        return enough() ? undefined : new Promise(done => this.#waiting.push(() => enough() && (done(), true)));
+    }
+}
+
+class Script {
+    constructor(peer, listener, modern) {
+        Object.assign(this, { peer, client: peer.client, listener, modern });
+    }
+
+    ping() {
+        return this.client.ping();
+    }
+
+    async list({ what }) {
+        const [verb, key] = {
+            tools: ['listTools', 'tools'],
+            resources: ['listResources', 'resources'],
+            templates: ['listResourceTemplates', 'resourceTemplates'],
+            prompts: ['listPrompts', 'prompts'],
+        }[what];
+        const pages = [];
+        let cursor;
+        do {
+            const page = await this.client[verb](cursor === undefined ? undefined : { cursor });
+            pages.push(page[key]);
+            cursor = page.nextCursor;
+        } while (cursor !== undefined);
+        return pages;
+    }
+
+    async call({ tool, arguments: given, fill, progress, brief, log }, options = {}) {
+        const seen = [];
+        const params = { name: tool, arguments: { ...given } };
+        if (fill) params.arguments[fill.argument] = params.arguments[fill.argument].repeat(fill.bytes);
+        if (log && this.modern) params._meta = { [LOG_LEVEL]: log };
+        if (progress) options.onprogress = step => seen.push(step);
+        const result = await this.peer.callTool(params, options);
+        if (!brief) return [result, seen];
+        const said = result.content[0].text;
+        return [{ length: said.length, head: said.slice(0, 24), tail: said.slice(-24) }, seen];
+    }
+
+    together({ calls }) {
+        return Promise.all(calls.map(call => this.call(call)));
+    }
+
+    /** Gives a running call up: after its first progress, or after another call that was sent behind it. */
+    async cancel({ call, after }) {
+        const abort = new AbortController();
+        const options = { signal: abort.signal };
+        let started;
+        const running = new Promise(done => (started = done));
+        if (after === 'progress') options.onprogress = started;
+        const outcome = this.call(call, options).then(
+            () => 'answered',
+            () => 'given up',
+        );
+        await (after === 'progress' ? running : this.call(after));
+        abort.abort('given up');
+        return [await outcome];
+    }
+
+    read({ uri }) {
+        return this.client.readResource({ uri });
+    }
+
+    /** Subscribes, has the resource touched, waits for the word, unsubscribes. */
+    async watch({ uri, touch }) {
+        const method = 'notifications/resources/updated';
+        const before = this.listener.heard[method]?.length ?? 0;
+        const subscription = this.modern
+            ? await this.client.listen({ resourceSubscriptions: [uri] })
+            : void (await this.client.subscribeResource({ uri }));
+        const touched = await this.call(touch);
+        await this.listener.wait(method, before + 1);
+        await (subscription ? subscription.close() : this.client.unsubscribeResource({ uri }));
+        return [touched, this.listener.heard[method].slice(before)];
+    }
+
+    level({ level }) {
+        return this.client.setLoggingLevel(level);
+    }
+
+    prompt({ name, arguments: given }) {
+        return this.client.getPrompt({ name, arguments: given });
+    }
+
+    complete({ prompt, argument }) {
+        return this.client.complete({ ref: { type: 'ref/prompt', name: prompt }, argument });
+    }
+
+    raw({ method }) {
+        return this.peer.request({ method });
+    }
+
+    async roots_changed() {
+        await this.client.sendRootsListChanged();
+    }
+
+    await({ method, count }) {
+        return this.listener.wait(method, count);
+    }
+}
+
+export async function run(open) {
+    const [file, era, command, ...args] = process.argv.slice(2);
+    const modern = era === 'modern';
+    const timer = setTimeout(() => {
+        console.error(`the script did not end within ${PATIENCE_MS} ms`);
+        process.exit(1);
+    }, PATIENCE_MS);
+    const listener = new Listener();
+    const peer = await open({ command, args, stderr: 'inherit' }, listener, modern);
+    const { client } = peer;
+    const greeting = [client.getServerCapabilities(), client.getServerVersion(), client.getInstructions()];
+    const script = new Script(peer, listener, modern);
+    const steps = [];
+    for (const step of JSON.parse(readFileSync(file, 'utf8'))) {
+        if (modern && step.era === 'legacy') continue;
+        let gave;
+        try {
+            gave = await script[step.do](step);
+        } catch (error) {
+            gave = { error: { name: error.name, code: error.code, message: error.message, data: error.data } };
+        }
+        steps.push([step.do, step.tool ?? null, gave ?? null]);
+    }
+    await client.close();
+    clearTimeout(timer);
+    console.log(JSON.stringify({ greeting, steps, heard: listener.heard }));
+}

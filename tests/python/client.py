@@ -1,0 +1,267 @@
+"""The official Python client, driven by a script, for `mcp` 1.27 and 2.3 alike.
+
+    client.py SCRIPT (legacy|modern) COMMAND [ARGS…]
+
+It starts the command, performs the operations of the script one after the other and prints one JSON object: what the
+package's API returned for each, what the server asked and what it told. Ids, times and other chance are left out, so that
+two runs can be compared as text.
+
+The two majors differ in how a conversation is opened and in the names of their attributes. The first is kept in the two
+`open_*` functions; the second disappears because results are dumped in the protocol's own spelling.
+"""
+
+import json
+import sys
+import warnings
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import anyio
+from mcp import types
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+try:
+    from mcp import Client, MCPError
+
+    MAJOR = 2
+except ImportError:
+    from mcp import ClientSession
+    from mcp import McpError as MCPError
+
+    MAJOR = 1
+
+warnings.simplefilter("ignore")
+
+# Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
+PATIENCE_SECONDS = 90
+MODERN = "2026-07-28"
+
+
+def plain(value):
+    """Any result in the protocol's spelling."""
+    return value.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def briefly(result):
+    """A result too long to print: its size and its ends. The transcripts hold every byte."""
+    said = result["content"][0]["text"]
+    return {"length": len(said), "head": said[:24], "tail": said[-24:]}
+
+
+class Listener:
+    """All that the server says without being asked, and the answers to what it asks."""
+
+    def __init__(self):
+        self.heard = {}
+        self.changed = anyio.Event()
+
+    def note(self, method, params):
+        self.heard.setdefault(method, []).append(params)
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    async def wait(self, method, count):
+        while len(self.heard.get(method, [])) < count:
+            await self.changed.wait()
+
+    async def on_message(self, message):
+        notification = getattr(message, "root", message)
+        if isinstance(notification, Exception) or not hasattr(notification, "method"):
+            return
+        if notification.method not in ("notifications/progress",) and not notification.method.startswith("sampling"):
+            if notification.method.startswith("notifications/"):
+                self.note(notification.method, plain(notification).get("params"))
+
+    async def on_sampling(self, _context, params):
+        self.note("sampling/createMessage", plain(params))
+        words = {"role": "assistant", "content": {"type": "text", "text": "four"}, "model": "arithmetic", "stopReason": "endTurn"}
+        return types.CreateMessageResult.model_validate(words)
+
+    async def on_elicitation(self, _context, params):
+        self.note("elicitation/create", plain(params))
+        return types.ElicitResult(action="accept", content={"colour": "blue", "name": "Ada", "check": True})
+
+    async def on_roots(self, _context):
+        self.note("roots/list", None)
+        return types.ListRootsResult.model_validate({"roots": [{"uri": "file:///srv/data", "name": "data"}]})
+
+
+@asynccontextmanager
+async def open_first(server, listener, _modern):
+    async with stdio_client(server) as (read, write):
+        async with ClientSession(
+            read,
+            write,
+            sampling_callback=listener.on_sampling,
+            elicitation_callback=listener.on_elicitation,
+            list_roots_callback=listener.on_roots,
+            message_handler=listener.on_message,
+        ) as session:
+            yield session, session, plain(await session.initialize())
+
+
+@asynccontextmanager
+async def open_second(server, listener, modern):
+    client = Client(
+        server,
+        sampling_callback=listener.on_sampling,
+        elicitation_callback=listener.on_elicitation,
+        list_roots_callback=listener.on_roots,
+        message_handler=listener.on_message,
+        log_level="warning",
+        mode="auto" if modern else "legacy",
+    )
+    async with client:
+        greeting = client.session.discover_result if modern else client.session.initialize_result
+        yield client, client.session, plain(greeting)
+
+
+class Script:
+    """One method for each kind of operation."""
+
+    def __init__(self, client, session, listener, modern):
+        self.client, self.session, self.listener, self.modern = client, session, listener, modern
+
+    async def ping(self, _step):
+        return plain(await self.client.send_ping())
+
+    async def list(self, step):
+        verb, key = {
+            "tools": (self.client.list_tools, "tools"),
+            "resources": (self.client.list_resources, "resources"),
+            "templates": (self.client.list_resource_templates, "resourceTemplates"),
+            "prompts": (self.client.list_prompts, "prompts"),
+        }[step["what"]]
+        pages, cursor = [], None
+        while True:
+            page = plain(await (verb() if cursor is None else verb(cursor=cursor)))
+            pages.append(page[key])
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return pages
+
+    async def call(self, step):
+        seen, arguments, options = [], dict(step["arguments"]), {}
+        if "fill" in step:
+            arguments[step["fill"]["argument"]] *= step["fill"]["bytes"]
+        if step.get("progress"):
+
+            async def on_progress(progress, total, message):
+                seen.append([progress, total, message])
+
+            options["progress_callback"] = on_progress
+        result = plain(await self.client.call_tool(step["tool"], arguments, **options))
+        return [briefly(result) if step.get("brief") else result, seen]
+
+    async def together(self, step):
+        results = [None] * len(step["calls"])
+
+        async def one(place, call):
+            results[place] = await self.call(call)
+
+        async with anyio.create_task_group() as tasks:
+            for place, call in enumerate(step["calls"]):
+                tasks.start_soon(one, place, call)
+        return results
+
+    async def cancel(self, step):
+        """Gives a running call up: after its first progress, or after another call that was sent behind it."""
+        call, started = step["call"], anyio.Event()
+        outcome = []
+
+        async def on_progress(*_):
+            started.set()
+
+        async def run():
+            options = {"progress_callback": on_progress} if step["after"] == "progress" else {}
+            await self.client.call_tool(call["tool"], call["arguments"], **options)
+            outcome.append("answered")
+
+        async with anyio.create_task_group() as tasks:
+            scope = anyio.CancelScope()
+
+            async def scoped():
+                with scope:
+                    await run()
+
+            tasks.start_soon(scoped)
+            await anyio.lowlevel.checkpoint()
+            if step["after"] == "progress":
+                await started.wait()
+            else:
+                await self.call(step["after"])
+            if MAJOR == 1:
+                # The first major leaves the notification to its user; the call is the newest or the one before the fence.
+                request = self.session._request_id - (1 if step["after"] == "progress" else 2)
+                given_up = types.CancelledNotificationParams(requestId=request, reason="given up")
+                await self.session.send_notification(
+                    types.ClientNotification(types.CancelledNotification(params=given_up))
+                )
+            scope.cancel()
+        return outcome or ["given up"]
+
+    async def read(self, step):
+        return plain(await self.client.read_resource(step["uri"]))
+
+    async def watch(self, step):
+        """Subscribes, has the resource touched, waits for the word, unsubscribes."""
+        method, uri = "notifications/resources/updated", step["uri"]
+        if self.modern:
+            async with self.client.listen(resource_subscriptions=[uri]) as subscription:
+                touched = await self.call(step["touch"])
+                async for event in subscription:
+                    return [touched, str(event)]
+        before = len(self.listener.heard.get(method, []))
+        await self.client.subscribe_resource(uri)
+        touched = await self.call(step["touch"])
+        await self.listener.wait(method, before + 1)
+        await self.client.unsubscribe_resource(uri)
+        return [touched, self.listener.heard[method][before:]]
+
+    async def level(self, step):
+        return plain(await self.client.set_logging_level(step["level"]))
+
+    async def prompt(self, step):
+        return plain(await self.client.get_prompt(step["name"], step["arguments"]))
+
+    async def complete(self, step):
+        ref = types.PromptReference(type="ref/prompt", name=step["prompt"])
+        return plain(await self.client.complete(ref, step["argument"]))
+
+    async def raw(self, step):
+        if MAJOR == 1:
+            # Its requests are a closed union; one of them is given another name.
+            request = types.ClientRequest(types.PingRequest.model_construct(method=step["method"], params=None))
+        else:
+            request = types.Request(method=step["method"], params=None)
+        return plain(await self.session.send_request(request, types.EmptyResult))
+
+    async def roots_changed(self, _step):
+        return await self.client.send_roots_list_changed()
+
+    async def perform(self, step):
+        if step["do"] == "await":
+            return await self.listener.wait(step["method"], step["count"])
+        return await getattr(self, step["do"])(step)
+
+
+async def main(script, modern, command, args):
+    listener, steps = Listener(), []
+    opening = open_first if MAJOR == 1 else open_second
+    server = StdioServerParameters(command=command, args=args)
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with opening(server, listener, modern) as (client, session, greeting):
+            performer = Script(client, session, listener, modern)
+            for step in script:
+                if modern and step.get("era") == "legacy":
+                    continue
+                try:
+                    gave = await performer.perform(step)
+                except MCPError as error:
+                    gave = {"error": plain(error.error)}
+                steps.append([step["do"], step.get("tool"), gave])
+    print(json.dumps({"greeting": greeting, "steps": steps, "heard": listener.heard}, sort_keys=True))
+
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    anyio.run(main, json.load(file), sys.argv[2] == "modern", sys.argv[3], sys.argv[4:])

@@ -1,0 +1,332 @@
+//! The official Rust client, driven by a script: `rmcp_client SCRIPT (legacy|modern) COMMAND [ARGS…]`.
+//!
+//! It starts the command, performs the operations of the script one after the other and prints one JSON object: what rmcp
+//! returned for each, what the server asked and what it told. Ids, times and other chance are left out, so that two runs can
+//! be compared as text. Requests are made from JSON and results are printed as JSON, because the script is JSON; rmcp's own
+//! types stand between, as they do in every program that uses it.
+
+#![allow(deprecated, reason = "sampling, roots and logging are deprecated by name, and proven for as long as they are spoken")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the printed object is what this program is for")]
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    ClientConfig, ClientRequest, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
+    ListRootsResult, LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
+    ResourceUpdatedNotificationParam,
+};
+use rmcp::service::{
+    ClientLifecycleMode, ClientServiceExt, NotificationContext, PeerRequestOptions, RequestContext, RequestHandle,
+    RunningService, ServiceError,
+};
+use rmcp::transport::TokioChildProcess;
+use rmcp::{ClientHandler, ErrorData, RoleClient};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+/// Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+type Anyhow = Box<dyn std::error::Error>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let told = match tokio::time::timeout(PATIENCE, run()).await {
+        Ok(told) => told,
+        Err(_) => Err(format!("the script did not end within {PATIENCE:?}").into()),
+    };
+    match told {
+        Ok(told) => {
+            println!("{told}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("rmcp_client: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<Value, Anyhow> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [file, era, command, rest @ ..] = args.as_slice() else {
+        return Err("usage: rmcp_client SCRIPT (legacy|modern) COMMAND [ARGS…]".into());
+    };
+    let script: Vec<Value> = serde_json::from_slice(&std::fs::read(file)?)?;
+    let modern = era == "modern";
+    let mut server = tokio::process::Command::new(command);
+    server.args(rest);
+    let lifecycle = if modern {
+        ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+    } else {
+        ClientLifecycleMode::Initialize
+    };
+    let listener = Listener::default();
+    let service = listener.clone().serve_with_lifecycle(TokioChildProcess::new(server)?, lifecycle).await?;
+    let greeting = serde_json::to_value(service.peer().peer_info().as_deref())?;
+    let performer = Performer { service, listener, modern };
+    let mut steps = Vec::new();
+    for step in script.iter().filter(|step| !modern || step["era"] != "legacy") {
+        let gave = match performer.perform(step).await {
+            Ok(gave) => gave,
+            Err(why) => match why.downcast::<ServiceError>().map(|why| *why) {
+                Ok(ServiceError::McpError(error)) => json!({ "error": error }),
+                Ok(other) => json!({ "error": other.to_string() }),
+                Err(other) => return Err(format!("{step}: {other}").into()),
+            },
+        };
+        steps.push(json!([step["do"], step["tool"], gave]));
+    }
+    let Performer { service, listener, .. } = performer;
+    service.cancel().await?;
+    let heard = listener.hearing().clone();
+    Ok(json!({ "greeting": greeting, "steps": steps, "heard": heard.said }))
+}
+
+/// All that the server says without being asked, and the answers to what it asks.
+#[derive(Clone, Default)]
+struct Listener {
+    hearing: Arc<Mutex<Hearing>>,
+    changed: Arc<Notify>,
+}
+
+#[derive(Clone, Default)]
+struct Hearing {
+    said: BTreeMap<&'static str, Vec<Value>>,
+    /// By token, because a progress notification names its request in no other way.
+    progress: BTreeMap<String, Vec<Value>>,
+}
+
+impl Listener {
+    fn hearing(&self) -> std::sync::MutexGuard<'_, Hearing> {
+        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, method: &'static str, params: Value) {
+        self.hearing().said.entry(method).or_default().push(params);
+        self.changed.notify_waiters();
+    }
+
+    fn count(&self, method: &str) -> usize {
+        self.hearing().said.get(method).map_or(0, Vec::len)
+    }
+
+    async fn until(&self, mut enough: impl FnMut(&Hearing) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if enough(&self.hearing()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+    serde_json::from_value(value).map_err(|why| ErrorData::internal_error(why.to_string(), None))
+}
+
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = json!({"sampling": {}, "elicitation": {"form": {}}, "roots": {"listChanged": true}});
+        let name = json!({"name": "peer-rmcp", "version": "1.0.0"});
+        match (serde_json::from_value(capabilities), serde_json::from_value(name)) {
+            (Ok(capabilities), Ok(name)) => ClientConfig::new(capabilities, name),
+            _ => ClientConfig::default(),
+        }
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        self.note("sampling/createMessage", json!(params));
+        let content = json!({"type": "text", "text": "four"});
+        parsed(json!({"role": "assistant", "content": content, "model": "arithmetic", "stopReason": "endTurn"}))
+    }
+
+    async fn create_elicitation(
+        &self,
+        params: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        self.note("elicitation/create", json!(params));
+        parsed(json!({"action": "accept", "content": {"colour": "blue", "name": "Ada", "check": true}}))
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        self.note("roots/list", Value::Null);
+        parsed(json!({"roots": [{"uri": "file:///srv/data", "name": "data"}]}))
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let step = json!([params.progress, params.total, params.message]);
+        self.hearing().progress.entry(json!(params.progress_token).to_string()).or_default().push(step);
+        self.changed.notify_waiters();
+    }
+
+    async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
+        self.note("notifications/message", json!(params));
+    }
+
+    async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
+        self.note("notifications/resources/updated", json!(params));
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.note("notifications/tools/list_changed", Value::Null);
+    }
+}
+
+struct Performer {
+    service: RunningService<RoleClient, Listener>,
+    listener: Listener,
+    modern: bool,
+}
+
+impl Performer {
+    async fn perform(&self, step: &Value) -> Result<Value, Anyhow> {
+        match step["do"].as_str().unwrap_or_default() {
+            "ping" => self.ask("ping", None).await,
+            "list" => self.list(&step["what"]).await,
+            "call" => self.call(step).await,
+            "together" => self.together(&step["calls"]).await,
+            "cancel" => self.cancel(step).await,
+            "read" => self.ask("resources/read", Some(json!({"uri": step["uri"]}))).await,
+            "watch" => self.watch(step).await,
+            "level" => self.ask("logging/setLevel", Some(json!({"level": step["level"]}))).await,
+            "prompt" => {
+                self.ask("prompts/get", Some(json!({"name": step["name"], "arguments": step["arguments"]}))).await
+            }
+            "complete" => {
+                let reference = json!({"type": "ref/prompt", "name": step["prompt"]});
+                self.ask("completion/complete", Some(json!({"ref": reference, "argument": step["argument"]}))).await
+            }
+            "raw" => self.ask(step["method"].as_str().unwrap_or_default(), None).await,
+            "roots_changed" => {
+                self.service.notify_roots_list_changed().await?;
+                Ok(Value::Null)
+            }
+            "await" => {
+                let method = step["method"].as_str().unwrap_or_default();
+                let count = step["count"].as_u64().unwrap_or_default();
+                self.listener.until(|hearing| hearing.said.get(method).map_or(0, Vec::len) as u64 >= count).await;
+                Ok(Value::Null)
+            }
+            other => Err(format!("no such operation: {other}").into()),
+        }
+    }
+
+    async fn send(&self, method: &str, params: Option<Value>) -> Result<RequestHandle<RoleClient>, Anyhow> {
+        let mut request = json!({ "method": method });
+        if let Some(params) = params {
+            request["params"] = params;
+        }
+        let request: ClientRequest = serde_json::from_value(request)?;
+        Ok(self.service.send_cancellable_request(request, PeerRequestOptions::no_options()).await?)
+    }
+
+    async fn ask(&self, method: &str, params: Option<Value>) -> Result<Value, Anyhow> {
+        Ok(serde_json::to_value(self.send(method, params).await?.await_response().await?)?)
+    }
+
+    async fn list(&self, what: &Value) -> Result<Value, Anyhow> {
+        let (method, key) = match what.as_str() {
+            Some("tools") => ("tools/list", "tools"),
+            Some("resources") => ("resources/list", "resources"),
+            Some("templates") => ("resources/templates/list", "resourceTemplates"),
+            _ => ("prompts/list", "prompts"),
+        };
+        let mut pages = Vec::new();
+        let mut params = None;
+        loop {
+            let page = self.ask(method, params.take()).await?;
+            pages.push(page[key].clone());
+            match &page["nextCursor"] {
+                Value::String(cursor) => params = Some(json!({ "cursor": cursor })),
+                _ => return Ok(json!(pages)),
+            }
+        }
+    }
+
+    fn call_params(&self, step: &Value) -> Value {
+        let mut arguments = step["arguments"].clone();
+        if let (Some(name), Some(bytes)) = (step["fill"]["argument"].as_str(), step["fill"]["bytes"].as_u64()) {
+            arguments[name] = json!("x".repeat(bytes as usize));
+        }
+        let mut params = json!({"name": step["tool"], "arguments": arguments});
+        if self.modern && step["log"].is_string() {
+            params["_meta"] = json!({"io.modelcontextprotocol/logLevel": step["log"]});
+        }
+        params
+    }
+
+    /// A call. One that wants progress is sent by hand, because only the handle knows the token; the others go by the
+    /// comfortable way, which answers what the modern era wants to know in between.
+    async fn call(&self, step: &Value) -> Result<Value, Anyhow> {
+        let params = self.call_params(step);
+        if step["progress"] == true {
+            let handle = self.send("tools/call", Some(params)).await?;
+            let token = json!(handle.progress_token).to_string();
+            let result = handle.await_response().await?;
+            let seen = self.listener.hearing().progress.get(&token).cloned();
+            return Ok(json!([result, seen]));
+        }
+        let result = json!(self.service.call_tool(serde_json::from_value(params)?).await?);
+        if step["brief"] == true {
+            let said = result["content"][0]["text"].as_str().unwrap_or_default();
+            return Ok(json!({"length": said.len(), "head": said.get(..24), "tail": said.get(said.len() - 24..)}));
+        }
+        Ok(result)
+    }
+
+    async fn together(&self, calls: &Value) -> Result<Value, Anyhow> {
+        let mut handles = Vec::new();
+        for call in calls.as_array().into_iter().flatten() {
+            handles.push(self.send("tools/call", Some(self.call_params(call))).await?);
+        }
+        let mut results = Vec::new();
+        for handle in handles {
+            results.push(json!(handle.await_response().await?));
+        }
+        Ok(json!(results))
+    }
+
+    /// Gives a running call up: after its first progress, or after another call that was sent behind it.
+    async fn cancel(&self, step: &Value) -> Result<Value, Anyhow> {
+        let handle = self.send("tools/call", Some(self.call_params(&step["call"]))).await?;
+        if step["after"] == "progress" {
+            let token = json!(handle.progress_token).to_string();
+            self.listener.until(|hearing| hearing.progress.contains_key(&token)).await;
+        } else {
+            self.call(&step["after"]).await?;
+        }
+        handle.cancel(Some("given up".into())).await?;
+        Ok(json!(["given up"]))
+    }
+
+    /// Subscribes, has the resource touched, waits for the word, unsubscribes.
+    async fn watch(&self, step: &Value) -> Result<Value, Anyhow> {
+        let uri = &step["uri"];
+        if self.modern {
+            let filter = serde_json::from_value(json!({"resourceSubscriptions": [uri]}))?;
+            let mut subscription = self.service.listen(filter).await?;
+            let touched = self.call(&step["touch"]).await?;
+            let word = subscription.next().await?;
+            subscription.cancel().await?;
+            // The word carries the subscription's id, which is chance; that it came is what counts.
+            return Ok(json!([touched, word.is_some()]));
+        }
+        let method = "notifications/resources/updated";
+        let before = self.listener.count(method);
+        self.ask("resources/subscribe", Some(json!({ "uri": uri }))).await?;
+        let touched = self.call(&step["touch"]).await?;
+        self.listener.until(|hearing| hearing.said.get(method).map_or(0, Vec::len) > before).await;
+        self.ask("resources/unsubscribe", Some(json!({ "uri": uri }))).await?;
+        Ok(json!([touched, self.listener.hearing().said[method][before..]]))
+    }
+}

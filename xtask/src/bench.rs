@@ -1,0 +1,57 @@
+//! `cargo xtask bench`: builds what is measured and what measures, as it ships, and lets `mendline-bench compare` do the rest.
+//!
+//! The arithmetic lives with the load generator in `bench/`, so that this crate stays without dependencies and every other
+//! chore starts at once. Figures are never asserted in tests, because a shared machine would make them fail for no reason;
+//! `--gate` is for whoever wants a missed target to be an error.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const HELP: &str = "\
+Speed and memory of `mendline run`, next to the upstream alone and to a byte relay, measured in one run.
+
+Usage: cargo xtask bench [OPTIONS]
+
+Options:
+  --rounds N  turns for each contender [default: 5, with --quick: 3]
+  --quick     less work in each turn: for a look while working
+  --json      the report as JSON in place of the table
+  --gate      fails when a target is missed
+  --cores N   processors that client, middle and upstream share [default: 2]
+
+The report is kept in bench/latest.json of the target directory. Leave the machine alone meanwhile.
+";
+
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{HELP}");
+        return Ok(());
+    }
+    // We run from `<target>/<profile>/xtask`, which finds the target directory however it was configured.
+    let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
+
+    build(target, "mendline-bench")?;
+    let mut compare = Command::new(target.join("release/mendline-bench"));
+    compare.arg("compare").args(args).arg("--out").arg(target.join("bench/latest.json"));
+    match build(target, "mendline-cli") {
+        Ok(()) => _ = compare.arg("--mendline").arg(target.join("release/mendline")),
+        // Direct and relay are still worth measuring, and `--gate` fails without Mendline's figures.
+        Err(why) => eprintln!("xtask: going on without Mendline: {why}"),
+    }
+    let status = compare.status().map_err(|error| format!("mendline-bench: {error}"))?;
+    if status.success() { Ok(()) } else { Err("the bench failed; see above".into()) }
+}
+
+fn build(target: &Path, package: &str) -> Result<(), String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--quiet", "--package", package, "--target-dir"])
+        .arg(target)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        // stdout belongs to the report, which may be JSON.
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{package} does not build")) }
+}

@@ -1,0 +1,45 @@
+//! The chores of the workspace: `cargo xtask help` lists them.
+
+mod bench;
+mod peers;
+mod sim;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Chores of the Mendline workspace.
+
+Usage: cargo xtask <COMMAND> [OPTIONS]
+
+Commands:
+  test     everything that must pass before a change lands (installs what it needs into target/)
+  peers    the real SDKs in front of and behind Mendline; part of `test`
+  sim      simulated worlds: --seeds N --from S
+  bench    speed and memory as ratios against a byte relay, measured in one run
+  help     this text
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_else(|| "help".into());
+    let rest: Vec<String> = args.collect();
+    let done = match command.as_str() {
+        "test" => test::run(&rest),
+        "peers" => peers::run(&rest),
+        "sim" => sim::run(&rest),
+        "bench" => bench::run(&rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("unknown command `{other}`; `cargo xtask help` lists them")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Under construction.
+
+pub fn run(_args: &[String]) -> Result<(), String> {
+    Err("not built yet".into())
+}
