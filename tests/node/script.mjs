@@ -68,15 +68,22 @@ class Script {
     }
 
     async call({ tool, arguments: given, fill, progress, brief, log }, options = {}) {
-        const seen = [];
+        let seen = 0;
+        let inOrder = true;
         const params = { name: tool, arguments: { ...given } };
         if (fill) params.arguments[fill.argument] = params.arguments[fill.argument].repeat(fill.bytes);
         if (log && this.modern) params._meta = { [LOG_LEVEL]: log };
-        if (progress) options.onprogress = step => seen.push(step);
+        if (progress) {
+            options.onprogress = step => {
+                inOrder &&= step.progress > seen;
+                seen = step.progress;
+            };
+        }
         const result = await this.peer.callTool(params, options);
-        if (!brief) return [result, seen];
+        // Progress that arrives in one read with the answer is dropped by the package, so how much is seen is chance.
+        if (!brief) return [result, inOrder];
         const said = result.content[0].text;
-        return [{ length: said.length, head: said.slice(0, 24), tail: said.slice(-24) }, seen];
+        return [{ length: said.length, head: said.slice(0, 24), tail: said.slice(-24) }, inOrder];
     }
 
     together({ calls }) {

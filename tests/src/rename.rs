@@ -1,1 +1,165 @@
-//! Being written.
+//! The names in a line, and whether two conversations use them alike.
+//!
+//! A line is cut into its names and its skeleton, which is everything else, byte for byte. The cut is made in the original
+//! text: nothing is parsed and printed again, because a comparison that tidies both sides up cannot see untidiness.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde_json::value::RawValue;
+
+use crate::differences::{DIFFERENCES, Difference, Family, Messages, Side};
+use crate::transcript::Direction;
+
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// A line in two parts.
+#[derive(Clone, Debug)]
+pub struct Cut<'a> {
+    /// The line with its names taken out.
+    pub skeleton: String,
+    /// The names, in the order of the table, with the row that says what each one is.
+    pub names: Vec<(&'static Difference, &'a str)>,
+}
+
+impl<'a> Cut<'a> {
+    /// Cuts a line. One that is no JSON object has no names and is all skeleton.
+    pub fn new(line: &'a str, direction: Direction) -> Self {
+        let mut spots: Vec<(Range<usize>, &'static Difference)> = Vec::new();
+        if let Ok(message) = serde_json::from_str::<Members<'a>>(line) {
+            let here = DIFFERENCES.iter().filter(|row| row.direction == direction && concerns(row.messages, &message));
+            spots.extend(here.filter_map(|row| Some((range_in(line, lookup(&message, row.field)?), row))));
+        }
+        let names = spots.iter().map(|(range, row)| (*row, &line[range.clone()])).collect();
+        spots.sort_by_key(|(range, _)| range.start);
+        let mut skeleton = String::with_capacity(line.len());
+        let mut done = 0;
+        for (range, _) in spots {
+            skeleton.push_str(&line[done..range.start]);
+            skeleton.push('\u{2022}');
+            done = range.end;
+        }
+        skeleton.push_str(&line[done..]);
+        Self { skeleton, names }
+    }
+}
+
+fn concerns(messages: Messages, message: &Members<'_>) -> bool {
+    let method = message.get("method").map(|method| method.get());
+    let named = message.contains_key("id");
+    match messages {
+        Messages::Requests => method.is_some() && named,
+        Messages::Responses => method.is_none() && named,
+        Messages::Notifications => method.is_some() && !named,
+        Messages::Notification(only) => !named && method.is_some_and(|method| method.trim_matches('"') == only),
+    }
+}
+
+fn lookup<'a>(message: &Members<'a>, field: &[&str]) -> Option<&'a str> {
+    let (last, outer) = field.split_last()?;
+    let mut members = None;
+    for key in outer {
+        let inner = members.as_ref().unwrap_or(message).get(*key)?;
+        members = Some(serde_json::from_str::<Members<'a>>(inner.get()).ok()?);
+    }
+    members.as_ref().unwrap_or(message).get(*last).map(|value| value.get())
+}
+
+/// Where `part` lies in `line`, of which it is a slice.
+fn range_in(line: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - line.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// The names of one conversation and what they are called in the other: a bijection, grown line by line.
+#[derive(Debug)]
+pub struct Renames {
+    side: Option<Side>,
+    there: BTreeMap<(Family, String), String>,
+    back: BTreeMap<(Family, String), String>,
+}
+
+impl Renames {
+    /// No names yet. On `side`, names may differ as the table says; with `None` nowhere.
+    pub fn new(side: Option<Side>) -> Self {
+        Self { side, there: BTreeMap::new(), back: BTreeMap::new() }
+    }
+
+    /// How many names have been paired.
+    pub fn len(&self) -> usize {
+        self.there.len()
+    }
+
+    /// Whether no name has been paired.
+    pub fn is_empty(&self) -> bool {
+        self.there.is_empty()
+    }
+
+    /// Pairs the name that stands in one place without Mendline with the one that stands there with it.
+    ///
+    /// # Errors
+    ///
+    /// When the name is not allowed to differ, is no number of Mendline's, or one of the two already has another partner.
+    pub fn pair(&mut self, row: &Difference, direct: &str, bridged: &str) -> Result<(), String> {
+        if Some(row.side) != self.side {
+            return if direct == bridged {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{:?} {}: {direct} became {bridged}, which nothing allows",
+                    row.family,
+                    row.field.join(".")
+                ))
+            };
+        }
+        if bridged.parse::<u64>().is_err() {
+            return Err(format!("{:?} {direct} became {bridged}, which is no number of Mendline's", row.family));
+        }
+        let before = self.there.entry((row.family, direct.to_owned())).or_insert_with(|| bridged.to_owned());
+        if before != bridged {
+            return Err(format!("{:?} {direct} is called {before} and then {bridged}", row.family));
+        }
+        let before = self.back.entry((row.family, bridged.to_owned())).or_insert_with(|| direct.to_owned());
+        if before != direct {
+            return Err(format!("{:?} {before} and {direct} are both called {bridged}", row.family));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cut;
+    use crate::transcript::Direction::{Down, Up};
+
+    fn names(line: &str, direction: crate::transcript::Direction) -> Vec<&str> {
+        Cut::new(line, direction).names.into_iter().map(|(_, name)| name).collect()
+    }
+
+    #[test]
+    fn a_line_is_cut_where_the_table_says_and_nowhere_else() {
+        let line =
+            r#"{"id" : "a", "method":"tools/call","params":{"id":1,"_meta":{"progressToken":7},"progressToken":8}}"#;
+        let cut = Cut::new(line, Up);
+        assert_eq!(
+            cut.skeleton,
+            r#"{"id" : •, "method":"tools/call","params":{"id":1,"_meta":{"progressToken":•},"progressToken":8}}"#
+        );
+        assert_eq!(names(line, Up), ["\"a\"", "7"]);
+    }
+
+    #[test]
+    fn each_kind_of_message_keeps_its_names_in_its_own_place() {
+        assert_eq!(names(r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#, Up), ["3"]);
+        assert_eq!(names(r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#, Down), ["3"]);
+        assert_eq!(names(r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#, Down), ["\"t\""]);
+        assert_eq!(
+            names(r#"{"method":"notifications/message","params":{"requestId":3,"progressToken":4}}"#, Down),
+            [""; 0]
+        );
+        let told = r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}"#;
+        assert_eq!(names(told, Down), ["\"s\""]);
+        assert_eq!(names(r#"{"result":{"id":5},"id":4}"#, Down), ["4"]);
+        assert_eq!(names("no JSON", Down), [""; 0]);
+    }
+}

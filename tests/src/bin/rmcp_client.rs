@@ -5,7 +5,10 @@
 //! be compared as text. Requests are made from JSON and results are printed as JSON, because the script is JSON; rmcp's own
 //! types stand between, as they do in every program that uses it.
 
-#![allow(deprecated, reason = "sampling, roots and logging are deprecated by name, and proven for as long as they are spoken")]
+#![allow(
+    deprecated,
+    reason = "sampling, roots and logging are deprecated by name, and proven for as long as they are spoken"
+)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the printed object is what this program is for")]
 
 use std::collections::BTreeMap;

@@ -41,10 +41,6 @@ impl Outbox {
         self.messages.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
     /// Is the client far enough behind to slow a child down?
     pub fn is_behind(&self) -> bool {
         self.messages.len() >= defaults::CLIENT_QUEUE_SOFT || self.bytes >= defaults::CLIENT_QUEUE_SOFT_BYTES

@@ -1,0 +1,123 @@
+//! Clients that others wrote, against servers that others wrote, with and without Mendline between them.
+//!
+//! `cargo xtask peers` installs the peers, builds `mendline` and runs these tests.
+
+use std::path::{Path, PathBuf};
+
+use mendline_peers::compare::compare;
+use mendline_peers::differences::Side;
+use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
+use mendline_peers::stage::Era::{Legacy, Modern};
+use mendline_peers::stage::Server::{Everything, Fixture};
+use mendline_peers::stage::{Client, Era, Programs, Server, Stage};
+
+fn stage(client: Client, era: Era, server: Server) -> Stage {
+    let tap = Path::new(env!("CARGO_BIN_EXE_tap"));
+    let beside = tap.with_file_name("mendline");
+    let mendline = std::env::var_os("MENDLINE_BIN").map_or(beside, PathBuf::from);
+    let rmcp_client = env!("CARGO_BIN_EXE_rmcp_client").into();
+    Stage { client, server, era, programs: Programs { tap: tap.into(), rmcp_client, mendline } }
+}
+
+/// Plays the script directly and through Mendline, and holds the two against each other in three places.
+fn same_through_mendline(client: Client, era: Era, server: Server) {
+    let stage = stage(client, era, server);
+    let direct = stage.play_directly("direct").unwrap();
+    let bridged = stage.play_bridged("bridged").unwrap();
+    assert!(direct.client_side.up.len() > 30, "the script says more than {} lines", direct.client_side.up.len());
+
+    let renames = compare(&direct.client_side, &bridged.client_side, Some(Side::Client))
+        .unwrap_or_else(|why| panic!("the client's pipe: {why}"));
+    let asked = if era == Legacy { 3 } else { 0 };
+    assert!(renames.len() >= asked, "the server asked at least {asked} times, {} were seen", renames.len());
+
+    let renames = compare(&direct.server_side, &bridged.server_side, Some(Side::Server))
+        .unwrap_or_else(|why| panic!("the server's pipe: {why}"));
+    assert!(renames.len() > 30, "every request has a name of Mendline's, {} were seen", renames.len());
+
+    assert_eq!(direct.report, bridged.report, "what the client's API returned");
+}
+
+/// The control: without Mendline there is nothing to allow for. If this fails, a peer leaves more to chance than we know.
+fn same_twice(client: Client, era: Era, server: Server) {
+    let stage = stage(client, era, server);
+    let first = stage.play_directly("first").unwrap();
+    let second = stage.play_directly("second").unwrap();
+    compare(&first.client_side, &second.client_side, None).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(first.report, second.report);
+}
+
+#[test]
+fn two_direct_conversations_with_the_fixture_are_equal() {
+    same_twice(Python2, Legacy, Fixture);
+}
+
+#[test]
+fn two_direct_conversations_with_everything_are_equal() {
+    same_twice(TypeScript1, Legacy, Everything);
+}
+
+#[test]
+fn python_1_sees_the_fixture_as_without_mendline() {
+    same_through_mendline(Python1, Legacy, Fixture);
+}
+
+#[test]
+fn python_1_sees_everything_as_without_mendline() {
+    same_through_mendline(Python1, Legacy, Everything);
+}
+
+#[test]
+fn python_2_sees_the_fixture_as_without_mendline() {
+    same_through_mendline(Python2, Legacy, Fixture);
+}
+
+#[test]
+fn python_2_sees_everything_as_without_mendline() {
+    same_through_mendline(Python2, Legacy, Everything);
+}
+
+#[test]
+fn python_2_sees_the_fixture_in_the_modern_era_as_without_mendline() {
+    same_through_mendline(Python2, Modern, Fixture);
+}
+
+#[test]
+fn typescript_1_sees_the_fixture_as_without_mendline() {
+    same_through_mendline(TypeScript1, Legacy, Fixture);
+}
+
+#[test]
+fn typescript_1_sees_everything_as_without_mendline() {
+    same_through_mendline(TypeScript1, Legacy, Everything);
+}
+
+#[test]
+fn typescript_2_sees_the_fixture_as_without_mendline() {
+    same_through_mendline(TypeScript2, Legacy, Fixture);
+}
+
+#[test]
+fn typescript_2_sees_everything_as_without_mendline() {
+    same_through_mendline(TypeScript2, Legacy, Everything);
+}
+
+#[test]
+fn typescript_2_sees_the_fixture_in_the_modern_era_as_without_mendline() {
+    same_through_mendline(TypeScript2, Modern, Fixture);
+}
+
+#[test]
+fn rmcp_sees_the_fixture_as_without_mendline() {
+    same_through_mendline(Rust, Legacy, Fixture);
+}
+
+#[test]
+fn rmcp_sees_everything_as_without_mendline() {
+    same_through_mendline(Rust, Legacy, Everything);
+}
+
+#[test]
+fn rmcp_sees_the_fixture_in_the_modern_era_as_without_mendline() {
+    same_through_mendline(Rust, Modern, Fixture);
+}
