@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::plan::Plan;
 use crate::processes::{self, Processes};
 use crate::sample::{Sample, micros};
-use crate::seats::Seats;
+use crate::seats::{Seating, Seats};
 use crate::subject::Subject;
 
 /// A run that takes longer than this does not get on and is ended.
@@ -61,28 +61,28 @@ fn measure(
     plan: &Plan,
     seats: &Seats,
     subject: &mut Subject,
-    between: &Processes,
+    processes: &Processes,
     first_answers: &Sample,
 ) -> io::Result<Value> {
-    let idle = between.memory()?;
+    let idle = processes.memory()?;
 
-    let (round_trips, cpu_lone) = lone_calls(plan, subject, between)?;
+    seats.seat(Seating::Apart, processes.middle(), processes.upstream())?;
+    let (round_trips, cpu_lone) = lone_calls(plan, subject, processes)?;
 
     in_flight(subject, plan.in_flight, plan.throughput_for / 10)?;
-    let cpu_before = between.cpu()?;
+    let cpu_before = processes.cpu()?;
     let (calls, took) = in_flight(subject, plan.in_flight, plan.throughput_for)?;
-    let cpu_in_flight = between.cpu()?.saturating_sub(cpu_before);
+    let cpu_in_flight = processes.cpu()?.saturating_sub(cpu_before);
 
     big_results(subject, plan.big_calls.div_ceil(10))?;
-    let cpu_before = between.cpu()?;
+    let cpu_before = processes.cpu()?;
     let big = sample(big_results(subject, plan.big_calls)?)?;
-    let cpu_big = between.cpu()?.saturating_sub(cpu_before);
+    let cpu_big = processes.cpu()?.saturating_sub(cpu_before);
 
-    // Last of all, because the scheduler likes to leave everybody together for a while afterwards.
-    let (one_core, cpu_one_core) = seats.on_one(&processes::descendants()?, || lone_calls(plan, subject, between))?;
-
+    seats.seat(Seating::Together, processes.middle(), processes.upstream())?;
+    let (together, cpu_together) = lone_calls(plan, subject, processes)?;
     thread::sleep(REST);
-    let after = between.memory()?;
+    let after = processes.memory()?;
 
     Ok(json!({
         "round_trip_p50_us": round_trips.percentile_us(50),
@@ -91,8 +91,8 @@ fn measure(
         "calls_per_second": calls as f64 / took.as_secs_f64(),
         "cpu_lone_us": cpu_lone,
         "cpu_busy_us": micros(cpu_in_flight) / calls as f64,
-        "one_core_p50_us": one_core.percentile_us(50),
-        "one_core_cpu_us": cpu_one_core,
+        "together_p50_us": together.percentile_us(50),
+        "cpu_together_us": cpu_together,
         "big_p50_us": big.percentile_us(50),
         "cpu_big_us": micros(cpu_big) / plan.big_calls as f64,
         "first_answer_p50_us": first_answers.percentile_us(50),
@@ -101,16 +101,16 @@ fn measure(
         "after_rss_kib": after.rss,
         "after_pss_kib": after.pss,
         "peak_rss_kib": after.peak,
-        "processes": between.count(),
+        "processes": processes.middle().len(),
     }))
 }
 
 /// Warmed-up calls one at a time, and the microseconds of processor time that each of them took.
-fn lone_calls(plan: &Plan, subject: &mut Subject, between: &Processes) -> io::Result<(Sample, f64)> {
+fn lone_calls(plan: &Plan, subject: &mut Subject, processes: &Processes) -> io::Result<(Sample, f64)> {
     one_at_a_time(subject, plan.warmup)?;
-    let cpu_before = between.cpu()?;
+    let cpu_before = processes.cpu()?;
     let round_trips = sample(one_at_a_time(subject, plan.calls)?)?;
-    let cpu = between.cpu()?.saturating_sub(cpu_before);
+    let cpu = processes.cpu()?.saturating_sub(cpu_before);
     Ok((round_trips, micros(cpu) / plan.calls as f64))
 }
 

@@ -8,13 +8,15 @@
 //! calls. It is only exact while a process sleeps, so it is read when no call is in flight. A thread that ended in between
 //! takes its share with it.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// The processes of one contender.
-pub(crate) struct Processes(Vec<u32>);
+/// The processes of one contender. What is asked about them is about the middle only.
+pub(crate) struct Processes {
+    middle: Vec<u32>,
+    upstream: Vec<u32>,
+}
 
 /// What they hold in memory, in KiB. `rss` counts pages that are shared with others in full, `pss` by share; `peak` is the
 /// sum of the highest `rss` that each ever had.
@@ -53,28 +55,31 @@ pub(crate) fn descendants() -> io::Result<Vec<u32>> {
 }
 
 impl Processes {
-    /// Those that have come since `before` was taken and are not the upstream.
+    /// Those that have come since `before` was taken.
     pub(crate) fn since(before: &[u32]) -> io::Result<Self> {
-        let before: HashSet<_> = before.iter().collect();
         let ours = std::env::current_exe()?;
-        let mut between = descendants()?;
-        between.retain(|pid| {
-            let is_upstream = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == ours)
+        let is_upstream = |pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == ours)
                 && fs::read(format!("/proc/{pid}/cmdline"))
-                    .is_ok_and(|line| line.split(|b| *b == 0).nth(1) == Some(b"upstream"));
-            !before.contains(pid) && !is_upstream
-        });
-        Ok(Self(between))
+                    .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"upstream"))
+        };
+        let come = descendants()?.into_iter().filter(|pid| !before.contains(pid));
+        let (upstream, middle) = come.partition(is_upstream);
+        Ok(Self { middle, upstream })
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.0.len()
+    pub(crate) fn middle(&self) -> &[u32] {
+        &self.middle
+    }
+
+    pub(crate) fn upstream(&self) -> &[u32] {
+        &self.upstream
     }
 
     /// All processor time that they have taken so far.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
         let mut total = Duration::ZERO;
-        for pid in &self.0 {
+        for pid in &self.middle {
             for task in fs::read_dir(format!("/proc/{pid}/task"))? {
                 if let Ok(schedstat) = fs::read_to_string(task?.path().join("schedstat")) {
                     total +=
@@ -87,7 +92,7 @@ impl Processes {
 
     pub(crate) fn memory(&self) -> io::Result<Memory> {
         let mut total = Memory { rss: 0, pss: 0, peak: 0 };
-        for pid in &self.0 {
+        for pid in &self.middle {
             let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
             total.rss += kib(&rollup, "Rss:").unwrap_or(0);
             total.pss += kib(&rollup, "Pss:").unwrap_or(0);
@@ -153,8 +158,8 @@ mod tests {
     fn a_child_is_seen_with_its_memory_until_it_is_dead() {
         let before = descendants().unwrap();
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        assert!(Processes::since(&before).unwrap().0.contains(&child.id()));
-        assert!(Processes(vec![child.id()]).memory().unwrap().rss > 0);
+        assert!(Processes::since(&before).unwrap().middle.contains(&child.id()));
+        assert!(Processes { middle: vec![child.id()], upstream: Vec::new() }.memory().unwrap().rss > 0);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!descendants().unwrap().contains(&child.id()));

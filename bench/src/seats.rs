@@ -1,54 +1,73 @@
 //! Which processors everything runs on.
 //!
-//! Two, by default, whatever the machine has: a proxy that shares them with its client and its server is the common case on
-//! a user's machine, and figures from sixteen would not be comparable. Who of the three runs where is the scheduler's
-//! choice, and a message that has to wake up another processor takes ten times as long as one that does not. So a part of
-//! the run is repeated on a single processor, where that choice does not exist and only the work counts.
+//! Two, by default, whatever the machine has: that is little enough to be found everywhere, so figures can be compared. Who
+//! of client, middle and upstream runs where is not left to the scheduler. A message that has to wake up another processor
+//! takes ten times as long as one that does not, and left alone the same relay was measured anywhere between 0.06 and 7.9
+//! times itself, depending on where the three had happened to settle.
+//!
+//! So the middle has a processor of its own and both ends share the other one: every message crosses over twice, as it
+//! does on a machine with processors to spare, and throughput is what the middle can do. A part of the run is repeated with
+//! everybody on one processor, where nothing has to be woken up elsewhere and only the work counts.
 
 use std::fs;
 use std::io;
 
+use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The processors of a run.
 pub(crate) struct Seats {
-    all: CpuSet,
     first: CpuSet,
+    /// The first again, where there is only one.
+    others: CpuSet,
+}
+
+/// Who sits where; we, the client, always sit on the first.
+#[derive(Clone, Copy)]
+pub(crate) enum Seating {
+    /// The middle away from both ends.
+    Apart,
+    /// All on the first.
+    Together,
 }
 
 impl Seats {
-    /// Takes the first `cores` of those that we may use; what we start from now on stays there as well.
+    /// Takes the first `cores` of those that we may use; what we start from now on stays there until it is seated.
     pub(crate) fn take(cores: usize) -> io::Result<Self> {
         let allowed = sched_getaffinity(None)?;
-        let [mut all, mut first] = [CpuSet::new(), CpuSet::new()];
+        let [mut all, mut first, mut others] = [CpuSet::new(), CpuSet::new(), CpuSet::new()];
         for (seat, cpu) in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(cores).enumerate() {
             all.set(cpu);
-            if seat == 0 {
-                first.set(cpu);
-            }
+            if seat == 0 { first.set(cpu) } else { others.set(cpu) }
         }
         sched_setaffinity(None, &all)?;
-        Ok(Self { all, first })
+        Ok(Self { first, others: if others.count() == 0 { first } else { others } })
     }
 
-    /// Does something while we and these processes are together on one processor.
-    pub(crate) fn on_one<T>(&self, pids: &[u32], mut doing: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        move_to(&self.first, pids)?;
-        let done = doing();
-        move_to(&self.all, pids)?;
-        done
+    /// Seats ourselves, the processes of the middle and those of the upstream.
+    pub(crate) fn seat(&self, seating: Seating, middle: &[u32], upstream: &[u32]) -> io::Result<()> {
+        sched_setaffinity(None, &self.first)?;
+        move_to(&self.first, upstream)?;
+        move_to(
+            match seating {
+                Seating::Apart => &self.others,
+                Seating::Together => &self.first,
+            },
+            middle,
+        )
     }
 }
 
 fn move_to(cpus: &CpuSet, pids: &[u32]) -> io::Result<()> {
-    sched_setaffinity(None, cpus)?;
     for pid in pids {
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let thread = task?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-            // A thread that has just ended needs no seat.
-            match sched_setaffinity(thread, cpus) {
-                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            let Some(thread) = task?.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?)) else {
+                continue;
+            };
+            match sched_setaffinity(Some(thread), cpus) {
+                // A thread that has just ended needs no seat.
+                Ok(()) | Err(Errno::SRCH) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -59,17 +78,37 @@ fn move_to(cpus: &CpuSet, pids: &[u32]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    fn idle_child() -> Child {
+        Command::new("cat").stdin(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn seat_of(child: &Child) -> CpuSet {
+        sched_getaffinity(Pid::from_raw(child.id() as i32)).unwrap()
+    }
 
     #[test]
-    fn one_processor_is_shared_for_a_while_and_all_are_given_back() {
+    fn the_middle_sits_apart_or_with_the_others_as_told() {
         let seats = Seats::take(2).unwrap();
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let processors = || sched_getaffinity(Pid::from_raw(child.id() as i32)).map(|cpus| cpus.count());
-        let during = seats.on_one(&[child.id()], || Ok((processors()?, sched_getaffinity(None)?.count()))).unwrap();
-        let after = processors().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(during, (1, 1));
-        assert_eq!(after, seats.all.count());
+        let mut children = [idle_child(), idle_child()];
+        let [middle, upstream] = &children;
+        let seated = [Seating::Apart, Seating::Together].map(|seating| {
+            seats.seat(seating, &[middle.id()], &[upstream.id()]).unwrap();
+            (seat_of(middle), seat_of(upstream), sched_getaffinity(None).unwrap())
+        });
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(seated[0] == (seats.others, seats.first, seats.first), "apart");
+        assert!(seated[1] == (seats.first, seats.first, seats.first), "together");
+    }
+
+    #[test]
+    fn with_one_processor_there_is_only_one_seat() {
+        let seats = Seats::take(1).unwrap();
+        assert!(seats.first == seats.others);
+        assert_eq!(seats.first.count(), 1);
     }
 }

@@ -1,5 +1,5 @@
-//! Under construction.
+//! `cargo xtask sim`: simulated worlds. The work is done in `mendline_sim::cli`.
 
-pub fn run(_args: &[String]) -> Result<(), String> {
-    Err("not built yet".into())
+pub fn run(args: &[String]) -> Result<(), String> {
+    mendline_sim::cli::run(args)
 }

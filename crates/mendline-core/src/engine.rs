@@ -212,7 +212,7 @@ impl Engine {
     }
 
     /// When to call [`Engine::handle_timeout`] next.
-    pub fn poll_timeout(&mut self) -> Option<Moment> {
+    pub fn poll_timeout(&self) -> Option<Moment> {
         self.timers.next()
     }
 

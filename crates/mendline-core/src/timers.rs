@@ -42,30 +42,31 @@ impl<A> Timers<A> {
             let armed = &self.armed;
             self.heap.retain(|Reverse((_, key))| armed.get(*key).is_some());
         }
+        self.bury();
     }
 
     /// When the next one goes off.
-    pub fn next(&mut self) -> Option<Moment> {
-        loop {
-            let Reverse((at, key)) = *self.heap.peek()?;
-            if self.armed.get(key).is_some() {
-                return Some(at);
-            }
-            self.heap.pop();
-        }
+    pub fn next(&self) -> Option<Moment> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the next one that has gone off by `now`.
     pub fn take_due(&mut self, now: Moment) -> Option<A> {
-        loop {
-            let Reverse((at, key)) = *self.heap.peek()?;
-            if self.armed.get(key).is_some() && at > now {
-                return None;
-            }
+        let Reverse((at, key)) = *self.heap.peek()?;
+        if at > now {
+            return None;
+        }
+        let alarm = self.armed.remove(key);
+        self.bury();
+        alarm
+    }
+
+    /// Removes the dead from the top, so that the top always lives.
+    fn bury(&mut self) {
+        while let Some(Reverse((_, key))) = self.heap.peek()
+            && self.armed.get(*key).is_none()
+        {
             self.heap.pop();
-            if let Some(alarm) = self.armed.remove(key) {
-                return Some(alarm);
-            }
         }
     }
 

@@ -27,6 +27,8 @@ use mendline_core::{Config, Moment};
 use crate::fact::Fact;
 use crate::oracle::Oracle;
 
+pub use i17_clean_end::BOUND as END_BOUND;
+
 /// Someone who watches over one promise.
 pub trait Check {
     /// The promise, as `PROMISE.md` names it.

@@ -53,6 +53,9 @@ pub struct Wish {
 /// The tool that only reads: what probes call.
 pub const READ_NOTE: Wish = Wish { method: "tools/call", tool: Some("read_note"), effect: Effect::Read };
 
+/// The tool that must not run twice.
+pub const CREATE_NOTE: Wish = Wish { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe };
+
 /// The first call after the healing, and its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {

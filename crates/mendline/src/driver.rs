@@ -22,7 +22,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_core::{ClientId, EndHow, Engine, Input, LinkId, Moment, Output, Pipe, Port, UpstreamId, Written};
+use mendline_core::defaults::LAST_WORDS;
+use mendline_core::port::{EndHow, Pipe, Written};
+use mendline_core::{ClientId, Engine, Input, LinkId, Moment, Output, Port, UpstreamId};
 use mendline_wire::{Limits, Line, Received};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
@@ -40,10 +42,6 @@ const ROUNDS_PER_POLL: usize = 32;
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
-
-/// How long the last answers may take to leave once everything is over. A client that does not read them by then is not
-/// going to.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A sleep that is armed for nothing is armed for this far away.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);

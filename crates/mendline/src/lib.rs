@@ -8,6 +8,7 @@
 pub mod driver;
 pub mod frontend;
 pub mod observe;
+mod raw;
 pub mod transport;
 
 pub use driver::{Child, Client, Driver, Drained, Ended, Host, Observer};

@@ -14,9 +14,9 @@ use crate::machine::Act;
 use crate::oracle::Oracle;
 
 /// How long an end may take.
-pub fn bound() -> Duration {
-    defaults::DRAIN + 2 * defaults::LADDER_STEP + defaults::LAST_WORDS + Duration::from_secs(1)
-}
+pub const BOUND: Duration = Duration::from_secs(
+    defaults::DRAIN.as_secs() + 2 * defaults::LADDER_STEP.as_secs() + defaults::LAST_WORDS.as_secs() + 1,
+);
 
 /// Which children are alive, and when the end began.
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Check for CleanEnd {
             return Err("it wants something after it said that it is finished".into());
         }
         match self.stopped {
-            Some(stopped) if !self.finished && now - stopped > bound() => {
+            Some(stopped) if !self.finished && now - stopped > BOUND => {
                 Err(format!("{:?} after it was told to stop it has not ended", now - stopped))
             }
             _ => Ok(()),

@@ -33,8 +33,8 @@ pub struct Host {
     pub pull_ahead: u64,
     /// Milliseconds from a child's write to our read, from and to.
     pub latency: (u64, u64),
-    /// Whether the plan has any fault for it.
-    pub harmed: bool,
+    /// How many calls Mendline may hold for it, running and waiting.
+    pub places: usize,
     /// Its own dice.
     pub dice: Dice,
 }

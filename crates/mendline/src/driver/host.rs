@@ -6,7 +6,8 @@
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use mendline_core::{Event, Exit, LinkId, Signal, SpawnFailure, UpstreamId};
+use mendline_core::port::{Exit, Signal, SpawnFailure};
+use mendline_core::{Event, LinkId, UpstreamId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Starts children.

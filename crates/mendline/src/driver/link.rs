@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use mendline_core::{LinkId, Moment, Pipe};
+use mendline_core::port::Pipe;
+use mendline_core::{LinkId, Moment};
 
 use super::host::Child;
 use super::sink::Sink;

@@ -22,6 +22,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
+use crate::raw;
+
 const SCRATCH: usize = 64 * 1024;
 
 /// Our stdin and stdout. Must be called inside a tokio runtime.
@@ -49,7 +51,7 @@ impl Input {
                 Err(error) => return Err(error),
             },
             Kind::Socket => {
-                let socket = AsyncFd::register_with_interest(own, Interest::READABLE)?;
+                let socket = raw::watch(own, Interest::READABLE)?;
                 Reading::Socket { socket, scratch: scratch() }
             }
             Kind::Plain => Reading::Plain { file: own, scratch: scratch() },
@@ -114,7 +116,7 @@ impl Output {
                 Err(error) if refused_by_epoll(&error) => Writing::Plain(own),
                 Err(error) => return Err(error),
             },
-            Kind::Socket => Writing::Socket(AsyncFd::register_with_interest(own, Interest::WRITABLE)?),
+            Kind::Socket => Writing::Socket(raw::watch(own, Interest::WRITABLE)?),
             Kind::Plain => Writing::Plain(own),
         };
         Ok(Output(writing))

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use mendline_core::{Exit, LinkId, Signal, SpawnFailure, SpawnFailureKind};
+use mendline_core::LinkId;
+use mendline_core::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, kill_process_group, pidfd_open};
@@ -25,6 +26,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::guard::{Guard, pid_of};
 use crate::driver::{Child, Drained, Host};
+use crate::raw;
 
 /// What the pipe from a child's stdout should hold: a large result then takes fewer turns of both processes. Its stdin
 /// stays as the system makes it, since every byte that lies there unread is a byte of doubt when the child dies.
@@ -191,7 +193,7 @@ type Equipment = (AsyncFd<OwnedFd>, (Sender, Receiver, Receiver));
 
 fn equip(process: &mut process::Child) -> io::Result<Equipment> {
     let pidfd = pidfd_open(Pid::from_child(process), PidfdFlags::empty())?;
-    let pidfd = AsyncFd::register_with_interest(pidfd, Interest::READABLE)?;
+    let pidfd = raw::watch(pidfd, Interest::READABLE)?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {

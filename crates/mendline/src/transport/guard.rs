@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use super::raw;
+use crate::raw;
 
 /// What the guard is called in a process list. Not our own name, so that killing us by name leaves it alone.
 const NAME: &str = "mdl-guard";

@@ -1,11 +1,12 @@
 //! The one room with `unsafe` in it.
 //!
-//! Code between `fork` and `exec`, signal dispositions and closing descriptors that we did not open have no safe form in
-//! the standard library. They are here, small, each with the reason why it is sound, so that the lint can stay on
+//! Code between `fork` and `exec`, signal dispositions, closing descriptors that we did not open and registering one that
+//! we did with the reactor have no safe form in the standard library or tokio. They are here, small, each with the reason why it is sound, so that the lint can stay on
 //! everywhere else.
 
 #![allow(unsafe_code, reason = "fork, signal dispositions and foreign descriptors have no safe interface")]
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -13,12 +14,14 @@ use std::sync::Arc;
 
 use rustix::net::SendFlags;
 use rustix::process::{getpid, setsid};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Lets the process that `command` starts send `tag` and its own id through `socket` before it becomes the new program.
 ///
 /// The copy of the socket that the process inherits closes when the program is executed and not before. So whoever waits
 /// for the socket's end cannot see it before the id has been sent, even if we are killed between `fork` and `exec`.
-pub(super) fn announce_before_exec(command: &mut Command, socket: Arc<OwnedFd>, tag: u8) {
+pub(crate) fn announce_before_exec(command: &mut Command, socket: Arc<OwnedFd>, tag: u8) {
     let announce = move || {
         let mut notice = [tag, 0, 0, 0, 0];
         notice[1..].copy_from_slice(&getpid().as_raw_nonzero().get().to_le_bytes());
@@ -36,11 +39,19 @@ pub(super) fn announce_before_exec(command: &mut Command, socket: Arc<OwnedFd>, 
 
 /// Puts the process that `command` starts into a session of its own, so that no terminal and no signal to our group
 /// reaches it.
-pub(super) fn new_session(command: &mut Command) {
+pub(crate) fn new_session(command: &mut Command) {
     // SAFETY: the closure makes one system call, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(|| setsid().map(drop).map_err(Into::into));
     }
+}
+
+/// A descriptor of ours that the reactor watches.
+pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open and stays the same descriptor until it is dropped, and nobody in this crate replaces the
+    // one inside an `AsyncFd`.
+    let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
+    watched.map_err(Into::into)
 }
 
 /// Makes this process deaf to the signals that ask it to end: hang-up, interrupt, terminate.
@@ -56,7 +67,7 @@ pub fn ignore_endings() {
 }
 
 /// Closes every descriptor beyond the three standard ones. Only for a process that has opened none itself.
-pub(super) fn close_all_but_the_standard_three() {
+pub(crate) fn close_all_but_the_standard_three() {
     // SAFETY: the guard calls this first of all, before it owns any descriptor, so no value in this process refers to one
     // of those that are closed.
     unsafe {

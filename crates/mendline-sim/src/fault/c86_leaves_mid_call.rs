@@ -1,0 +1,33 @@
+//! C86: the client vanishes while its calls run. In the modern era they are cancelled, in the legacy era they run on.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct LeavesMidCall;
+
+impl Fault for LeavesMidCall {
+    fn name(&self) -> &'static str {
+        "c86_leaves_mid_call"
+    }
+
+    fn begin(&self, _: &mut World, _: usize) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if world.clients[at].open_keys().next().is_some() {
+            world.client_vanishes(at);
+            return None;
+        }
+        Some(Duration::from_millis(20))
+    }
+
+    fn end(&self, _: &mut World, _: usize) {}
+
+    fn ends_client(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,34 @@
+//! C88: the client uses an id again while a request under it is open. Both are answered.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::client::{READ_NOTE, Stage};
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ReusesId;
+
+impl Fault for ReusesId {
+    fn name(&self) -> &'static str {
+        "c88_reuses_id"
+    }
+
+    fn begin(&self, _: &mut World, _: usize) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let World { clients, oracle, .. } = world;
+        let client = &mut clients[at];
+        match client.an_open_id() {
+            Some(id) if client.stage == Stage::Ready => {
+                client.ask_with_id(READ_NOTE, &id, oracle);
+                None
+            }
+            _ => Some(Duration::from_millis(20)),
+        }
+    }
+
+    fn end(&self, _: &mut World, _: usize) {}
+}

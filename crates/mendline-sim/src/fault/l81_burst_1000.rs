@@ -1,0 +1,31 @@
+//! L81: a thousand calls at once. Those for which there is a place run, the others wait or are turned away; none is lost.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::client::{CREATE_NOTE, READ_NOTE, Stage};
+use crate::world::World;
+
+/// See the module.
+pub(super) struct Burst1000;
+
+impl Fault for Burst1000 {
+    fn name(&self) -> &'static str {
+        "l81_burst_1000"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        // Most worlds get a smaller wave, so that ten thousand of them stay cheap; the limits are the same.
+        let calls = if world.dice.percent(10) { 1_000 } else { world.dice.between(50, 300) };
+        let World { clients, oracle, dice, .. } = world;
+        let client = &mut clients[at];
+        if client.stage == Stage::Ready {
+            for _ in 0..calls {
+                client.ask(if dice.percent(50) { READ_NOTE } else { CREATE_NOTE }, oracle);
+            }
+        }
+        None
+    }
+
+    fn end(&self, _: &mut World, _: usize) {}
+}

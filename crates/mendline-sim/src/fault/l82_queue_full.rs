@@ -1,0 +1,29 @@
+//! L82: nothing is answered and the client goes on calling until every place is taken. The rest is told so at once.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::client::{CREATE_NOTE, Stage};
+use crate::world::World;
+
+/// See the module.
+pub(super) struct QueueFull;
+
+impl Fault for QueueFull {
+    fn name(&self) -> &'static str {
+        "l82_queue_full"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.calls_hang = true;
+        let calls = world.hosts[at].places + 8;
+        let World { clients, oracle, .. } = world;
+        let client = &mut clients[at];
+        if client.stage == Stage::Ready {
+            for _ in 0..calls {
+                client.ask(CREATE_NOTE, oracle);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,37 @@
+//! M62: the server answers what it was never asked, under numbers, strings and no id at all.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct UnknownId;
+
+impl Fault for UnknownId {
+    fn name(&self) -> &'static str {
+        "m62_unknown_id"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        const LINES: &[&[u8]] = &[
+            br#"{"jsonrpc":"2.0","id":999999999999,"result":{}}"#,
+            br#"{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}"#,
+            br#"{"jsonrpc":"2.0","id":-1,"result":{}}"#,
+            br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}"#,
+            br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":424242}}"#,
+            br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":424242,"progress":1}}"#,
+        ];
+        for link in world.living(at) {
+            let line = *world.dice.pick(LINES);
+            world.child_writes(link, Bytes::from_static(line));
+        }
+        Some(world.dice.millis(1, 100))
+    }
+}

@@ -1,0 +1,21 @@
+//! M64: answers come after the deadline, and cancellations are ignored. What comes late is dropped and counted.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct LateResponse;
+
+impl Fault for LateResponse {
+    fn name(&self) -> &'static str {
+        "m64_late_response"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let past = world.dice.millis(1, 3_000);
+        world.hosts[at].temper.late = world.oracle.patience[at].call + past;
+        None
+    }
+}

@@ -1,0 +1,29 @@
+//! M67: the server says far more than anybody wants to know.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct NotificationStorm;
+
+impl Fault for NotificationStorm {
+    fn name(&self) -> &'static str {
+        "m67_notification_storm"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        for link in world.living(at) {
+            for _ in 0..20 {
+                let deeds = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
+                world.perform(link, deeds);
+            }
+        }
+        Some(world.dice.millis(50, 500))
+    }
+}

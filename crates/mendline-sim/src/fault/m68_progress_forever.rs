@@ -1,0 +1,21 @@
+//! M68: calls report progress for ever and never end. The hard end of a call is what ends them.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ProgressForever;
+
+impl Fault for ProgressForever {
+    fn name(&self) -> &'static str {
+        "m68_progress_forever"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let pulse = world.oracle.patience[at].call / 3;
+        world.hosts[at].temper.progress_forever = Some(pulse);
+        None
+    }
+}

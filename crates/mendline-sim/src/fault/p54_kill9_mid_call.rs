@@ -1,0 +1,34 @@
+//! P54: the child is killed while it works on something, or while a line to it is only half through the pipe.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct Kill9MidCall;
+
+impl Fault for Kill9MidCall {
+    fn name(&self) -> &'static str {
+        "p54_kill9_mid_call"
+    }
+
+    fn begin(&self, _: &mut World, _: usize) -> Option<Duration> {
+        Some(Duration::from_micros(100))
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let hit = |link| {
+            let child = world.children.get(link);
+            child.is_some_and(|child| child.server.busy() > 0 || child.stdin.is_within_a_line())
+        };
+        if world.living(at).iter().any(hit) {
+            world.kill(at, Ending::Signal(9));
+            return Some(world.dice.millis(500, 20_000));
+        }
+        Some(world.dice.millis(0, 5))
+    }
+
+    fn end(&self, _: &mut World, _: usize) {}
+}

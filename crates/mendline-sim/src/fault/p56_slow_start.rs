@@ -1,0 +1,23 @@
+//! P56: a new child takes its time (a download, say) before it reads its first byte.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct SlowStart;
+
+impl Fault for SlowStart {
+    fn name(&self) -> &'static str {
+        "p56_slow_start"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let start = world.dice.millis(1_000, 45_000);
+        world.hosts[at].temper.start = start;
+        world.kill(at, Ending::Code(1));
+        None
+    }
+}

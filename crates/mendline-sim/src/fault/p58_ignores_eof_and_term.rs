@@ -1,0 +1,25 @@
+//! P58: neither the end of its stdin nor TERM ends the child; only KILL does. It stays so until the end of the world.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct IgnoresEofAndTerm;
+
+impl Fault for IgnoresEofAndTerm {
+    fn name(&self) -> &'static str {
+        "p58_ignores_eof_and_term"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.stubborn = true;
+        if world.dice.percent(50) {
+            world.reconnect(at);
+        }
+        None
+    }
+
+    fn end(&self, _: &mut World, _: usize) {}
+}

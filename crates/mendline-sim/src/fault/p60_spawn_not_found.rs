@@ -1,0 +1,23 @@
+//! P60: the command is not there.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::temper::SpawnMood;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct SpawnNotFound;
+
+impl Fault for SpawnNotFound {
+    fn name(&self) -> &'static str {
+        "p60_spawn_not_found"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.spawn = SpawnMood::NotFound;
+        world.kill(at, Ending::Signal(9));
+        None
+    }
+}

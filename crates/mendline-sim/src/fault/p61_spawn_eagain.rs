@@ -1,0 +1,23 @@
+//! P61: the machine has no process to give.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::temper::SpawnMood;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct SpawnEagain;
+
+impl Fault for SpawnEagain {
+    fn name(&self) -> &'static str {
+        "p61_spawn_eagain"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.spawn = SpawnMood::Exhausted;
+        world.kill(at, Ending::Signal(9));
+        None
+    }
+}

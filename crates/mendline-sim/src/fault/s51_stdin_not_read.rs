@@ -1,0 +1,26 @@
+//! S51: the server stops reading its stdin. Pipes fill up, lines get stuck half-way; some are killed like that.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct StdinNotRead;
+
+impl Fault for StdinNotRead {
+    fn name(&self) -> &'static str {
+        "s51_stdin_not_read"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.deaf = true;
+        world.dice.percent(50).then(|| world.dice.millis(50, 4_000))
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.kill(at, Ending::Signal(9));
+        None
+    }
+}

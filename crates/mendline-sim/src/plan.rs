@@ -1,0 +1,188 @@
+//! What a seed means: who is there, what they do, what goes wrong and when.
+//!
+//! A plan is rolled whole before the world begins, so that a seed can be read: `Plan::new(4711)` prints as a few lines. Small
+//! limits, small pipes and short deadlines are as likely as the defaults, because limits that are never reached are never
+//! tested. In worlds with several upstreams the last one is left alone, for I10.
+
+use std::fmt;
+use std::time::Duration;
+
+use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
+
+use crate::client::Workload;
+use crate::dice::Dice;
+use crate::fault::{self, Fault};
+use crate::server::{Era, Manner};
+use crate::temper::Temper;
+use crate::world::Host;
+
+/// How a world ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The engine is told to stop.
+    Stop,
+    /// It is told twice: at once.
+    StopTwice,
+    /// The clients close their ends.
+    ClientsEnd,
+}
+
+/// One upstream and its client.
+pub struct Pair {
+    /// The machine room.
+    pub host: Host,
+    /// What the client does.
+    pub workload: Workload,
+    /// How many bytes the pipe to the client holds.
+    pub client_capacity: u64,
+    /// Whether both write oddly.
+    pub odd: bool,
+}
+
+/// One fault to come.
+#[derive(Clone, Copy)]
+pub struct Strike {
+    /// What.
+    pub fault: &'static dyn Fault,
+    /// Where.
+    pub upstream: usize,
+    /// When, from the beginning.
+    pub at: Duration,
+    /// For how long.
+    pub lasts: Duration,
+}
+
+/// Everything that a seed decides.
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// What the engine is told.
+    pub config: Config,
+    /// Who is there.
+    pub pairs: Vec<Pair>,
+    /// What goes wrong.
+    pub strikes: Vec<Strike>,
+    /// How long the storm lasts.
+    pub storm: Duration,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+impl Plan {
+    /// The plan of this seed.
+    pub fn new(seed: u64) -> Plan {
+        let mut dice = Dice::new(seed);
+        let count = *dice.pick(&[1, 1, 1, 2, 2, 3]);
+        let storm = Duration::from_secs(*dice.pick(&[3, 5, 10, 20, 60, 150]));
+        let ending = *dice.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
+        let mut config = Config::new(Vec::new());
+        config.lifetime = if ending == Ending::ClientsEnd { Lifetime::WithClients } else { Lifetime::UntilStopped };
+        let mut pairs = Vec::new();
+        for place in 0..count {
+            let mut dice = dice.fork(100 + place as u64);
+            let unharmed = count > 1 && place == count - 1;
+            let upstream = upstream(place, unharmed, &mut dice);
+            pairs.push(pair(&upstream, unharmed, storm, &mut dice));
+            config.upstreams.push(upstream);
+        }
+        let harmed = if count > 1 { count - 1 } else { 1 };
+        let strikes = strikes(harmed, storm, &mut dice.fork(7));
+        Plan { seed, config, pairs, strikes, storm, ending }
+    }
+}
+
+fn upstream(place: usize, unharmed: bool, dice: &mut Dice) -> UpstreamConfig {
+    let mut it = UpstreamConfig::child(["notes", "files", "search"][place % 3], "notes-server");
+    if unharmed {
+        return it;
+    }
+    let call = *dice.pick(&[3, 10, 60, 300]);
+    it.timeouts.call = Duration::from_secs(call);
+    it.timeouts.total = Duration::from_secs(call * *dice.pick(&[2, 6]));
+    it.timeouts.recovery = Duration::from_secs(*dice.pick(&[2, 10, 45]));
+    it.timeouts.handshake = Duration::from_secs(*dice.pick(&[5, 60]));
+    (it.limits.in_flight, it.limits.waiting) = *dice.pick(&[(1, 4), (4, 8), (16, 32), (256, 1024), (256, 1024)]);
+    it
+}
+
+fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut Dice) -> Pair {
+    let era = *dice.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
+    let odd = dice.percent(60);
+    let work = *dice.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
+    let health = Temper { start: dice.millis(0, 600), ..Temper::default() };
+    let manner = Manner { work, progress: 60, asks: *dice.pick(&[0, 10, 30]), notices: 15, odd };
+    // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
+    let left = *dice.pick(&[10, 20, 40, 80]);
+    let mean = (storm.as_millis() as u64 / left).clamp(1, 4_000);
+    let mean = if dice.percent(25) { mean / 8 } else { mean };
+    let workload = Workload {
+        era,
+        left: left as u32,
+        pace: (0, 2 * mean),
+        cancels: *dice.pick(&[0, 0, 10]),
+        unsafes: 50,
+        lists_first: dice.percent(80),
+    };
+    let host = Host {
+        name: upstream.name.clone(),
+        era,
+        temper: health.clone(),
+        health,
+        manner,
+        capacity: *dice.pick(&[150, 400, 4_096, 65_536, 65_536]),
+        pull_ahead: *dice.pick(&[0, 0, 500, 8_192]),
+        latency: *dice.pick(&[(0, 0), (0, 1), (0, 5)]),
+        places: upstream.limits.in_flight + upstream.limits.waiting,
+        dice: dice.fork(3),
+    };
+    let client_capacity = if unharmed { 65_536 } else { *dice.pick(&[200, 4_096, 65_536]) };
+    Pair { host, workload, client_capacity, odd }
+}
+
+fn strikes(harmed: usize, storm: Duration, dice: &mut Dice) -> Vec<Strike> {
+    let count = *dice.pick(&[0, 1, 1, 2, 2, 3, 5]);
+    let mut strikes: Vec<Strike> = Vec::new();
+    for _ in 0..count {
+        let fault = *dice.pick(fault::ALL);
+        // A client that leaves takes the interesting part with it, so most of those rolls are rolled again.
+        let fault = if fault.ends_client() && dice.percent(60) { *dice.pick(fault::ALL) } else { fault };
+        let upstream = dice.below(harmed as u64) as usize;
+        let at = dice.millis(0, storm.as_millis() as u64 * 9 / 10);
+        let lasts = dice.millis(20, (storm.as_millis() as u64).min(60_000));
+        strikes.push(Strike { fault, upstream, at, lasts });
+    }
+    strikes
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: a storm of {:?}, ends with {:?}", self.seed, self.storm, self.ending)?;
+        for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
+            writeln!(
+                f,
+                "  upstream {} ({:?}): call {:?}, total {:?}, recovery {:?}, places {} + {}, pipe {} bytes, work {:?} ms, {} things to do",
+                upstream.name,
+                pair.host.era,
+                upstream.timeouts.call,
+                upstream.timeouts.total,
+                upstream.timeouts.recovery,
+                upstream.limits.in_flight,
+                upstream.limits.waiting,
+                pair.host.capacity,
+                pair.host.manner.work,
+                pair.workload.left,
+            )?;
+        }
+        for strike in &self.strikes {
+            writeln!(
+                f,
+                "  {} strikes {} at {} for {:?}",
+                strike.fault.name(),
+                self.config.upstreams[strike.upstream].name,
+                Moment::ZERO + strike.at,
+                strike.lasts
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! One seed from its first moment to its last: storm, healing, drain.
+//!
+//! 1. *Storm*: clients work while the planned faults strike. Safety is checked at every step.
+//! 2. *Healing*: all faults end; every client that is still there must be served again within the bound of the promise.
+//! 3. *Rest*: nothing new is asked, and whatever is still open must be answered by its deadline.
+//! 4. *Drain*: the engine is told to stop, or its clients close their ends; it must answer, reap and finish.
+
+use std::time::Duration;
+
+use mendline_core::{ClientId, Moment};
+
+use crate::check::Violation;
+use crate::client::{Client, Probe};
+use crate::clock::Due;
+use crate::coverage::Coverage;
+use crate::dice::Dice;
+use crate::fact::Fact;
+use crate::fault::{self, Planned};
+use crate::journal::Journal;
+use crate::machine::Driven;
+use crate::plan::{Ending, Plan};
+use crate::world::World;
+
+/// What became of a seed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Which.
+    pub seed: u64,
+    /// The broken promise, if one was.
+    pub violation: Option<Violation>,
+    /// What was visited.
+    pub coverage: Coverage,
+    /// The number of its journal.
+    pub number: u64,
+    /// Its lines, if they were kept.
+    pub lines: Vec<String>,
+    /// How much time passed in it.
+    pub lived: Duration,
+}
+
+/// Served again after the healing: ten seconds and the greeting (promise, section 4), and the ladder for a child that had
+/// to be ended first.
+const RECOVERY: Duration = Duration::from_secs(10 + 5 + 4);
+
+/// Lives one seed.
+pub fn run(seed: u64, driven: Driven, keep_lines: bool) -> Report {
+    let plan = Plan::new(seed);
+    let journal = if keep_lines { Journal::kept() } else { Journal::default() };
+    let hosts = plan.pairs.iter().map(|pair| pair.host.clone()).collect();
+    let mut world = World::new(driven, &plan.config, seed, hosts, journal);
+    populate(&mut world, &plan);
+    storm(&mut world, &plan);
+    heal(&mut world);
+    rest(&mut world);
+    drain(&mut world, &plan);
+    world.close();
+    let lived = world.clock.now().since(Moment::ZERO);
+    Report {
+        seed,
+        violation: world.violation.take(),
+        number: world.journal.number(),
+        lines: world.journal.take(),
+        coverage: world.coverage,
+        lived,
+    }
+}
+
+/// Lives one seed and, for one in sixteen, lives it again: the two must be the same to the letter (I15).
+pub fn run_and_compare(seed: u64, driven: Driven) -> Report {
+    let mut report = run(seed, driven, false);
+    if report.violation.is_none() && seed % 16 == 0 {
+        let again = run(seed, driven, false);
+        if again.number != report.number {
+            let words = format!("two runs of one seed differ: {:x} and {:x}", report.number, again.number);
+            report.violation = Some(Violation { promise: "I15 deterministic", at: Moment::ZERO, words });
+        }
+    }
+    report
+}
+
+fn populate(world: &mut World, plan: &Plan) {
+    let dice = Dice::new(plan.seed).fork(55);
+    for (place, pair) in plan.pairs.iter().enumerate() {
+        let id = ClientId(place as u32);
+        let client = Client::new(
+            id,
+            place,
+            pair.host.era,
+            pair.workload.clone(),
+            pair.client_capacity,
+            pair.odd,
+            dice.fork(place as u64),
+        );
+        world.admit(client);
+        world.clock.after(dice.fork(90 + place as u64).millis(0, 50), Due::ClientActs(id));
+        if plan.pairs.len() > 1 && place == plan.pairs.len() - 1 {
+            world.tell(&Fact::Unharmed(place));
+        }
+    }
+    for strike in &plan.strikes {
+        let at = Moment::ZERO + strike.at;
+        let planned = Planned { fault: strike.fault, upstream: strike.upstream, at, lasts: strike.lasts, over: false };
+        world.faults.push(planned);
+        world.clock.at(at, Due::FaultBegins(world.faults.len() - 1));
+    }
+    world.come_to_rest();
+}
+
+fn storm(world: &mut World, plan: &Plan) {
+    world.live_until(Moment::ZERO + plan.storm);
+}
+
+fn heal(world: &mut World) {
+    for place in 0..world.faults.len() {
+        fault::end(world, place);
+    }
+    for place in 0..world.hosts.len() {
+        fault::mend(world, place);
+        world.client_resumes(place);
+    }
+    world.healed = true;
+    world.tell(&Fact::Healed);
+    world.come_to_rest();
+    let until = world.clock.now() + RECOVERY;
+    for client in &mut world.clients {
+        if client.is_here() && !client.closing {
+            client.probe = Probe::Under(until);
+            world.clock.after(Duration::from_millis(1), Due::ClientActs(client.id));
+        }
+    }
+    while world.violation.is_none() && world.clients.iter().any(is_probing) && world.step(until) {}
+    for place in 0..world.clients.len() {
+        if is_probing(&world.clients[place]) {
+            let id = world.clients[place].id;
+            world.tell(&Fact::StillDown(id));
+        }
+    }
+}
+
+fn is_probing(client: &Client) -> bool {
+    matches!(client.probe, Probe::Under(_)) && client.is_here()
+}
+
+/// Lives until every request is answered; each has its own deadline, so this ends.
+fn rest(world: &mut World) {
+    let longest = world.oracle.patience.iter().map(|patience| patience.total).max().unwrap_or_default();
+    let until = world.clock.now() + longest + Duration::from_secs(1);
+    while world.violation.is_none() && has_open_requests(world) && world.step(until) {}
+    world.live_for(Duration::from_secs(1));
+}
+
+fn has_open_requests(world: &World) -> bool {
+    world.oracle.unanswered().any(|(_, record)| record.method != mendline_wire::Method::SubscriptionsListen)
+}
+
+fn drain(world: &mut World, plan: &Plan) {
+    if world.violation.is_some() {
+        return;
+    }
+    // The last requests are made right before the end, so that there is something to drain.
+    for place in 0..world.clients.len() {
+        let World { clients, oracle, .. } = world;
+        if clients[place].is_here() && !clients[place].closing {
+            clients[place].try_out(oracle);
+        }
+    }
+    world.come_to_rest();
+    match plan.ending {
+        Ending::Stop => world.stop(),
+        Ending::StopTwice => {
+            world.stop();
+            world.stop();
+        }
+        Ending::ClientsEnd => {
+            world.tell(&Fact::Stopped);
+            for client in world.clients.iter_mut().filter(|client| client.is_here()) {
+                client.closing = true;
+            }
+            world.come_to_rest();
+        }
+    }
+    let until = world.clock.now() + crate::check::END_BOUND + Duration::from_secs(1);
+    while world.violation.is_none() && world.finished.is_none() && world.step(until) {}
+    if world.finished.is_none() {
+        world.tell(&Fact::NeverFinished);
+    }
+    // What was written to the clients before the end is theirs to read.
+    let last = world.clock.now() + Duration::from_secs(1);
+    world.live_until(last);
+}

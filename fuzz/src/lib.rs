@@ -1,0 +1,6 @@
+//! What the fuzz targets check, apart from who drives them.
+//!
+//! The same functions are driven by libFuzzer (`cargo fuzz run message`) and, for a bounded number of seeded inputs, by
+//! `crates/mendline-wire/tests/fuzz_smoke.rs` in the ordinary tests.
+
+pub mod targets;

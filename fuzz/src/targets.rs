@@ -1,0 +1,172 @@
+//! One function for each thing that reads bytes from strangers. Each takes any input and panics when a promise is broken:
+//! not only "does not crash" but "means the same however it was cut", "agrees with serde_json", "reads back".
+
+use bytes::{Bytes, BytesMut};
+use mendline_wire::{
+    Fault, Kind, Limits, Line, Lines, Message, Patch, Received, Spliced, SseDecoder, SseEncoder, SseEvent, SseFault,
+    edit, headers, meta,
+};
+use serde_json::value::RawValue;
+
+/// Every target by its name.
+pub const ALL: [(&str, fn(&[u8])); 5] =
+    [("lines", lines), ("sse", sse), ("message", message), ("splice", splice), ("headers", headers)];
+
+/// Lines are the same however the stream is cut, within their limit, and bounded in memory.
+pub fn lines(data: &[u8]) {
+    let Some((&seed, stream)) = data.split_first() else { return };
+    let limit = usize::from(seed % 64);
+    let whole = read_lines(limit, [stream]);
+    assert_eq!(whole, read_lines(limit, stream.chunks(usize::from(seed / 64) + 1)), "cut into pieces");
+    assert_eq!(whole, read_lines(limit, cut_by_content(stream)), "cut by content");
+    for line in whole {
+        match line {
+            Line::Text(text) => assert!(text.len() <= limit && !text.contains(&b'\n')),
+            Line::TooLong { length, head, tail } => {
+                assert!(length > limit as u64 && head.len() <= 4096 && tail.len() <= 256);
+            }
+        }
+    }
+}
+
+fn read_lines<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Line> {
+    let mut lines = Lines::new(limit);
+    let mut seen = Vec::new();
+    for chunk in chunks {
+        lines.buffer().extend_from_slice(chunk);
+        while let Some(line) = lines.next_line() {
+            seen.push(line);
+        }
+        assert!(lines.buffered() <= limit + 3, "nothing beyond the limit waits");
+    }
+    while let Some(line) = lines.finish() {
+        seen.push(line);
+    }
+    seen
+}
+
+/// Events are the same however the stream is cut, and read back when they are written again.
+pub fn sse(data: &[u8]) {
+    let Some((&seed, stream)) = data.split_first() else { return };
+    let limit = usize::from(seed % 64) * 4;
+    let whole = read_events(limit, [stream]);
+    assert_eq!(whole, read_events(limit, stream.chunks(usize::from(seed / 64) + 1)), "cut into pieces");
+    assert_eq!(whole, read_events(limit, cut_by_content(stream)), "cut by content");
+    let events: Vec<SseEvent> = whole.0.into_iter().filter_map(Result::ok).collect();
+    let mut written = BytesMut::new();
+    for event in &events {
+        SseEncoder.encode(event, &mut written);
+    }
+    let reread: Result<Vec<_>, _> = read_events(usize::MAX, [&written[..]]).0.into_iter().collect();
+    assert_eq!(reread.as_ref(), Ok(&events), "written and read again");
+}
+
+type Events = (Vec<Result<SseEvent, SseFault>>, Option<Bytes>, u64);
+
+fn read_events<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Events {
+    let mut decoder = SseDecoder::new(limit);
+    let mut seen = Vec::new();
+    for chunk in chunks {
+        decoder.buffer().extend_from_slice(chunk);
+        while let Some(event) = decoder.next_event() {
+            seen.push(event);
+        }
+        assert!(decoder.buffered() <= limit.saturating_add(2), "nothing beyond the limit waits");
+    }
+    let last_id = decoder.last_event_id().cloned();
+    decoder.finish();
+    assert_eq!(decoder.buffered(), 0);
+    (seen, last_id, decoder.comments())
+}
+
+/// Cuts after every byte that ends, begins or splits something, so that each such place becomes an edge.
+fn cut_by_content(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
+    stream.split_inclusive(|byte| matches!(byte, b'\r' | b'\n' | b':' | b'd' | 0x80..))
+}
+
+/// A message that is accepted is JSON with its parts where they are said to be; one that is refused for its syntax is not
+/// JSON.
+pub fn message(data: &[u8]) {
+    let text = Bytes::copy_from_slice(data);
+    let is_json = std::str::from_utf8(data).is_ok_and(|text| serde_json::from_str::<&RawValue>(text).is_ok());
+    match Message::parse(text.clone()) {
+        Ok(message) => {
+            assert!(is_json);
+            check_parts(&message);
+        }
+        Err(error) => {
+            assert!(error.at <= data.len());
+            if let Some(id) = &error.id {
+                assert!(serde_json::from_slice::<&RawValue>(id.as_bytes()).is_ok());
+            }
+            match error.fault {
+                Fault::NotJson | Fault::NotUtf8 | Fault::Truncated => assert!(!is_json, "{error}"),
+                // These are noticed before the rest of the text is read.
+                Fault::TooDeep | Fault::DuplicateKey | Fault::IdTooLong | Fault::BadId | Fault::Batch => {}
+                Fault::NotJsonRpc if error.method_seen => {}
+                _ => assert!(is_json, "{error}"),
+            }
+        }
+    }
+    let limits = Limits { message_bytes: 4096, depth: 8, id_bytes: 8, batch: 4 };
+    if let Received::Batch(batch) = Received::from_text(text, &limits) {
+        assert!(is_json && (1..=limits.batch).contains(&batch.len()));
+    }
+}
+
+fn check_parts(message: &Message) {
+    for span in [message.id_span(), message.body_span(), message.progress_token(), meta::subscription_id(message)] {
+        if let Some(raw) = span.map(|span| message.slice(span)) {
+            assert!(serde_json::from_slice::<&RawValue>(raw).is_ok());
+        }
+    }
+    assert_eq!(message.id().is_none(), message.kind() == Kind::Notification || message.id().is_none());
+    for (key, value) in message.value().into_iter().flat_map(|body| body.members()) {
+        let name = key.as_str().expect("a key is a string");
+        assert!(serde_json::from_slice::<&RawValue>(value.raw()).is_ok());
+        assert!(message.find(&[&name]).is_some_and(|span| span.start >= value.span().start));
+        for element in message.elements(&[&name]) {
+            assert!(serde_json::from_slice::<&RawValue>(element.raw()).is_ok());
+        }
+    }
+    for (_, value) in headers::derive(message) {
+        assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')));
+    }
+}
+
+/// An edited message differs in what was edited and in nothing else.
+pub fn splice(data: &[u8]) {
+    let Ok(message) = Message::parse(Bytes::copy_from_slice(data)) else { return };
+    if let Some(id) = message.id_span() {
+        let renamed = Spliced::new(message.text().clone(), [(id, Patch::number(u64::MAX))]);
+        let there = Message::parse(renamed.to_bytes()).expect("still a message");
+        assert_eq!(there.id(), Some(&b"18446744073709551615"[..]));
+        assert_eq!((there.body(), there.kind(), there.method()), (message.body(), message.kind(), message.method()));
+        let back = [(there.id_span().expect("an id"), Patch::from(message.slice(id)))];
+        assert_eq!(Spliced::new(there.text().clone(), back).to_bytes(), message.text());
+    }
+    for (path, key) in [(&[][..], "name"), (&["_meta"], "io.modelcontextprotocol/logLevel"), (&["a", "b"], "\"\n")] {
+        let Some((span, patch)) = edit::member(&message, path, key, b"[1e3]") else { continue };
+        let edited = Spliced::new(message.text().clone(), [(span, patch)]).to_bytes();
+        let suffix = message.text().len() - span.range().end;
+        assert_eq!(edited[..span.range().start], message.text()[..span.range().start]);
+        assert_eq!(edited[edited.len() - suffix..], message.text()[span.range().end..]);
+        // The edit may nest deeper than the limit of the original.
+        let limits = Limits { depth: 1024, ..Limits::default() };
+        let edited = Message::parse_with(edited, &limits).expect("still a message");
+        let whole: Vec<&str> = path.iter().copied().chain([key]).collect();
+        assert_eq!(edited.get(&whole), Some(&b"[1e3]"[..]));
+        assert_eq!((edited.id(), edited.kind()), (message.id(), message.kind()));
+    }
+}
+
+/// Any text survives a header, and a header can carry only what HTTP allows.
+pub fn headers(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let header = headers::encode_value(text);
+    assert!(header.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')));
+    assert_eq!(headers::decode_value(&header).as_deref(), Ok(text));
+    if let Ok(value) = headers::decode_value(text) {
+        assert_eq!(headers::decode_value(&headers::encode_value(&value)), Ok(value.clone()));
+    }
+}
