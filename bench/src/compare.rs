@@ -1,10 +1,12 @@
 //! Contenders against each other: who adds how much, and is that within the targets?
 //!
-//! Absolute times say more about the machine than about a program, and a machine is never the same for two minutes. So all
-//! contenders take turns in one run, each round starts with another one, and every difference and ratio is formed *within* a
-//! round before the median over the rounds is taken. A slow spell then spoils one round for all instead of one contender.
+//! Absolute times say more about the machine than about a program, and a machine is never the same for two minutes. So
+//! all contenders take turns in one run, each round starts with another one, and every difference and ratio is formed
+//! *within* a round before the median over the rounds is taken. A slow spell then spoils one round for all instead of
+//! one contender.
 //!
-//! A contender that cannot be measured is left out with its reason; only the first two, which every ratio needs, must work.
+//! A contender that cannot be measured is left out with its reason; only the first two, which every ratio needs, must
+//! work.
 
 mod contender;
 mod figure;
@@ -115,7 +117,8 @@ fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, St
     Ok(rounds)
 }
 
-/// One run of the load generator, in a process of its own: it chooses processors and adopts orphans for a whole process.
+/// One run of the load generator, in a process of its own: it chooses processors and adopts orphans for a whole
+/// process.
 fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut load = Command::new(ours);

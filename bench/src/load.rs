@@ -1,9 +1,9 @@
 //! The load generator: starts a command, calls it, and says what that took.
 //!
-//! First many short lives, for the time from start to first answer; then one long life: memory at rest, round trips one at
-//! a time, throughput with many in flight, big results, round trips with everybody on one processor, memory afterwards.
-//! Processor time is that of the program in the middle and its helpers, never ours or the upstream's. Every answer is
-//! checked to belong to an open request, because the speed of wrong answers is of no interest.
+//! First many short lives, for the time from start to first answer; then one long life: memory at rest, round trips one
+//! at a time, throughput with many in flight, big results, round trips with everybody on one processor, memory
+//! afterwards. Processor time is that of the program in the middle and its helpers, never ours or the upstream's. Every
+//! answer is checked to belong to an open request, because the speed of wrong answers is of no interest.
 //!
 //! What is said is absolute. Differences and ratios between contenders belong to whoever ran several in turn.
 
@@ -125,8 +125,8 @@ fn one_at_a_time(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration
     Ok(durations)
 }
 
-/// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Gives the number of answers and the
-/// time up to the last of them.
+/// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Gives the number of answers and
+/// the time up to the last of them.
 fn in_flight(subject: &mut Subject, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
     let mut open = Vec::with_capacity(width);
     let started = Instant::now();

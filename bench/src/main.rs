@@ -1,7 +1,7 @@
 //! What `cargo xtask bench` measures with: a load generator, an upstream, a byte relay, and the comparison.
 //!
-//! They are one binary so that one build makes all of them, and they are as lean as we could write them, so that what is
-//! measured is the program in the middle. `compare` runs them in turn and holds the figures against the targets;
+//! They are one binary so that one build makes all of them, and they are as lean as we could write them, so that what
+//! is measured is the program in the middle. `compare` runs them in turn and holds the figures against the targets;
 //! `cargo xtask bench` only builds and calls it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing figures is what this program is for")]

@@ -2,11 +2,12 @@
 //!
 //! Whoever stands in the middle pays for its helpers as well: all our descendants count, except the upstream itself. We
 //! adopt orphans (see [`adopt_orphans`]), so a helper that detaches from its parent is still a descendant of ours. The
-//! upstream is recognised by what it runs, which holds behind any number of wrappers and for proxies that rewrite messages.
+//! upstream is recognised by what it runs, which holds behind any number of wrappers and for proxies that rewrite
+//! messages.
 //!
-//! Processor time is read from `schedstat`, which counts nanoseconds; the ticks of `stat` are coarser than a whole run of
-//! calls. It is only exact while a process sleeps, so it is read when no call is in flight. A thread that ended in between
-//! takes its share with it.
+//! Processor time is read from `schedstat`, which counts nanoseconds; the ticks of `stat` are coarser than a whole run
+//! of calls. It is only exact while a process sleeps, so it is read when no call is in flight. A thread that ended in
+//! between takes its share with it.
 
 use std::fs;
 use std::io;
@@ -18,8 +19,8 @@ pub(crate) struct Processes {
     upstream: Vec<u32>,
 }
 
-/// What they hold in memory, in KiB. `rss` counts pages that are shared with others in full, `pss` by share; `peak` is the
-/// sum of the highest `rss` that each ever had.
+/// What they hold in memory, in KiB. `rss` counts pages that are shared with others in full, `pss` by share; `peak` is
+/// the sum of the highest `rss` that each ever had.
 pub(crate) struct Memory {
     pub(crate) rss: u64,
     pub(crate) pss: u64,

@@ -1,12 +1,12 @@
 //! The floor: the least that a program between a client and a server can do.
 //!
-//! It has the shape of Mendline's bridge, one child, one thread, one loop, and does none of its work: bytes are copied, not
-//! understood. What Mendline takes beyond this is the price of understanding. A threaded relay, or `splice`, would be a
-//! different program and not a floor for this one.
+//! It has the shape of Mendline's bridge, one child, one thread, one loop, and does none of its work: bytes are copied,
+//! not understood. What Mendline takes beyond this is the price of understanding. A threaded relay, or `splice`, would
+//! be a different program and not a floor for this one.
 //!
-//! Each direction is a lane that waits for exactly one thing at a time: for its source while its buffer is empty, for its
-//! sink while it is not. A write is tried at once after a read, so that the usual message costs one `poll`, one `read` and
-//! one `write`.
+//! Each direction is a lane that waits for exactly one thing at a time: for its source while its buffer is empty, for
+//! its sink while it is not. A write is tried at once after a read, so that the usual message costs one `poll`, one
+//! `read` and one `write`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,13 +1,13 @@
 //! Finding one member of a JSON-RPC message without parsing it.
 //!
 //! Both ends of the bench know what the other one writes, so a search for the quoted name is enough and costs a few
-//! nanoseconds. It would be wrong for messages of strangers: a nested member of the same name is found as well. Nothing that
-//! ships uses this; the real envelope is in `mendline-wire`.
+//! nanoseconds. It would be wrong for messages of strangers: a nested member of the same name is found as well. Nothing
+//! that ships uses this; the real envelope is in `mendline-wire`.
 
 use memchr::memmem;
 
-/// The value of the first member with this name, as written: a string with its quotes, or anything up to the next `,`, `}`
-/// or `]`. `quoted` is the name in its quotes.
+/// The value of the first member with this name, as written: a string with its quotes, or anything up to the next `,`,
+/// `}` or `]`. `quoted` is the name in its quotes.
 pub(crate) fn member<'a>(message: &'a [u8], quoted: &[u8]) -> Option<&'a [u8]> {
     // A proxy that serialises again may put blanks around the colon, so they are skipped.
     let after_name = message.get(memmem::find(message, quoted)? + quoted.len()..)?.trim_ascii_start();

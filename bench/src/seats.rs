@@ -1,13 +1,13 @@
 //! Which processors everything runs on.
 //!
-//! Two, by default, whatever the machine has: that is little enough to be found everywhere, so figures can be compared. Who
-//! of client, middle and upstream runs where is not left to the scheduler. A message that has to wake up another processor
-//! takes ten times as long as one that does not, and left alone the same relay was measured anywhere between 0.06 and 7.9
-//! times itself, depending on where the three had happened to settle.
+//! Two, by default, whatever the machine has: that is little enough to be found everywhere, so figures can be compared.
+//! Who of client, middle and upstream runs where is not left to the scheduler. A message that has to wake up another
+//! processor takes ten times as long as one that does not, and left alone the same relay was measured anywhere between
+//! 0.06 and 7.9 times itself, depending on where the three had happened to settle.
 //!
 //! So the middle has a processor of its own and both ends share the other one: every message crosses over twice, as it
-//! does on a machine with processors to spare, and throughput is what the middle can do. A part of the run is repeated with
-//! everybody on one processor, where nothing has to be woken up elsewhere and only the work counts.
+//! does on a machine with processors to spare, and throughput is what the middle can do. A part of the run is repeated
+//! with everybody on one processor, where nothing has to be woken up elsewhere and only the work counts.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
 //! The program that is measured, and our conversation with it.
 //!
-//! Requests are written and answers are read with blocking calls on one thread, one `write` per request as real clients do.
-//! Nothing here waits with a timeout, because that would cost a system call per answer: the watchdog of `load` ends a run
-//! that does not get on.
+//! Requests are written and answers are read with blocking calls on one thread, one `write` per request as real clients
+//! do. Nothing here waits with a timeout, because that would cost a system call per answer: the watchdog of `load` ends
+//! a run that does not get on.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -25,7 +25,8 @@ pub(crate) struct Subject {
     child: Child,
     stdin: Option<ChildStdin>,
     answers: Lines,
-    /// Its stderr goes into a file in memory: it must not disturb the figures on a terminal, and is shown when it fails.
+    /// Its stderr goes into a file in memory: it must not disturb the figures on a terminal, and is shown when it
+    /// fails.
     complaints: File,
     request: Vec<u8>,
     last_id: u64,
@@ -68,7 +69,8 @@ impl Subject {
         self.ask("tools/call", &format!(r#"{{"name":"big","arguments":{{"bytes":{bytes}}}}}"#))
     }
 
-    /// The id and the size of the next answer; anything but a result is an error, because its figure would mean nothing.
+    /// The id and the size of the next answer; anything but a result is an error, because its figure would mean
+    /// nothing.
     pub(crate) fn take_answer(&mut self) -> io::Result<(u64, usize)> {
         loop {
             let line = self.answers.next()?;

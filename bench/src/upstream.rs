@@ -1,7 +1,7 @@
 //! The leanest MCP server on stdio that we could write, so that the program in front of it is what is measured.
 //!
-//! One thread, blocking reads, and one `write` per answer: real servers answer each call when it is done, and a proxy has to
-//! live with those small writes. The big result is built once and kept.
+//! One thread, blocking reads, and one `write` per answer: real servers answer each call when it is done, and a proxy
+//! has to live with those small writes. The big result is built once and kept.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

@@ -1,4 +1,5 @@
-//! The bench as real processes: that every figure is there and means what it says. How large a figure is, is never asserted.
+//! The bench as real processes: that every figure is there and means what it says. How large a figure is, is never
+//! asserted.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -1,9 +1,13 @@
 //! The chores of the workspace: `cargo xtask help` lists them.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to whoever runs it")]
+
 mod bench;
+mod command;
 mod peers;
 mod sim;
 mod test;
+mod tools;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,182 @@
-//! Under construction.
+//! `cargo xtask test`: everything that must pass before a change lands, in the order in which it fails fastest.
+//!
+//! One command, one profile, one set of features: every cargo call is about the whole workspace, so that nothing is compiled
+//! twice. The first failure ends the run with the command that repeats it alone.
 
-pub fn run(_args: &[String]) -> Result<(), String> {
-    Err("not built yet".into())
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::command::Line;
+use crate::{peers, sim, tools};
+
+const HELP: &str = "\
+Usage: cargo xtask test [--fast] [--keep-going]
+
+  --fast         without the real peers, which have to be installed once
+  --keep-going   perform every step even after a failure
+";
+
+/// How many simulated worlds belong to the tests.
+const SEEDS: &str = "10000";
+
+/// Performs the steps.
+pub fn run(args: &[String]) -> Result<(), String> {
+    let mut fast = false;
+    let mut keep_going = false;
+    for arg in args {
+        match arg.as_str() {
+            "--fast" => fast = true,
+            "--keep-going" => keep_going = true,
+            "--help" | "-h" => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            other => return Err(format!("unknown option `{other}`\n{HELP}")),
+        }
+    }
+    let summary = perform(steps(fast), keep_going);
+    println!("\n{}", summary.table());
+    summary.verdict()
+}
+
+fn steps(fast: bool) -> Vec<Step> {
+    let (unit, unit_command) = unit_tests();
+    let mut steps = vec![
+        Step::cargo("format", Line::cargo(&["fmt", "--all", "--", "--check"])),
+        Step::cargo("clippy", Line::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        Step::cargo("docs", Line::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
+        Step::cargo(unit, unit_command),
+        Step::cargo("doc tests", Line::cargo(&["test", "--doc", "--workspace", "--quiet"])),
+        Step::chore("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
+            sim::run(&["--seeds".into(), SEEDS.into()])
+        }),
+    ];
+    if !fast {
+        steps.push(Step::chore("peers", "cargo xtask peers", || peers::run(&[])));
+    }
+    steps
+}
+
+/// Unit tests, properties and scenarios of everything but the peers package, which needs its installation first.
+fn unit_tests() -> (&'static str, Line) {
+    if tools::has_nextest() {
+        ("nextest", Line::cargo(&["nextest", "run", "--workspace", "-E", "not package(mendline-peers)"]))
+    } else {
+        // Without doc tests, which are a step of their own.
+        let all = ["test", "--workspace", "--exclude", "mendline-peers", "--lib", "--bins", "--tests"];
+        ("cargo test", Line::cargo(&all))
+    }
+}
+
+/// Something that passes or fails.
+struct Step {
+    name: &'static str,
+    /// What repeats it alone.
+    repeat: String,
+    work: Box<dyn FnOnce() -> Result<(), String>>,
+}
+
+impl Step {
+    fn cargo(name: &'static str, line: Line) -> Self {
+        Self { name, repeat: line.text().to_owned(), work: Box::new(|| line.run()) }
+    }
+
+    fn chore(name: &'static str, repeat: &str, work: impl FnOnce() -> Result<(), String> + 'static) -> Self {
+        Self { name, repeat: repeat.to_owned(), work: Box::new(work) }
+    }
+}
+
+/// How one step went.
+struct Done {
+    name: &'static str,
+    took: Duration,
+    /// What repeats it, if it failed.
+    failed: Option<String>,
+}
+
+impl Done {
+    fn line(&self) -> String {
+        let word = if self.failed.is_some() { "FAILED" } else { "ok" };
+        format!("{:<12}{:>8.1} s  {word}", self.name, self.took.as_secs_f64())
+    }
+}
+
+struct Summary {
+    done: Vec<Done>,
+    left_out: Vec<&'static str>,
+}
+
+fn perform(steps: Vec<Step>, keep_going: bool) -> Summary {
+    let mut summary = Summary { done: Vec::new(), left_out: Vec::new() };
+    for step in steps {
+        if !keep_going && summary.done.iter().any(|done| done.failed.is_some()) {
+            summary.left_out.push(step.name);
+            continue;
+        }
+        println!("── {}", step.name);
+        let began = Instant::now();
+        let outcome = (step.work)();
+        let failed = outcome.err().map(|why| {
+            eprintln!("{why}");
+            step.repeat
+        });
+        let done = Done { name: step.name, took: began.elapsed(), failed };
+        println!("── {}", done.line());
+        summary.done.push(done);
+    }
+    summary
+}
+
+impl Summary {
+    fn table(&self) -> String {
+        let mut table = String::new();
+        for done in &self.done {
+            let _ = writeln!(table, "   {}", done.line());
+        }
+        for name in &self.left_out {
+            let _ = writeln!(table, "   {name:<12}{:>10}  not run", "");
+        }
+        let all: Duration = self.done.iter().map(|done| done.took).sum();
+        let _ = write!(table, "   {:<12}{:>8.1} s", "in all", all.as_secs_f64());
+        table
+    }
+
+    fn verdict(&self) -> Result<(), String> {
+        let failed: Vec<_> = self.done.iter().filter_map(|done| Some((done.name, done.failed.as_ref()?))).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let again: Vec<_> =
+            failed.iter().map(|(name, repeat)| format!("{name} failed; again with: {repeat}")).collect();
+        Err(again.join("\n       "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Step, perform};
+
+    fn story() -> Vec<Step> {
+        vec![
+            Step::chore("good", "do good", || Ok(())),
+            Step::chore("bad", "do bad", || Err("broken".into())),
+            Step::chore("late", "do late", || Ok(())),
+        ]
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_run_and_says_how_to_repeat_it() {
+        let summary = perform(story(), false);
+        assert_eq!(summary.left_out, ["late"]);
+        assert_eq!(summary.verdict(), Err("bad failed; again with: do bad".into()));
+        assert!(summary.table().contains("late") && summary.table().contains("not run"), "{}", summary.table());
+    }
+
+    #[test]
+    fn keep_going_performs_every_step_and_still_fails() {
+        let summary = perform(story(), true);
+        assert_eq!(summary.done.len(), 3);
+        assert!(summary.left_out.is_empty());
+        assert!(summary.verdict().is_err());
+    }
 }

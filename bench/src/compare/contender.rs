@@ -1,8 +1,8 @@
 //! Who is compared.
 //!
-//! A contender is a command in front of the upstream, so a new one is a new row of [`all`]. Peers that listen on HTTP need a
-//! bridge back to stdio to be called by the same load generator; a row may start both through one wrapper, whose descendants
-//! are all counted.
+//! A contender is a command in front of the upstream, so a new one is a new row of [`all`]. Peers that listen on HTTP
+//! need a bridge back to stdio to be called by the same load generator; a row may start both through one wrapper, whose
+//! descendants are all counted.
 
 use std::path::Path;
 

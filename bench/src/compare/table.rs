@@ -91,7 +91,7 @@ fn line_of(text: &mut String, verdict: &Verdict) {
         None => "not measured".into(),
     };
     let wanted = format!("{sign} {bound} {}", target.unit);
-    let _ = writeln!(text, "  {mark} {:<30}{wanted:<10}{measured}", target.what);
+    let _ = writeln!(text, "  {mark} {:<32}{wanted:<10}{measured}", target.what);
 }
 
 fn relay_elsewhere(rounds: &Rounds) -> String {
@@ -101,7 +101,8 @@ fn relay_elsewhere(rounds: &Rounds) -> String {
         format!("{:.digits$} ({elsewhere})", here.map_or(f64::NAN, |here| here.median))
     });
     format!(
-        "The relay here, and in brackets on another machine with two cores: added p50 {} µs, {} calls/s, {} µs CPU per call.",
+        "The relay here, and in brackets on another machine with two cores: added p50 {} µs, \
+         {} calls/s, {} µs CPU per call.",
         here[0], here[1], here[2]
     )
 }

@@ -92,7 +92,9 @@ pub(crate) struct DemoServerOptions {
 /// A duration with its unit, longer than nothing.
 fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() => Err("must be longer than nothing; for example 30s, 5m or 1h30m".to_owned()),
+        Ok(duration) if duration.is_zero() => {
+            Err("must be longer than nothing; for example 30s, 5m or 1h30m".to_owned())
+        }
         Ok(duration) => Ok(duration),
         Err(error) => Err(format!("{error}; write a number with its unit, for example 30s, 5m or 1h30m")),
     }

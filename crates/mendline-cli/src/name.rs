@@ -111,7 +111,10 @@ fn script(words: &[String]) -> Option<String> {
 }
 
 fn is_anonymous(word: &str) -> bool {
-    matches!(word, "index" | "main" | "__main__" | "server" | "cli" | "dist" | "build" | "src" | "lib" | "bin" | "." | "..")
+    matches!(
+        word,
+        "index" | "main" | "__main__" | "server" | "cli" | "dist" | "build" | "src" | "lib" | "bin" | "." | ".."
+    )
 }
 
 fn first_word<'a>(words: &'a [String], with_value: &[&str]) -> Option<&'a str> {

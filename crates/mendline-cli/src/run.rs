@@ -120,9 +120,13 @@ Everything after `--` is the server's command. `mendline run --help` says more."
 
 fn not_a_command(target: &str) -> String {
     if target.starts_with("http://") || target.starts_with("https://") {
-        format!("{target} is an address, and servers over HTTP are not built yet; only commands are:\n\n  mendline run -- COMMAND ARGUMENTS…")
+        format!(
+            "{target} is an address, and servers over HTTP are not built yet; only commands are:\n\n  mendline run -- COMMAND ARGUMENTS…"
+        )
     } else {
-        format!("a command comes after `--`:\n\n  mendline run -- {target} …\n\nServers by name, from a configuration file, are not built yet.")
+        format!(
+            "a command comes after `--`:\n\n  mendline run -- {target} …\n\nServers by name, from a configuration file, are not built yet."
+        )
     }
 }
 
@@ -135,4 +139,3 @@ fn log_level_or_default(given: Option<LogLevel>) -> Result<LogLevel, String> {
         _ => Ok(LogLevel::default()),
     }
 }
-

@@ -79,6 +79,10 @@ pub enum Event {
         what: String,
     },
 
+    DialFailed {
+        upstream: UpstreamId,
+        why: String,
+    },
     LinkMoved {
         upstream: UpstreamId,
         from: LinkState,
@@ -190,7 +194,7 @@ impl Event {
     /// How loud it is.
     pub fn level(&self) -> Level {
         match self {
-            Event::LinkMoved { to: LinkState::Parked, .. } => Level::Error,
+            Event::DialFailed { .. } | Event::LinkMoved { to: LinkState::Parked, .. } => Level::Error,
             Event::LinkMoved { to: LinkState::Waiting, .. } => Level::Warn,
             Event::LinkMoved { .. }
             | Event::CallAccepted { .. }
@@ -226,6 +230,7 @@ impl Event {
     pub fn upstream(&self) -> Option<UpstreamId> {
         match self {
             Event::LinkMoved { upstream, .. }
+            | Event::DialFailed { upstream, .. }
             | Event::ClientOpened { upstream, .. }
             | Event::UpstreamReady { upstream, .. }
             | Event::SessionReplayed { upstream, .. }
@@ -268,6 +273,7 @@ impl fmt::Display for Event {
             Event::ClientEnded { .. } => write!(f, "client will send no more"),
             Event::ClientLost { .. } => write!(f, "client no longer reads"),
             Event::ClientSpokeNonsense { what, .. } => write!(f, "client sent something that is not a message: {what}"),
+            Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
             Event::LinkMoved { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
             Event::LinkMoved { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),

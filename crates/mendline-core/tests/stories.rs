@@ -246,6 +246,16 @@ fn a_command_that_does_not_exist_is_said_at_once_and_tried_again_slowly() {
 }
 
 #[test]
+fn a_command_that_does_not_exist_is_remembered_even_when_nobody_waits_for_it() {
+    let mut stage = Stage::new();
+    stage.tell(Input::ClientEnded { client: CLIENT });
+    let link = stage.spawned.take().unwrap();
+    let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-server` was not found".into() };
+    stage.tell(Input::SpawnFailed { link, why });
+    assert!(matches!(stage.asked.last(), Some(Output::Finished { ever_ready: false })));
+}
+
+#[test]
 fn a_question_of_a_server_that_died_is_withdrawn_and_its_answer_goes_nowhere() {
     let mut stage = Stage::up();
     stage.server_says(r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);

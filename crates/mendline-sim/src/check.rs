@@ -67,7 +67,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i02_in_time::InTime),
         Box::new(i03_no_second_effect::NoSecondEffect),
         Box::new(i04_bounded_attempts::BoundedAttempts::new(config)),
-        Box::new(i05_honest_outcome::HonestOutcome),
+        Box::new(i05_honest_outcome::HonestOutcome::default()),
         Box::new(i06_alive::Alive::new(upstreams)),
         Box::new(i07_calm::Calm::new(upstreams)),
         Box::new(i08_order::Order::new(upstreams)),

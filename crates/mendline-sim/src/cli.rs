@@ -1,5 +1,6 @@
 //! `cargo xtask sim`: many seeds, or one with its story.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +25,7 @@ Options:
   --defect K    wake planted defect K; 0 is the copy without any
   --threads N   how many threads                        [default: 2]
   --coverage    print what was visited
+  --all         do not stop at the first broken promise; list the first seeds for each
 ";
 
 /// What the command line asks for.
@@ -35,6 +37,7 @@ struct Options {
     driven: Driven,
     threads: u64,
     coverage: bool,
+    all: bool,
 }
 
 /// Runs the command. `Err` is a sentence for a person.
@@ -47,11 +50,14 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if options.log {
         return tell(&options, &mut out);
     }
+    if options.all {
+        return list(&options, &mut out);
+    }
     live(&options, &mut out)
 }
 
 fn parse(args: &[String]) -> Result<Options, String> {
-    let mut options = Options { seeds: 1_000, from: 0, log: false, driven: Driven::Engine, threads: 2, coverage: false };
+    let mut options = Options { seeds: 1_000, from: 0, log: false, driven: Driven::Engine, threads: 2, coverage: false, all: false };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -65,6 +71,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--threads" => options.threads = number()?.clamp(1, 64),
             "--defect" => options.driven = Driven::Planted(u32::try_from(number()?).map_err(|_| "no such defect".to_owned())?),
             "--log" => options.log = true,
+            "--all" => options.all = true,
             "--coverage" => options.coverage = true,
             other => return Err(format!("unknown option `{other}`\n\n{HELP}")),
         }
@@ -85,6 +92,21 @@ fn tell(options: &Options, out: &mut impl Write) -> Result<(), String> {
         Some(violation) => Err(violation.to_string()),
         None => Ok(()),
     }
+}
+
+/// Every broken promise among many seeds, with the first seeds that broke it.
+fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
+    let mut broken: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+    for seed in options.from..options.from + options.seeds {
+        if let Some(violation) = run::run_and_compare(seed, options.driven).violation {
+            broken.entry(violation.promise).or_default().push(format!("  seed {seed} at {}: {}", violation.at, violation.words));
+        }
+    }
+    for (promise, cases) in &broken {
+        let first = cases.iter().take(4).map(|case| format!("{case}\n")).collect::<String>();
+        out.write_all(format!("{promise}: {} seeds\n{first}", cases.len()).as_bytes()).map_err(|error| error.to_string())?;
+    }
+    if broken.is_empty() { Ok(()) } else { Err("promises were broken".into()) }
 }
 
 /// Many seeds.

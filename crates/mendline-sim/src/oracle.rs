@@ -143,6 +143,11 @@ pub struct Reader {
 }
 
 impl Oracle {
+    /// An empty book, with the deadlines of each upstream.
+    pub fn new(patience: Vec<Patience>) -> Oracle {
+        Oracle { patience, ..Oracle::default() }
+    }
+
     /// Opens a record.
     pub fn open(&mut self, record: Record) -> Key {
         self.records.push(record);

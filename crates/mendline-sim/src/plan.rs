@@ -121,6 +121,8 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut D
         pace: (0, 2 * mean),
         cancels: *dice.pick(&[0, 0, 10]),
         unsafes: 50,
+        // A subscription takes a place for ever; with one place in all, nothing else would ever be sent.
+        listens: upstream.limits.in_flight > 16,
         lists_first: dice.percent(80),
     };
     let host = Host {

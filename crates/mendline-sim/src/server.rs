@@ -71,6 +71,8 @@ struct Job {
     token: Option<Bytes>,
     steps: VecDeque<(Duration, Step)>,
     progress: u32,
+    /// It is held back until the world heals, in one way or another.
+    held: bool,
 }
 
 /// What a server does in answer to something.
@@ -161,7 +163,7 @@ impl Server {
     /// The world has healed: what hung is answered now.
     pub fn come_to(&mut self) -> Vec<Deed> {
         for (&name, job) in &mut self.jobs {
-            if matches!(job.steps.front(), Some((_, Step::Hang))) {
+            if std::mem::take(&mut job.held) {
                 job.steps.clear();
                 job.steps.push_back((Duration::ZERO, Step::Reply));
                 self.deeds.push(Deed::GoOn(name, Duration::from_millis(1)));
@@ -198,15 +200,20 @@ impl Server {
         self.deeds.extend(complaints.into_iter().map(Deed::Complain));
         match admission {
             Admission::Job => self.begin(message, id, key, temper),
+            // What cannot be read is said again later, and only jobs can be; a greeting is at least put so that it names itself.
+            Admission::Result(_) if temper.garbles && message.method() != Method::Initialize => {
+                self.begin(message, id, key, temper);
+            }
             Admission::Result(body) => {
                 self.deeds.extend(key.map(Deed::Run));
                 let body = self.stamped(&body);
-                self.answer(&id, key, "result", body, temper);
+                let odd = self.manner.odd && !temper.garbles;
+                self.answer(&id, key, ("result", body), odd, temper);
             }
             Admission::Error(code, text) => {
                 let stamp = self.stamp();
                 let body = words::error(code, text, stamp);
-                self.answer(&id, key, "error", body, temper);
+                self.answer(&id, key, ("error", body), self.manner.odd, temper);
             }
             Admission::Taken => {}
         }
@@ -246,10 +253,11 @@ impl Server {
     fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, temper: &Temper) {
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
         let steps = self.script(message, token.is_some(), temper);
+        let held = !temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang);
         let first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
         let name = self.next_job;
         self.next_job += 1;
-        self.jobs.insert(name, Job { id, key, method: message.method(), token, steps, progress: 0 });
+        self.jobs.insert(name, Job { id, key, method: message.method(), token, steps, progress: 0, held });
         self.deeds.push(Deed::GoOn(name, first));
     }
 
@@ -314,10 +322,15 @@ impl Server {
                 return;
             }
             Step::Reply => {
-                let Some(job) = self.jobs.remove(&name) else { return };
+                let Some(mut job) = self.jobs.remove(&name) else { return };
                 let stamp = self.stamp();
                 let body = words::result(job.method, job.key, stamp, self.manner.odd, &mut self.dice);
-                self.answer(&job.id, job.key, "result", body, temper);
+                self.answer(&job.id, job.key, ("result", body), self.manner.odd, temper);
+                if temper.garbles {
+                    // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
+                    job.held = true;
+                    self.jobs.insert(name, job);
+                }
                 return;
             }
         }
@@ -342,10 +355,10 @@ impl Server {
         self.deeds.push(Deed::Notify(line, stamp));
     }
 
-    fn answer(&mut self, id: &Id, key: Option<Key>, member: &str, body: String, temper: &Temper) {
+    fn answer(&mut self, id: &Id, key: Option<Key>, (member, body): (&str, String), odd: bool, temper: &Temper) {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
         let id = if temper.mangles_ids && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
-        let line = words::response(&id, member, &body, self.manner.odd, &mut self.dice);
+        let line = words::response(&id, member, &body, odd, &mut self.dice);
         if temper.garbles {
             // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
             self.deeds.push(Deed::Write(line.slice(..line.len() - 3)));

@@ -73,7 +73,7 @@ impl World {
             config.upstreams.iter().map(|up| Patience { call: up.timeouts.call, total: up.timeouts.total }).collect();
         World {
             clock: Clock::default(),
-            oracle: Oracle { patience, ..Oracle::default() },
+            oracle: Oracle::new(patience),
             hosts,
             clients: Vec::new(),
             children: BTreeMap::new(),

@@ -5,7 +5,7 @@
 //! is left alone, and the message with it: Mendline adds to what peers say and never overwrites what it does not
 //! understand. `null` is taken as "not there".
 
-use crate::string::{quote, says};
+use crate::string::quote;
 use crate::value::Value;
 use crate::{Kind, Message, Patch, Span, Spliced};
 
@@ -30,16 +30,12 @@ pub fn member(message: &Message, path: &[&str], key: &str, raw_value: &[u8]) -> 
             Some(b'n') => return Some((value.span(), Patch::from(nested(missing, raw_value).as_slice()))),
             _ => return None,
         }
-        match last_member(value, name) {
+        match value.at(&[name]) {
             Some(found) => value = found,
             None => return Some(append(value, missing, raw_value)),
         }
     }
     Some((value.span(), Patch::from(raw_value)))
-}
-
-fn last_member<'a>(object: Value<'a>, name: &str) -> Option<Value<'a>> {
-    object.members().filter(|(key, _)| says(key.raw(), name)).last().map(|(_, value)| value)
 }
 
 /// A request or notification without `params` gets them behind its method.

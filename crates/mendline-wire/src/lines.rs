@@ -116,11 +116,11 @@ impl Lines {
         let length = length - carriage_return;
         let end = end + carriage_return;
         let text = &self.buffer[..length];
-        let line = if text.trim_ascii_start().is_empty() {
-            None
-        } else if length > self.limit {
+        let line = if length > self.limit {
             let (head, tail) = (&text[..length.min(HEAD)], &text[length.saturating_sub(TAIL)..]);
             Some(Line::TooLong { length: length as u64, head: copy(head), tail: copy(tail) })
+        } else if text.trim_ascii_start().is_empty() {
+            None
         } else if length < COPY_BELOW {
             Some(Line::Text(copy(text)))
         } else {

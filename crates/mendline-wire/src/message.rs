@@ -182,12 +182,24 @@ enum Member {
     Unknown = 0,
 }
 
-/// What one pass over the envelope found.
+/// What kind of value a member has, as far as it matters.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Shape {
+    Number,
+    String,
+    Null,
+    #[default]
+    Other,
+}
+
+/// What one pass over the envelope found. Syntax comes first: what the members are worth is judged when the whole text
+/// is known to be JSON, but for a key that occurs twice and an id that is too long, which are refused on sight.
 #[derive(Default)]
 struct Envelope {
     seen: u8,
     is_version_2: bool,
-    id_is_null: bool,
+    id_shape: Shape,
+    method_shape: Shape,
     id: Span,
     method: Span,
     /// Of `params`, `result` and `error` the last one; that there is only one is checked by [`Envelope::kind`].
@@ -270,16 +282,8 @@ impl Envelope {
                 self.is_version_2 = raw == b"\"2.0\"" || string::is_string(raw) && string::says(raw, "2.0");
             }
             Member::Id if span.len() > limits.id_bytes => return Err(Stop { fault: Fault::IdTooLong, at: start }),
-            Member::Id => {
-                self.id = span;
-                match raw[0] {
-                    b'"' | b'-' | b'0'..=b'9' => {}
-                    b'n' => self.id_is_null = true,
-                    _ => return Err(Stop { fault: Fault::BadId, at: start }),
-                }
-            }
-            Member::Method if string::is_string(raw) => self.method = span,
-            Member::Method => return Err(Stop { fault: Fault::NotJsonRpc, at: start }),
+            Member::Id => (self.id, self.id_shape) = (span, Shape::of(raw)),
+            Member::Method => (self.method, self.method_shape) = (span, Shape::of(raw)),
             Member::Params | Member::Result | Member::Error => self.body = span,
             Member::Unknown => {}
         }
@@ -290,8 +294,12 @@ impl Envelope {
     fn kind(&self) -> Result<Kind, Stop> {
         let has = |member: Member| self.seen & member as u8 != 0;
         let stop = |fault| Err(Stop { fault, at: self.end });
-        if !self.is_version_2 {
+        if !self.is_version_2 || has(Member::Method) && self.method_shape != Shape::String {
             return stop(Fault::NotJsonRpc);
+        }
+        let bad_id = Err(Stop { fault: Fault::BadId, at: self.id.range().start });
+        if has(Member::Id) && self.id_shape == Shape::Other {
+            return bad_id;
         }
         let kind = match (has(Member::Method), has(Member::Result), has(Member::Error)) {
             (true, false, false) if has(Member::Id) => Kind::Request,
@@ -305,10 +313,19 @@ impl Envelope {
             // `params` beside an answer would make "the body" two things.
             Kind::Result | Kind::Error if has(Member::Params) => stop(Fault::Ambiguous),
             Kind::Result if !has(Member::Id) => stop(Fault::MissingId),
-            Kind::Request | Kind::Result if self.id_is_null => {
-                Err(Stop { fault: Fault::BadId, at: self.id.range().start })
-            }
+            Kind::Request | Kind::Result if self.id_shape == Shape::Null => bad_id,
             kind => Ok(kind),
+        }
+    }
+}
+
+impl Shape {
+    fn of(raw: &[u8]) -> Shape {
+        match raw.first() {
+            Some(b'"') => Shape::String,
+            Some(b'-' | b'0'..=b'9') => Shape::Number,
+            Some(b'n') => Shape::Null,
+            _ => Shape::Other,
         }
     }
 }

@@ -35,14 +35,13 @@ pub(crate) fn salvage(head: &[u8], tail: Option<&[u8]>, limits: &Limits) -> Salv
         }
         let key = &head[at..string_end(head, at)];
         let start = skip_separators(head, at + key.len());
+        found.method_seen |= start < head.len() && string::says(key, "method");
         let end = value_end(head, start);
         // A value that reaches the end of what we have may be only its beginning.
         if end >= head.len() {
             break;
         }
-        if string::says(key, "method") {
-            found.method_seen = true;
-        } else if string::says(key, "id") {
+        if string::says(key, "id") {
             ids += 1;
             found.id = whole_id(&head[start..end], limits);
         }
@@ -116,6 +115,7 @@ mod tests {
 
     #[test]
     fn a_method_is_noticed() {
+        assert!(salvage(br#"{"method":"x"#, None, &Limits::default()).method_seen, "even if its name is cut off");
         assert!(salvage(br#"{"method":"x","id":"#, None, &Limits::default()).method_seen);
         assert!(!salvage(br#"{"result":{"method":"x"},"id":1,"#, None, &Limits::default()).method_seen);
         assert_eq!(salvage(b"Listening on port 3000", None, &Limits::default()), Salvaged::default());

@@ -158,20 +158,26 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    #[inline]
     fn escape(&mut self) -> Result<(), Stop> {
         self.at += 1;
         match self.peek() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
-            Some(b'u') => {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.at += 1;
-                for _ in 0..4 {
-                    match self.peek() {
-                        Some(b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.at += 1,
-                        _ => return Err(self.stop()),
-                    }
-                }
+                Ok(())
             }
-            _ => return Err(self.stop()),
+            Some(b'u') => self.four_hex_digits(),
+            _ => Err(self.stop()),
+        }
+    }
+
+    fn four_hex_digits(&mut self) -> Result<(), Stop> {
+        self.at += 1;
+        for _ in 0..4 {
+            match self.peek() {
+                Some(b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.at += 1,
+                _ => return Err(self.stop()),
+            }
         }
         Ok(())
     }

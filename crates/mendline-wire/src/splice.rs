@@ -136,31 +136,25 @@ impl Spliced {
 }
 
 impl Edits {
-    /// Puts an edit at its place. Two spans overlap unless one ends before the other begins; equal empty spans keep the
-    /// order in which they came.
+    /// Puts an edit at its place; insertions at one place keep the order in which they came.
     fn insert(&mut self, edit: Edit) {
-        let place = self
-            .iter()
-            .take_while(|earlier| earlier.span.start <= edit.span.start && earlier.span.end <= edit.span.end)
-            .count();
-        let before = place.checked_sub(1).and_then(|index| self.iter().nth(index));
-        let after = self.iter().nth(place);
-        assert!(before.is_none_or(|before| before.span.end <= edit.span.start), "overlapping edits");
-        assert!(after.is_none_or(|after| edit.span.end <= after.span.start), "overlapping edits");
-        *self = match (std::mem::replace(self, Edits::Few([None, None])), place) {
-            (Edits::Few([None, _]), _) => Edits::Few([Some(edit), None]),
-            (Edits::Few([Some(first), None]), 0) => Edits::Few([Some(edit), Some(first)]),
-            (Edits::Few([Some(first), None]), _) => Edits::Few([Some(first), Some(edit)]),
-            (Edits::Few([Some(first), Some(second)]), place) => {
-                let mut many = vec![first, second];
-                many.insert(place, edit);
-                Edits::Many(many)
+        match self {
+            Edits::Few([first @ None, _]) => *first = Some(edit),
+            Edits::Few([Some(first), second @ None]) => {
+                *second = Some(edit);
+                if let Some(edit) = second
+                    && edit.goes_before(first)
+                {
+                    std::mem::swap(first, edit);
+                }
             }
-            (Edits::Many(mut many), place) => {
-                many.insert(place, edit);
-                Edits::Many(many)
+            Edits::Few([first, second]) => {
+                let mut many: Vec<Edit> = [first.take(), second.take()].into_iter().flatten().collect();
+                place(&mut many, edit);
+                *self = Edits::Many(many);
             }
-        };
+            Edits::Many(many) => place(many, edit),
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = &Edit> {
@@ -170,6 +164,22 @@ impl Edits {
         };
         few.iter().flatten().chain(many)
     }
+}
+
+impl Edit {
+    /// Whether it lies before another edit, rather than behind it.
+    fn goes_before(&self, other: &Edit) -> bool {
+        if other.span.end <= self.span.start {
+            return false;
+        }
+        assert!(self.span.end <= other.span.start, "overlapping edits");
+        true
+    }
+}
+
+fn place(many: &mut Vec<Edit>, edit: Edit) {
+    let behind = many.iter().take_while(|other| !edit.goes_before(other)).count();
+    many.insert(behind, edit);
 }
 
 impl fmt::Debug for Spliced {

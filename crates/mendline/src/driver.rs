@@ -15,8 +15,8 @@ mod link;
 mod sink;
 mod source;
 
-use std::future::poll_fn;
 use std::future::Future as _;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -111,6 +111,8 @@ where
     pub async fn run(mut self, mut poll_stop: impl FnMut(&mut Context<'_>) -> Poll<()> + Send) -> Ended {
         let now = self.clock.now();
         self.engine.handle(Input::ClientOpened { client: self.client, upstream: self.upstream }, now);
+        // The child starts before the first request is even read: its start is what the first answer waits for.
+        self.carry_out(now);
         poll_fn(|cx| self.poll(cx, &mut poll_stop)).await
     }
 

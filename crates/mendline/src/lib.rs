@@ -11,6 +11,6 @@ pub mod observe;
 mod raw;
 pub mod transport;
 
-pub use driver::{Child, Client, Driver, Drained, Ended, Host, Observer};
+pub use driver::{Child, Client, Drained, Driver, Ended, Host, Observer};
 /// The decisions that these shells carry out.
 pub use mendline_core as decisions;

@@ -40,8 +40,7 @@ pub(super) struct Peer {
 impl Peer {
     /// Starts the process and greets it.
     pub(super) fn start(mut command: Command) -> std::io::Result<Peer> {
-        let mut process =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let stdin = process.stdin.take();
         let (sender, lines) = channel();
         if let Some(stdout) = process.stdout.take() {

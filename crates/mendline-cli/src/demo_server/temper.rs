@@ -104,7 +104,10 @@ impl Tempers {
 
     /// How many lines to print to stderr at every call.
     pub(super) fn stderr_flood(&self) -> usize {
-        self.0.iter().find_map(|temper| if let Temper::StderrFlood(lines) = temper { Some(*lines) } else { None }).unwrap_or(0)
+        self.0
+            .iter()
+            .find_map(|temper| if let Temper::StderrFlood(lines) = temper { Some(*lines) } else { None })
+            .unwrap_or(0)
     }
 }
 

@@ -189,6 +189,8 @@ impl Link {
 
     pub fn handle_spawn_failed(&mut self, why: &SpawnFailure, called: bool, turn: &mut Turn<'_>) {
         let hopeless = why.kind == SpawnFailureKind::NotFound;
+        turn.tell(Event::DialFailed { upstream: self.upstream, why: why.text.clone() });
+        self.trouble = Some(why.text.clone());
         self.health = Health::default();
         self.lose(why.text.clone(), hopeless, called, turn);
     }

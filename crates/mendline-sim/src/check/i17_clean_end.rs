@@ -54,7 +54,7 @@ impl Check for CleanEnd {
             Fact::NeverFinished => return Err("it was told to stop and does not end".into()),
             _ => {}
         }
-        if self.finished && matches!(fact, Fact::Wanted(act) if *act != Act::Finished) {
+        if self.finished && matches!(fact, Fact::Wanted(act) if **act != Act::Finished) {
             return Err("it wants something after it said that it is finished".into());
         }
         match self.stopped {

@@ -31,6 +31,8 @@ pub struct Workload {
     pub cancels: u64,
     /// Of a hundred calls, how many must not run twice.
     pub unsafes: u64,
+    /// It listens for changes: each such request keeps a place for as long as the server lets it.
+    pub listens: bool,
     /// The tools are looked up first, as most clients do.
     pub lists_first: bool,
 }
@@ -38,7 +40,7 @@ pub struct Workload {
 impl Workload {
     /// Nothing by itself: a client that only does what it is told.
     pub fn none(era: Era) -> Workload {
-        Workload { era, left: 0, pace: (1, 1), cancels: 0, unsafes: 0, lists_first: false }
+        Workload { era, left: 0, pace: (1, 1), cancels: 0, unsafes: 0, listens: false, lists_first: false }
     }
 
     /// The next thing, if any is left.
@@ -86,7 +88,11 @@ impl Workload {
         const LEGACY: &[(&str, Effect)] =
             &[("ping", Effect::Read), ("logging/setLevel", Effect::Idempotent), ("resources/subscribe", Effect::Idempotent)];
         const MODERN: &[(&str, Effect)] = &[("server/discover", Effect::Read), ("subscriptions/listen", Effect::Idempotent)];
-        let own = if self.era == Era::Legacy { LEGACY } else { MODERN };
+        let own = match self.era {
+            Era::Legacy => LEGACY,
+            Era::Modern if self.listens => MODERN,
+            Era::Modern => &MODERN[..1],
+        };
         let &(method, effect) = if dice.percent(80) { dice.pick(BOTH) } else { dice.pick(own) };
         Wish { method, tool: None, effect }
     }

@@ -38,7 +38,7 @@ pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, odd: bool, 
         }
         _ => format!(r#"{{"k":{},"x":1.0}}"#, key.map_or(0, |key| key.0)),
     };
-    let body = if odd && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
+    let body = if odd && body != "{}" && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
     with_stamp(&body, stamp)
 }
 

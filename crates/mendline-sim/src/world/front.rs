@@ -36,7 +36,8 @@ impl World {
     pub(super) fn listen(&mut self, place: usize) -> bool {
         let client = &mut self.clients[place];
         let id = client.id;
-        if client.stage == Stage::Gone || !self.machine.may_read(Port::Client(id)) {
+        // A shell that was told that everything is finished reads no more.
+        if client.stage == Stage::Gone || self.finished.is_some() || !self.machine.may_read(Port::Client(id)) {
             return false;
         }
         let Some((line, keys)) = client.outbox.pop_front() else {

@@ -88,23 +88,3 @@ pub fn message() -> impl Strategy<Value = (String, Option<String>)> {
         },
     )
 }
-
-/// Damage: bytes replaced, inserted, removed or repeated.
-pub fn damaged(text: &str, wounds: &[(prop::sample::Index, u8, u8)]) -> Vec<u8> {
-    const CHOICE: &[u8] = b"\"\\{}[]:,0123456789-+.eEtrufalsn \t\r\n\0\x1f\x7f\x80\xc3\xed\xff/u";
-    let mut bytes = text.as_bytes().to_vec();
-    for (place, how, which) in wounds {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = place.index(bytes.len());
-        let byte = CHOICE[usize::from(*which) % CHOICE.len()];
-        match how % 4 {
-            0 => bytes[at] = byte,
-            1 => bytes.insert(at, byte),
-            2 => drop(bytes.remove(at)),
-            _ => bytes.truncate(at),
-        }
-    }
-    bytes
-}

@@ -35,12 +35,7 @@ pub(super) struct Link<C: Child> {
 
 impl<C: Child> Link<C> {
     /// A link over these pipes; messages may be `message_limit` bytes long.
-    pub(super) fn new(
-        id: LinkId,
-        child: C,
-        pipes: (C::Stdin, C::Stdout, C::Stderr),
-        message_limit: usize,
-    ) -> Link<C> {
+    pub(super) fn new(id: LinkId, child: C, pipes: (C::Stdin, C::Stdout, C::Stderr), message_limit: usize) -> Link<C> {
         let (stdin, stdout, stderr) = pipes;
         Link {
             id,

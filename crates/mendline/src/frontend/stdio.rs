@@ -124,8 +124,11 @@ impl Output {
 }
 
 impl AsyncWrite for Output {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Writing::Pipe(pipe) => Pin::new(pipe).poll_write(cx, bytes),
+            _ => self.poll_write_vectored(cx, &[IoSlice::new(bytes)]),
+        }
     }
 
     fn poll_write_vectored(

@@ -1,0 +1,152 @@
+//! How it ends: asked, told, killed, or left alone by its client.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{Bridge, SOON, Setup, children_of, eventually, is_gone, kill};
+
+/// What nothing may outlive us by.
+const FIVE_SECONDS: Duration = Duration::from_secs(5);
+
+#[test]
+fn the_end_of_stdin_ends_everything_cleanly() {
+    let mut bridge = Bridge::around(&[]);
+    let server = bridge.server();
+    let children = children_of(bridge.process.id());
+    assert!(children.len() >= 2, "a server and a guard: {children:?}");
+    bridge.stdin = None;
+    assert_eq!(bridge.exit_code(SOON), Some(0));
+    assert!(is_gone(server));
+    assert!(children.into_iter().all(is_gone), "the guard stayed");
+    assert_eq!(bridge.noted("eof"), [server]);
+}
+
+#[test]
+fn calls_in_flight_at_the_end_of_stdin_are_still_answered() {
+    let mut bridge = Bridge::around(&[]);
+    bridge.call("a", "lookup", &json!({ "key": "k", "delayMs": 200 }));
+    bridge.stdin = None;
+    let rest = bridge.rest();
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    assert!(rest[0].contains("k is 42"));
+    assert_eq!(bridge.exit_code(SOON), Some(0));
+}
+
+#[test]
+fn x92_sigterm_lets_running_calls_finish() {
+    let mut bridge = Bridge::around(&[]);
+    bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 300 }));
+    eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
+    bridge.signal(Signal::TERM);
+    let rest = bridge.rest();
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    assert!(rest[0].contains("wrote k"));
+    assert_eq!(bridge.exit_code(SOON), Some(0));
+    assert!(is_gone(bridge.server()));
+}
+
+#[test]
+fn x92_sigterm_twice_means_at_once_and_is_still_an_answer() {
+    let mut bridge = Bridge::around(&[]);
+    bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
+    eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
+    bridge.signal(Signal::TERM);
+    eventually("the first signal is heard", SOON, || bridge.log().contains("stopping"));
+    bridge.signal(Signal::TERM);
+    let rest = bridge.rest();
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    assert!(rest[0].contains(r#""outcome":"unknown""#), "{rest:?}");
+    bridge.exit_code(SOON);
+    assert!(is_gone(bridge.server()));
+}
+
+#[test]
+fn p58_a_server_that_ignores_eof_and_term_is_killed_with_its_group() {
+    let mut bridge = Bridge::around(&["ignore-eof", "ignore-term", "grandchild"]);
+    let (server, grandchild) = (bridge.server(), bridge.noted("grandchild"));
+    eventually("the grandchild runs", SOON, || !bridge.noted("grandchild").is_empty());
+    let begin = Instant::now();
+    bridge.stdin = None;
+    assert_eq!(bridge.exit_code(SOON + SOON), Some(0));
+    assert!(begin.elapsed() >= Duration::from_secs(3), "it was not given its time: {:?}", begin.elapsed());
+    assert!(is_gone(server));
+    assert!(grandchild.into_iter().all(is_gone));
+}
+
+#[test]
+fn p59_a_grandchild_that_holds_the_pipes_dies_with_its_parent() {
+    let mut bridge = Bridge::around(&["grandchild"]);
+    eventually("the grandchild runs", SOON, || !bridge.noted("grandchild").is_empty());
+    let grandchild = bridge.noted("grandchild")[0];
+    kill(bridge.server(), Signal::KILL);
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "k is 42");
+    assert!(is_gone(grandchild));
+}
+
+#[test]
+fn x91_nothing_outlives_a_killed_mendline() {
+    let mut bridge = Bridge::around(&["ignore-eof", "ignore-term", "grandchild"]);
+    eventually("the grandchild runs", SOON, || !bridge.noted("grandchild").is_empty());
+    let mut all = children_of(bridge.process.id());
+    all.extend(bridge.noted("grandchild"));
+    assert_eq!(all.len(), 3, "a guard, a server and its grandchild: {all:?}");
+    assert!(all.iter().all(|pid| !is_gone(*pid)));
+    bridge.process.kill().unwrap();
+    bridge.process.wait().unwrap();
+    eventually("guard, server and grandchild are gone", FIVE_SECONDS, || all.iter().all(|pid| is_gone(*pid)));
+}
+
+#[test]
+fn x91_a_guard_that_was_killed_is_replaced_with_the_next_server() {
+    let mut bridge = Bridge::around(&[]);
+    let id = bridge.process.id();
+    let first = bridge.server();
+    let guard = children_of(id).into_iter().find(|pid| *pid != first).unwrap();
+    kill(guard, Signal::KILL);
+    kill(first, Signal::KILL);
+    bridge.result("a", "lookup", &json!({ "key": "k" }));
+    let server = bridge.server();
+    eventually("there is a new guard", SOON, || {
+        children_of(id).iter().any(|pid| ![server, guard, first].contains(pid) && !is_gone(*pid))
+    });
+}
+
+#[test]
+fn x91_killing_mendline_by_name_leaves_the_guard_alone() {
+    let bridge = Bridge::around(&[]);
+    let guards: Vec<String> = children_of(bridge.process.id())
+        .into_iter()
+        .filter(|pid| *pid != bridge.server())
+        .map(|pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap())
+        .collect();
+    assert_eq!(guards, ["mdl-guard\0__guard\0"]);
+}
+
+#[test]
+fn x99_a_client_that_closes_our_stdout_is_a_client_that_left() {
+    let mut bridge = Bridge::around(&[]);
+    let server = bridge.server();
+    bridge.lines = None;
+    // The reading thread lets go of the pipe when it meets a line that nobody wants, and the next write finds it closed.
+    for number in 0..3 {
+        bridge.call(&number.to_string(), "lookup", &json!({ "key": "k" }));
+        let ran = format!("executed lookup k {server}");
+        eventually("the call runs", SOON, || bridge.ledger().matches(&ran).count() > number || is_gone(server));
+        if is_gone(server) {
+            break;
+        }
+    }
+    bridge.exit_code(SOON);
+    assert!(is_gone(server));
+}
+
+#[test]
+fn an_empty_stdin_is_an_end() {
+    let mut bridge = Bridge::start(Setup { stdin: Some(Stdio::null()), ..Setup::default() });
+    bridge.exit_code(SOON);
+    assert_eq!(bridge.rest(), Vec::<String>::new());
+}

@@ -1,0 +1,195 @@
+//! Servers that die, babble or fall silent, and what their client sees of it.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Bridge, SOON, Setup, Stderr, eventually, kill, zombies_of};
+
+fn failure(result: &Value) -> &Value {
+    assert_eq!(result["isError"], true, "{result}");
+    &result["_meta"]["dev.mendline/failure"]
+}
+
+#[test]
+fn p53_a_server_killed_while_idle_is_replaced_before_anyone_notices() {
+    let mut bridge = Bridge::around(&[]);
+    kill(bridge.server(), Signal::KILL);
+    let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k");
+    assert_eq!(bridge.noted("start").len(), 2);
+    assert_eq!(bridge.executions("create_note", "k"), 1);
+}
+
+#[test]
+fn p54_a_read_is_sent_again_to_the_new_server() {
+    let mut bridge = Bridge::around(&["die-after=1"]);
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "k is 42");
+    assert_eq!(bridge.executions("lookup", "k"), 2);
+}
+
+#[test]
+fn p54_an_unsafe_call_is_not_sent_twice_when_the_answer_is_lost() {
+    let mut bridge = Bridge::around(&["die-after=1"]);
+    let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["outcome"], "unknown");
+    assert_eq!(failure(&result)["cause"], "outcome_unknown");
+    let next = bridge.result("b", "create_note", &json!({ "key": "l" }));
+    assert_eq!(next["content"][0]["text"], "wrote l");
+    assert_eq!(bridge.executions("create_note", "k"), 1);
+}
+
+#[test]
+fn p54_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
+    let mut bridge = Bridge::around(&["die-before=1"]);
+    let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["outcome"], "unknown");
+    assert_eq!(bridge.executions("create_note", "k"), 0);
+}
+
+#[test]
+fn many_calls_in_flight_are_each_answered_once_when_the_server_dies() {
+    let mut bridge = Bridge::around(&[]);
+    for number in 0..20 {
+        let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
+        bridge.call(&number.to_string(), tool, &json!({ "key": format!("k{number}"), "delayMs": 300 }));
+    }
+    eventually("all of them run", SOON, || bridge.ledger().matches("executed ").count() == 20);
+    kill(bridge.server(), Signal::KILL);
+    let mut answered = vec![0; 20];
+    for _ in 0..20 {
+        let answer: Value = serde_json::from_str(&bridge.line()).unwrap();
+        let number: usize = answer["id"].as_str().unwrap().parse().unwrap();
+        answered[number] += 1;
+        if number % 2 == 0 {
+            assert_eq!(answer["result"]["isError"], false, "{answer}");
+        } else {
+            assert_eq!(failure(&answer["result"])["outcome"], "unknown");
+            assert_eq!(bridge.executions("create_note", &format!("k{number}")), 1);
+        }
+    }
+    assert_eq!(answered, vec![1; 20]);
+}
+
+#[test]
+fn s48_noise_on_stdout_is_logged_and_never_reaches_the_client() {
+    let mut bridge = Bridge::around(&["noise"]);
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "k is 42");
+    eventually("the noise is in the log", SOON, || bridge.log().contains("waiting for requests"));
+}
+
+#[test]
+fn s49_half_a_line_before_the_end_is_no_answer() {
+    let mut bridge = Bridge::around(&["partial-line=1"]);
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "k is 42");
+    assert_eq!(bridge.noted("start").len(), 2);
+}
+
+#[test]
+fn s50_a_flood_on_stderr_that_nobody_reads_blocks_nothing() {
+    let setup = Setup { tempers: &["stderr-flood=5000"], stderr: Stderr::Ignored, ..Setup::default() };
+    let mut bridge = Bridge::start(setup);
+    bridge.greet();
+    for number in 0..5 {
+        let result = bridge.result(&number.to_string(), "lookup", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "k is 42");
+    }
+    bridge.stdin = None;
+    assert_eq!(bridge.exit_code(SOON), Some(0));
+}
+
+#[test]
+fn s51_a_server_that_stops_reading_costs_the_calls_deadline_and_no_more() {
+    let setup = Setup { options: &["--call-timeout", "700ms"], tempers: &["stop-reading=1"], ..Setup::default() };
+    let mut bridge = Bridge::start(setup);
+    bridge.greet();
+    let begin = Instant::now();
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["cause"], "timed_out");
+    assert!(begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn m62_to_m65_a_server_that_babbles_gives_one_answer_per_request() {
+    let mut bridge = Bridge::around(&["unknown-id", "answer-twice", "malformed"]);
+    for number in 0..5 {
+        bridge.call(&number.to_string(), "lookup", &json!({ "key": format!("k{number}") }));
+    }
+    bridge.stdin = None;
+    let answers: Vec<Value> = bridge.rest().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ids: Vec<&str> = answers.iter().filter_map(|answer| answer["id"].as_str()).collect();
+    assert_eq!(ids, ["0", "1", "2", "3", "4"]);
+    for (number, answer) in answers.iter().enumerate() {
+        assert_eq!(answer["result"]["content"][0]["text"], format!("k{number} is 42"));
+    }
+}
+
+#[test]
+fn a_server_that_closes_its_stdout_but_lives_is_replaced() {
+    let mut bridge = Bridge::around(&["close-stdout=1"]);
+    let first = bridge.server();
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "k is 42");
+    assert_ne!(bridge.server(), first);
+    eventually("the first one is gone", SOON, || crate::support::is_gone(first));
+}
+
+#[test]
+fn p56_a_slow_start_is_waited_for() {
+    let mut bridge = Bridge::start(Setup { tempers: &["slow-start=600ms"], ..Setup::default() });
+    bridge.greet();
+    assert_eq!(bridge.noted("start").len(), 1);
+}
+
+#[test]
+fn p60_a_command_that_does_not_exist_is_said_at_once_and_in_words() {
+    let mut bridge = Bridge::start(Setup { command: Some(&["mendline-no-such-command"]), ..Setup::default() });
+    bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = bridge.answer("init")["error"].clone();
+    assert_eq!(error["data"]["outcome"], "not_sent");
+    let words = "`mendline-no-such-command` was not found; is it installed and on PATH?";
+    assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+    bridge.stdin = None;
+    assert_eq!(bridge.exit_code(SOON), Some(1));
+    assert!(bridge.log().contains(words));
+}
+
+#[test]
+fn dead_servers_are_reaped() {
+    let mut bridge = Bridge::around(&[]);
+    for round in 0..3 {
+        kill(bridge.server(), Signal::KILL);
+        bridge.result(&round.to_string(), "lookup", &json!({ "key": "k" }));
+    }
+    let id = bridge.process.id();
+    eventually("no zombie is left", SOON, || zombies_of(id).is_empty());
+}
+
+#[test]
+fn i12_a_secret_in_the_environment_appears_nowhere() {
+    const CANARY: &str = "canary-5f1e77";
+    let setup = Setup {
+        options: &["--log-level", "debug"],
+        tempers: &["die-after=2", "noise"],
+        environment: &[("API_TOKEN", CANARY)],
+        ..Setup::default()
+    };
+    let mut bridge = Bridge::start(setup);
+    bridge.greet();
+    for (id, tool) in [("a", "lookup"), ("b", "create_note"), ("c", "lookup")] {
+        let answer = bridge.result(id, tool, &json!({ "key": id }));
+        assert!(!answer.to_string().contains(CANARY));
+    }
+    // The server does have it: it was passed on, not dropped.
+    let environment = std::fs::read(format!("/proc/{}/environ", bridge.server())).unwrap();
+    assert!(environment.windows(CANARY.len()).any(|window| window == CANARY.as_bytes()));
+    bridge.stdin = None;
+    assert!(bridge.rest().iter().all(|line| !line.contains(CANARY)));
+    bridge.exit_code(SOON);
+    let log = bridge.log();
+    assert!(log.contains("DEBUG") && !log.contains(CANARY), "{log}");
+}

@@ -1,0 +1,63 @@
+//! What the command line says: help, complaints and exit codes, reviewed as text.
+
+use std::process::{Command, Stdio};
+
+use crate::support::MENDLINE;
+
+/// Everything that a command said, and its exit code.
+fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let output = Command::new(MENDLINE)
+        .args(arguments)
+        .env_remove("COLUMNS")
+        .env_remove("MENDLINE_LOG")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let code = output.status.code().unwrap();
+    format!("exit code {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
+}
+
+macro_rules! story {
+    ($name:ident, $arguments:expr) => {
+        story!($name, $arguments, &[]);
+    };
+    ($name:ident, $arguments:expr, $environment:expr) => {
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(stringify!($name), said(&$arguments, $environment));
+        }
+    };
+}
+
+story!(help, ["--help"]);
+story!(help_of_run, ["run", "--help"]);
+story!(help_of_demo, ["demo", "--help"]);
+story!(version, ["--version"]);
+story!(nothing_at_all, []);
+story!(run_without_a_command, ["run"]);
+story!(run_with_an_address, ["run", "https://mcp.example.com/mcp"]);
+story!(run_without_the_dashes, ["run", "notes-server"]);
+story!(a_timeout_without_a_unit, ["run", "--call-timeout", "5", "--", "true"]);
+story!(a_timeout_of_nothing, ["run", "--call-timeout", "0s", "--", "true"]);
+story!(a_name_with_two_underscores, ["run", "--name", "a__b", "--", "true"]);
+story!(a_name_with_odd_characters, ["run", "--name", "my server", "--", "true"]);
+story!(a_log_level_that_is_none, ["run", "--log-level", "loud", "--", "true"]);
+story!(a_log_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
+story!(an_unknown_flag, ["run", "--fast", "--", "true"]);
+
+#[test]
+fn a_server_that_is_no_server_is_a_negative_result() {
+    let said = said(&["run", "--log-level", "off", "--", "false"], &[]);
+    assert_eq!(said, "exit code 1\n--- stdout\n--- stderr\n");
+}
+
+#[test]
+fn logs_go_to_stderr_and_can_be_turned_off_by_the_environment() {
+    let loud = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "debug")]);
+    assert!(loud.contains("--- stdout\n--- stderr\n2") && loud.contains("DEBUG"), "{loud}");
+    let quiet = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
+    assert!(quiet.ends_with("--- stdout\n--- stderr\n"), "{quiet}");
+}

@@ -1,0 +1,107 @@
+//! Running other programs in the workspace, seen by whoever watches, with an error that can be pasted into a shell.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the workspace.
+pub fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// Where cargo builds, which is also where everything else that is fetched or made belongs.
+pub fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    root().join(target)
+}
+
+/// A command line that runs in the root of the workspace.
+pub struct Line {
+    command: Command,
+    text: String,
+}
+
+impl Line {
+    /// A program and its arguments.
+    pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Self {
+        let program = program.as_ref();
+        let mut command = Command::new(program);
+        command.args(args).current_dir(root());
+        let mut text = quoted(&program.display().to_string());
+        for arg in args {
+            let _ = write!(text, " {}", quoted(arg));
+        }
+        Self { command, text }
+    }
+
+    /// `cargo` and its arguments.
+    pub fn cargo(args: &[&str]) -> Self {
+        // What cargo sets for us as its child would be taken for the wishes of a user by the next cargo.
+        let mut line = Self::new("cargo", args);
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                line.command.env_remove(name);
+            }
+        }
+        line
+    }
+
+    /// With a variable set.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self.text = format!("{name}={} {}", quoted(value), self.text);
+        self
+    }
+
+    /// In another folder.
+    pub fn within(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self.text = format!("(cd {} && {})", quoted(&folder.display().to_string()), self.text);
+        self
+    }
+
+    /// The command as one would type it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started or fails; the text is the command.
+    pub fn run(mut self) -> Result<(), String> {
+        let status = self.command.status().map_err(|why| format!("{}: {why}", self.text))?;
+        if status.success() { Ok(()) } else { Err(format!("{} ({status})", self.text)) }
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, quoted};
+
+    #[test]
+    fn a_line_can_be_pasted_into_a_shell() {
+        let line = Line::new("cargo", &["nextest", "-E", "not test(x)"]).env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(line.text(), "RUSTDOCFLAGS='-D warnings' cargo nextest -E 'not test(x)'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_command_that_fails_says_how() {
+        let why = Line::new("sh", &["-c", "exit 3"]).run().unwrap_err();
+        assert_eq!(why, "sh -c 'exit 3' (exit status: 3)");
+    }
+}
