@@ -1,5 +1,5 @@
-//! One function for each thing that reads bytes from strangers. Each takes any input and panics when a promise is broken:
-//! not only "does not crash" but "means the same however it was cut", "agrees with serde_json", "reads back".
+//! One function for each thing that reads bytes from strangers. Each takes any input and panics when a promise is
+//! broken: not only "does not crash" but "means the same however it was cut", "agrees with serde_json", "reads back".
 
 use bytes::{Bytes, BytesMut};
 use mendline_wire::{
@@ -83,8 +83,8 @@ fn cut_by_content(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
     stream.split_inclusive(|byte| matches!(byte, b'\r' | b'\n' | b':' | b'd' | 0x80..))
 }
 
-/// A message that is accepted is JSON with its parts where they are said to be; one that is refused for its syntax is not
-/// JSON.
+/// A message that is accepted is JSON with its parts where they are said to be; one that is refused for its syntax is
+/// not JSON.
 pub fn message(data: &[u8]) {
     let text = Bytes::copy_from_slice(data);
     let is_json = std::str::from_utf8(data).is_ok_and(|text| serde_json::from_str::<&RawValue>(text).is_ok());

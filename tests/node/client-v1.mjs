@@ -8,7 +8,7 @@ import { CAPABILITIES, run } from './script.mjs';
 await run(async (server, listener) => {
     const client = new Client({ name: 'peer-ts-1', version: '1.0.0' }, { capabilities: CAPABILITIES });
     for (const schema of [CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema]) {
-        client.setRequestHandler(schema, ({ method, params }) => listener.answer(method, params));
+        client.setRequestHandler(schema, ({ method, params }) => listener.answer(client, method, params));
     }
     client.fallbackNotificationHandler = async ({ method, params }) => listener.note(method, params);
     await client.connect(new StdioClientTransport(server));

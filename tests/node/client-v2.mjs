@@ -11,7 +11,7 @@ await run(async (server, listener, modern) => {
     const mode = modern ? { pin: '2026-07-28' } : 'legacy';
     const client = new Client({ name: 'peer-ts-2', version: '1.0.0' }, { capabilities: CAPABILITIES, versionNegotiation: { mode } });
     for (const method of Object.keys(ANSWERS)) {
-        client.setRequestHandler(method, ({ params }) => listener.answer(method, params));
+        client.setRequestHandler(method, ({ params }) => listener.answer(client, method, params));
     }
     client.fallbackNotificationHandler = async ({ method, params }) => listener.note(method, params);
     await client.connect(new StdioClientTransport(server));

@@ -30,8 +30,17 @@ export class Listener {
         this.#waiting = this.#waiting.filter(wake => !wake());
     }
 
-    answer(method, params) {
-        this.note(method, params);
+    /** Answers a question; with a token there is progress first, and one that will be taken back gets a nod only. */
+    async answer(client, method, params) {
+        const token = params?._meta?.progressToken;
+        this.note(method, params && { ...params, _meta: null });
+        if (token !== undefined && method === 'sampling/createMessage') {
+            await client.notification({ method: 'notifications/progress', params: { progressToken: token, progress: 1, total: 2 } });
+        }
+        if (params?.message === 'Never mind.') {
+            await client.sendRootsListChanged();
+            await new Promise(() => {});
+        }
         return ANSWERS[method];
     }
 
@@ -164,10 +173,17 @@ export async function run(open) {
     for (const step of JSON.parse(readFileSync(file, 'utf8'))) {
         if (modern && step.era === 'legacy') continue;
         let gave;
+        let failed = false;
         try {
             gave = await script[step.do](step);
         } catch (error) {
+            failed = true;
             gave = { error: { name: error.name, code: error.code, message: error.message, data: error.data } };
+        }
+        // A step that fails alike on both ways would compare equal and prove nothing.
+        if (failed !== (step.fails ?? false)) {
+            console.error(`${JSON.stringify(step)} gave ${JSON.stringify(gave)}`);
+            process.exit(1);
         }
         steps.push([step.do, step.tool ?? null, gave ?? null]);
     }

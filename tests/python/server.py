@@ -42,6 +42,8 @@ TOOLS = [
     tool("ask_model", "Asks the client's model.", []),
     tool("ask_user", "Asks the client's user.", []),
     tool("ask_roots", "Asks for the client's roots.", []),
+    tool("ask_ping", "Asks the client whether it is there.", []),
+    tool("withdraw", "Asks the client's user and takes the question back as soon as the client has it.", []),
     tool("touch", "Tells subscribers that a resource has changed.", ["uri"], uri=TEXT),
     tool("speak", "Logs one message at each level.", []),
     tool("fail", "Fails, as a tool does: in its result.", []),
@@ -82,8 +84,8 @@ class Fixture:
         self.level = "debug"
         self.subscribed = set()
         self.bus = InMemorySubscriptionBus()
-        self.come = 0
         self.gone = {}
+        self.nodded = anyio.Event()
 
     async def list_tools(self, _ctx, params):
         tools, cursor = page(TOOLS, 4, params)
@@ -189,10 +191,31 @@ class Fixture:
     async def tool_ask_roots(self, ctx, params, _args):
         return await self.ask(ctx, params, types.ListRootsRequest(), types.ListRootsResult)
 
+    async def tool_ask_ping(self, ctx, _params, _args):
+        await ctx.session.send_ping()
+        return text("it is there")
+
+    async def tool_withdraw(self, ctx, _params, _args):
+        form = types.ElicitRequestFormParams(message="Never mind.", requested_schema=FORM)
+        self.nodded = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ctx.session.send_request, types.ElicitRequest(params=form), types.ElicitResult)
+            await self.nodded.wait()
+            tasks.cancel_scope.cancel()
+        return text("taken back")
+
+    async def roots_changed(self, _ctx, _params):
+        """The only thing that a client can say unasked serves as its nod: it has received the question."""
+        self.nodded.set()
+
     async def ask(self, ctx, params, request, answer_type):
         """Asks the client in the way of its era and says what it answered."""
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            answer = await ctx.session.send_request(request, answer_type)
+
+            async def on_progress(*_):
+                """With a listener the request carries a token, and the client may report under it."""
+
+            answer = await ctx.session.send_request(request, answer_type, progress_callback=on_progress)
         elif params.input_responses is None:
             return types.InputRequiredResult(input_requests={"question": request}, request_state="state of the question")
         else:
@@ -218,6 +241,7 @@ async def main():
         on_get_prompt=fixture.prompt,
         on_completion=fixture.complete,
         on_set_logging_level=fixture.set_level,
+        on_roots_list_changed=fixture.roots_changed,
     )
     print("the fixture serves", file=sys.stderr)
     async with stdio_server() as (read, write):

@@ -4,12 +4,9 @@
 //! every client's report alike, before anything is compared. Each entry belongs to one peer and has its reason; the
 //! fixture server of our own needs none.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
-use crate::rename::Cut;
-use crate::transcript::{Direction, Transcript};
+use crate::transcript::Transcript;
 
 /// `server-everything` writes the time of day into its dynamic resources.
 const CLOCK: &str = "created at ";
@@ -28,12 +25,8 @@ const DICE: [(&str, &str); 8] = [
 
 /// A transcript without chance.
 pub fn taken_out_of(transcript: &Transcript) -> Transcript {
-    let given_up = cancelled_progress(transcript);
-    let down = transcript.down.iter().filter(|line| !is_progress_of(line, &given_up));
-    Transcript {
-        up: transcript.up.iter().map(|line| without_dice(&without_clock(line))).collect(),
-        down: down.map(|line| without_dice(&without_clock(line))).collect(),
-    }
+    let clean = |lines: &[String]| lines.iter().map(|line| without_dice(&without_clock(line))).collect();
+    Transcript { up: clean(&transcript.up), down: clean(&transcript.down) }
 }
 
 /// A client's report without chance.
@@ -68,30 +61,6 @@ fn without_dice(line: &str) -> String {
     }
 }
 
-/// The progress tokens of requests that the client gave up.
-///
-/// How much progress a server reports before the cancellation reaches it is a race between the two of them; one that does
-/// not look (`server-everything`) goes on reporting. That progress does come through is seen all the same: the clients give
-/// the fixture's call up *when* its first progress arrives.
-fn cancelled_progress(transcript: &Transcript) -> BTreeSet<String> {
-    let cuts: Vec<_> = transcript.up.iter().map(|line| (line, Cut::new(line, Direction::Up))).collect();
-    let field = |cut: &Cut<'_>, key: &str| {
-        cut.names.iter().find(|(row, _)| row.field.last() == Some(&key)).map(|(_, name)| (*name).to_owned())
-    };
-    let cancelled: BTreeSet<_> = cuts.iter().filter_map(|(_, cut)| field(cut, "requestId")).collect();
-    let given_up = cuts.iter().filter(|(_, cut)| field(cut, "id").is_some_and(|id| cancelled.contains(&id)));
-    given_up.filter_map(|(_, cut)| field(cut, "progressToken")).collect()
-}
-
-fn is_progress_of(line: &str, tokens: &BTreeSet<String>) -> bool {
-    !tokens.is_empty()
-        && line.contains("notifications/progress")
-        && Cut::new(line, Direction::Down)
-            .names
-            .iter()
-            .any(|(row, name)| row.field == ["params", "progressToken"] && tokens.contains(*name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::{taken_out_of, taken_out_of_report};
@@ -115,19 +84,6 @@ mod tests {
                 r#"{"params":{"level":"alert","data":"something else"}}"#,
             ]
         );
-    }
-
-    #[test]
-    fn only_the_progress_of_a_call_that_was_given_up_is_left_out() {
-        let call =
-            |id: u32| format!(r#"{{"id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":{id}0}}}}}}"#);
-        let progress =
-            |token: u32| format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{token}}}}}"#);
-        let transcript = Transcript {
-            up: vec![call(1), call(2), r#"{"method":"notifications/cancelled","params":{"requestId":2}}"#.into()],
-            down: vec![progress(10), progress(20), progress(10)],
-        };
-        assert_eq!(taken_out_of(&transcript).down, [progress(10), progress(10)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Are two conversations the same?
 //!
 //! Each direction is compared as a sequence, line by line: the scripts do one thing after the other and wait for what they
-//! have provoked, and the peers turn out to be deterministic then, with the exceptions in [`crate::chance`]. Calls that run
+//! have provoked, and the peers turn out to be deterministic then, with the exceptions in [`crate::chance`] and [`crate::leftovers`]. Calls that run
 //! at the same time are no exception, because the fixture lets them meet and answers the last one first. The order between
 //! the two directions is not compared; a tap cannot know it.
 //!
@@ -10,6 +10,7 @@
 
 use crate::chance;
 use crate::differences::Side;
+use crate::leftovers;
 use crate::rename::{Cut, Renames};
 use crate::transcript::{Direction, Transcript};
 
@@ -22,7 +23,8 @@ const SHOWN: usize = 120;
 ///
 /// The first difference that the table does not allow, in words.
 pub fn compare(direct: &Transcript, bridged: &Transcript, side: Option<Side>) -> Result<Renames, String> {
-    let (direct, bridged) = (chance::taken_out_of(direct), chance::taken_out_of(bridged));
+    let clean = |transcript| leftovers::taken_out_of(&chance::taken_out_of(transcript));
+    let (direct, bridged) = (clean(direct), clean(bridged));
     let mut renames = Renames::new(side);
     for direction in [Direction::Up, Direction::Down] {
         let (ours, theirs) = (direct.lines(direction), bridged.lines(direction));
@@ -157,8 +159,8 @@ mod tests {
 
     #[test]
     fn an_answer_to_another_request_is_seen() {
-        let why = objection(|bridged| bridged.down[2] = bridged.down[2].replace("65536", "65537"));
-        assert!(why.contains("0 is called 65536 and then 65537"), "{why}");
+        let why = objection(|bridged| bridged.down[2] = bridged.down[2].replace("65536", "65538"));
+        assert!(why.contains("0 is called 65536 and then 65538"), "{why}");
     }
 
     #[test]

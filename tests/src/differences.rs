@@ -27,6 +27,8 @@ pub enum Family {
     ClientProgress,
     /// What the server calls its requests.
     ServerRequest,
+    /// What the server calls the progress of its requests.
+    ServerProgress,
 }
 
 /// The messages that a row is about.
@@ -60,7 +62,7 @@ pub struct Difference {
 }
 
 /// The whole list. In each place stands a whole number of Mendline's own choice.
-pub const DIFFERENCES: [Difference; 10] = [
+pub const DIFFERENCES: [Difference; 12] = [
     Difference {
         side: Side::Server,
         direction: Direction::Up,
@@ -140,5 +142,46 @@ pub const DIFFERENCES: [Difference; 10] = [
         field: &["params", "requestId"],
         family: Family::ServerRequest,
         why: "the client knows the request by the other name",
+    },
+    Difference {
+        side: Side::Client,
+        direction: Direction::Down,
+        messages: Messages::Requests,
+        field: &["params", "_meta", "progressToken"],
+        family: Family::ServerProgress,
+        why: "a server that was started anew uses its tokens again; progress must not reach another request than was meant",
+    },
+    Difference {
+        side: Side::Client,
+        direction: Direction::Up,
+        messages: Messages::Notification("notifications/progress"),
+        field: &["params", "progressToken"],
+        family: Family::ServerProgress,
+        why: "the client reports under the token that it was given; the server receives its own token, as it was written",
+    },
+];
+
+/// Lines that Mendline does not pass on, because the one that they were meant for has said that it does not want them.
+///
+/// They are left out of both transcripts before the comparison: how many of them a peer still writes before a cancellation
+/// reaches it is a race between the two peers, with and without Mendline.
+#[derive(Clone, Copy, Debug)]
+pub struct Omission {
+    /// What is not passed on.
+    pub what: &'static str,
+    /// Why not.
+    pub why: &'static str,
+}
+
+/// The whole list of what is left out; [`crate::leftovers`] is the same in code.
+pub const OMISSIONS: [Omission; 3] = [
+    Omission {
+        what: "the answer to a request that the client has cancelled",
+        why: "both eras tell the client to ignore it, and a late answer could meet a new request of the same name",
+    },
+    Omission { what: "progress of a request that the client has cancelled", why: "the token is no longer in use" },
+    Omission {
+        what: "the client's answer to a question that the server has taken back, and progress on it",
+        why: "the server no longer waits for it",
     },
 ];

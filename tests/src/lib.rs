@@ -12,6 +12,7 @@
 pub mod chance;
 pub mod compare;
 pub mod differences;
+pub mod leftovers;
 pub mod rename;
 pub mod stage;
 pub mod transcript;

@@ -44,6 +44,8 @@ pub enum Era {
     Legacy,
     /// `server/discover`, revision 2026-07-28.
     Modern,
+    /// `server/discover`, and `initialize` when the server does not know it.
+    Probing,
 }
 
 /// The programs of this workspace that take part.
@@ -119,6 +121,7 @@ impl Stage {
         let era = match self.era {
             Era::Legacy => "legacy",
             Era::Modern => "modern",
+            Era::Probing => "probing",
         };
         let status = Command::new(client)
             .args(client_args)

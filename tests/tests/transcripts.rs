@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mendline_peers::compare::compare;
 use mendline_peers::differences::Side;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
-use mendline_peers::stage::Era::{Legacy, Modern};
+use mendline_peers::stage::Era::{Legacy, Modern, Probing};
 use mendline_peers::stage::Server::{Everything, Fixture};
 use mendline_peers::stage::{Client, Era, Programs, Server, Stage};
 
@@ -28,7 +28,7 @@ fn same_through_mendline(client: Client, era: Era, server: Server) {
 
     let renames = compare(&direct.client_side, &bridged.client_side, Some(Side::Client))
         .unwrap_or_else(|why| panic!("the client's pipe: {why}"));
-    let asked = if era == Legacy { 3 } else { 0 };
+    let asked = if era == Modern { 0 } else { 3 };
     assert!(renames.len() >= asked, "the server asked at least {asked} times, {} were seen", renames.len());
 
     let renames = compare(&direct.server_side, &bridged.server_side, Some(Side::Server))
@@ -120,4 +120,14 @@ fn rmcp_sees_everything_as_without_mendline() {
 #[test]
 fn rmcp_sees_the_fixture_in_the_modern_era_as_without_mendline() {
     same_through_mendline(Rust, Modern, Fixture);
+}
+
+#[test]
+fn python_2_probes_everything_for_the_modern_era_and_settles_as_without_mendline() {
+    same_through_mendline(Python2, Probing, Everything);
+}
+
+#[test]
+fn rmcp_probes_everything_for_the_modern_era_and_settles_as_without_mendline() {
+    same_through_mendline(Rust, Probing, Everything);
 }

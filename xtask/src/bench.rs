@@ -1,9 +1,9 @@
 //! `cargo xtask bench`: builds what is measured and what measures, as it ships, and lets `mendline-bench compare` do
 //! the rest.
 //!
-//! The arithmetic lives with the load generator in `bench/`, so that this crate stays without dependencies and every
-//! other chore starts at once. Figures are never asserted in tests, because a shared machine would make them fail for
-//! no reason; `--gate` is for whoever wants a missed target to be an error.
+//! The arithmetic lives with the load generator in `bench/`, where it is tested next to the figures that it is about.
+//! Figures are never asserted in tests, because a shared machine would make them fail for no reason; `--gate` is for
+//! whoever wants a missed target to be an error.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -91,12 +91,11 @@ pub(crate) struct DemoServerOptions {
 
 /// A duration with its unit, longer than nothing.
 fn duration(text: &str) -> Result<Duration, String> {
+    const EXAMPLES: &str = "for example 30s, 5m or 1h30m";
     match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() => {
-            Err("must be longer than nothing; for example 30s, 5m or 1h30m".to_owned())
-        }
+        Ok(duration) if duration.is_zero() => Err(format!("must be longer than nothing, {EXAMPLES}")),
         Ok(duration) => Ok(duration),
-        Err(error) => Err(format!("{error}; write a number with its unit, for example 30s, 5m or 1h30m")),
+        Err(_) => Err(format!("must be a number with its unit, {EXAMPLES}")),
     }
 }
 

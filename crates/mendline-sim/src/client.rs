@@ -180,8 +180,10 @@ impl Client {
 
     /// Calls off a request that is still open, by its key.
     pub fn cancel(&mut self, key: Key, now: Moment, oracle: &mut Oracle) {
-        oracle.of_mut(key).cancelled.get_or_insert(now);
         let id = oracle.of(key).id.clone();
+        for twin in self.waiting.get(&id).into_iter().flatten() {
+            oracle.of_mut(*twin).cancelled.get_or_insert(now);
+        }
         self.outbox.push_back((letter::cancelled(&id), Vec::new()));
     }
 
@@ -190,9 +192,10 @@ impl Client {
         !matches!(self.stage, Stage::Ended | Stage::Gone)
     }
 
-    /// The oldest id that it waits for.
-    pub fn an_open_id(&self) -> Option<String> {
-        self.waiting.keys().next().map(ToString::to_string)
+    /// An id that it waits for, of a request that it has not called off.
+    pub fn an_open_id(&self, oracle: &Oracle) -> Option<String> {
+        let is_open = |keys: &Vec<Key>| keys.iter().all(|key| oracle.of(*key).is_open());
+        self.waiting.iter().find(|(_, keys)| is_open(keys)).map(|(id, _)| id.to_string())
     }
 
     /// The requests that it waits for.

@@ -124,6 +124,8 @@ pub enum Fact<'a> {
     Wanted(&'a Act),
     /// The plan has no fault for this upstream.
     Unharmed(usize),
+    /// Somebody asked for a new connection to this upstream by hand.
+    ByHand(usize),
     /// A child runs.
     Started(LinkId),
     /// A child could not be started.

@@ -141,6 +141,7 @@ impl fmt::Display for Told<'_> {
                 None => write!(f, "engine: {}", heard.text),
             },
             Fact::Unharmed(upstream) => write!(f, "upstream {upstream} is to be left alone"),
+            Fact::ByHand(upstream) => write!(f, "somebody asks for a new connection to upstream {upstream}"),
             Fact::Healed => write!(f, "all faults are over"),
             Fact::Recovered(client) => write!(f, "client {} is served again", client.0),
             Fact::StillDown(client) => write!(f, "client {} is not served again in time", client.0),

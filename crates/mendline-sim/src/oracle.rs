@@ -38,6 +38,8 @@ pub struct Failure {
     pub attempts: Option<u64>,
     /// Whether it says that the client may try again.
     pub retryable: Option<bool>,
+    /// What a model reads.
+    pub text: String,
 }
 
 /// What a client was answered.
@@ -68,6 +70,9 @@ pub struct Record {
     pub params: Bytes,
     /// The progress token as the client wrote it.
     pub token: Option<Bytes>,
+    /// Its client used this id for two open requests. Which of the two an answer or a cancellation means is then the
+    /// client's own riddle, so only the number of answers can be judged.
+    pub twin: bool,
     /// When the engine was given it.
     pub arrived: Option<Moment>,
     /// When the engine was last given progress of it.

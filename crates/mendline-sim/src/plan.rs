@@ -112,7 +112,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut D
     let health = Temper { start: dice.millis(0, 600), ..Temper::default() };
     let manner = Manner { work, progress: 60, asks: *dice.pick(&[0, 10, 30]), notices: 15, odd };
     // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
-    let left = *dice.pick(&[10, 20, 40, 80]);
+    let left = *dice.pick(&[10, 20, 30, 60]);
     let mean = (storm.as_millis() as u64 / left).clamp(1, 4_000);
     let mean = if dice.percent(25) { mean / 8 } else { mean };
     let workload = Workload {

@@ -49,6 +49,8 @@ pub struct World {
     pub coverage: Coverage,
     /// What happened, for people and for comparison.
     pub journal: Journal,
+    /// What is told to people who read a scenario.
+    pub story: Option<crate::scenario::Story>,
     /// The faults of the plan: what, where, when.
     pub faults: Vec<crate::fault::Planned>,
     /// The first promise that was broken.
@@ -62,6 +64,8 @@ pub struct World {
     wakes: (Moment, u32),
     steps: u64,
     pids: u32,
+    /// Something was said to have happened in this step.
+    stirred: bool,
     /// Dice for what happens between the parts.
     pub dice: Dice,
 }
@@ -79,6 +83,7 @@ impl World {
             children: BTreeMap::new(),
             coverage: Coverage::default(),
             journal,
+            story: None,
             faults: Vec::new(),
             violation: None,
             finished: None,
@@ -88,6 +93,7 @@ impl World {
             wakes: (Moment::ZERO, 0),
             steps: 0,
             pids: 100,
+            stirred: false,
             dice: Dice::new(seed).fork(77),
         }
     }
@@ -142,6 +148,9 @@ impl World {
         let now = self.clock.now();
         self.journal.note(now, fact, &self.oracle);
         self.coverage.note(fact);
+        if let Some(story) = &mut self.story {
+            story.note(fact, &self.oracle);
+        }
         if self.violation.is_some() {
             return;
         }
@@ -181,6 +190,7 @@ impl World {
 
     /// Someone asks for a new connection by hand.
     pub fn reconnect(&mut self, upstream: usize) {
+        self.tell(&Fact::ByHand(upstream));
         self.tell_engine(Input::Reconnect { upstream: UpstreamId(upstream as u16) });
         self.come_to_rest();
     }
@@ -218,6 +228,10 @@ impl World {
         let wake = self.machine.poll_timeout();
         let load = self.machine.load();
         self.tell(&Fact::Settled { wake, load });
+        // Between two events the fold stands still, so it is compared only when there was one.
+        if !std::mem::take(&mut self.stirred) {
+            return;
+        }
         for upstream in 0..self.hosts.len() {
             let standing = self.machine.standing(upstream);
             self.tell(&Fact::Stands { upstream, standing: &standing });

@@ -1,8 +1,8 @@
 //! Error codes: JSON-RPC's, MCP's, and whose the ranges between them are.
 //!
 //! 2026-07-28 drew the borders: JSON-RPC keeps -32768 to -32000, of which -32099 to -32020 belong to MCP and -32019 to
-//! -32000 mean nothing that a receiver may rely on. Mendline's own codes lie outside of all that, so that an answer made
-//! here can never be taken for one of the server's.
+//! -32000 mean nothing that a receiver may rely on. Mendline's own codes lie outside of all that, so that an answer
+//! made here can never be taken for one of the server's.
 
 /// The text is not JSON.
 pub const PARSE_ERROR: i64 = -32700;

@@ -1,7 +1,7 @@
 //! What can be wrong with a text that claims to be a message.
 //!
-//! A fault names the first thing that is wrong and where. The id travels along whenever it could be made out, because an
-//! error that names the request can be answered, and one that does not leaves its author waiting.
+//! A fault names the first thing that is wrong and where. The id travels along whenever it could be made out, because
+//! an error that names the request can be answered, and one that does not leaves its author waiting.
 
 use std::fmt;
 

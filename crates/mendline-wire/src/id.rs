@@ -1,8 +1,8 @@
 //! A request's id, exactly as its author wrote it.
 //!
 //! JSON-RPC says that a response carries the id of its request. Peers compare ids in their own ways (as numbers, as
-//! strings, as text), so the only id that is right for all of them is the original text: `7`, `"7"`, `7.0` and `7e0` are
-//! four ids here, and each goes back as it came. Two ids are equal when their texts are.
+//! strings, as text), so the only id that is right for all of them is the original text: `7`, `"7"`, `7.0` and `7e0`
+//! are four ids here, and each goes back as it came. Two ids are equal when their texts are.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,7 +1,7 @@
 //! A few owned bytes that need no allocation.
 //!
-//! Ids and patches are nearly always a handful of digits. Up to [`INLINE`] bytes lie in the value itself; longer ones are
-//! shared, so that a clone is always cheap. The size (24 bytes) is that of a `Vec` without the heap.
+//! Ids and patches are nearly always a handful of digits. Up to [`INLINE`] bytes lie in the value itself; longer ones
+//! are shared, so that a clone is always cheap. The size (24 bytes) is that of a `Vec` without the heap.
 
 use std::sync::Arc;
 

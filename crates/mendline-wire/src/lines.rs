@@ -145,7 +145,8 @@ impl Lines {
         true
     }
 
-    /// Begins or goes on to throw a line away. One byte more than the limit may be a carriage return that does not count.
+    /// Begins or goes on to throw a line away. One byte more than the limit may be a carriage return that does not
+    /// count.
     fn discard_if_too_long(&mut self) {
         match &mut self.state {
             State::Discarding { length, head, tail } => {
@@ -283,5 +284,16 @@ mod tests {
         assert_eq!(all(&mut lines, b"123456"), []);
         assert_eq!(lines.finish(), Some(Line::TooLong { length: 6, head: "123456".into(), tail: "123456".into() }));
         assert_eq!(lines.finish(), None);
+    }
+
+    #[test]
+    fn what_was_searched_once_is_not_searched_again() {
+        let mut lines = Lines::new(1 << 20);
+        for read in 1..=1_000 {
+            assert_eq!(all(&mut lines, b"1234567890"), []);
+            assert_eq!(lines.scanned, read * 10);
+        }
+        assert_eq!(all(&mut lines, b"\nrest").len(), 1);
+        assert_eq!(lines.scanned, 4);
     }
 }

@@ -4,9 +4,9 @@
 //! id, method and body are known. Nothing is copied and nothing is built; a message is its text and three spans, so a
 //! clone is a reference count.
 //!
-//! Strict about the envelope, indifferent to the rest: what the six members of JSON-RPC mean must be beyond doubt, since
-//! calls are matched and sent again by them. Unknown members, and whatever is inside of `params`, `result` and `error`,
-//! belong to the peers.
+//! Strict about the envelope, indifferent to the rest: what the six members of JSON-RPC mean must be beyond doubt,
+//! since calls are matched and sent again by them. Unknown members, and whatever is inside of `params`, `result` and
+//! `error`, belong to the peers.
 
 use std::borrow::Cow;
 use std::fmt;

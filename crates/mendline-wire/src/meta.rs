@@ -1,7 +1,7 @@
 //! The keys of `_meta` that Mendline knows, and reading them.
 //!
-//! In the modern era every request says in `params._meta` what a session said once before: which revision it speaks, who
-//! the client is, what it can do. That is also how a message of that era is recognised.
+//! In the modern era every request says in `params._meta` what a session said once before: which revision it speaks,
+//! who the client is, what it can do. That is also how a message of that era is recognised.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! The methods that Mendline knows by name.
 //!
-//! One table for all revisions and both directions. A method that is not in it is [`Method::Other`] and travels like any
-//! other: not knowing a method is never a reason to stop it.
+//! One table for all revisions and both directions. A method that is not in it is [`Method::Other`] and travels like
+//! any other: not knowing a method is never a reason to stop it.
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {

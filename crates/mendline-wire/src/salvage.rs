@@ -4,8 +4,8 @@
 //! effort to find out which request it was. The text is walked leniently from its beginning for as far as it goes; when
 //! that finds no id and the end of the message is at hand, the end is tried too, because some SDKs write `"id"` last.
 //!
-//! Only what is certain is reported: an id that is cut off, written twice, too long or of the wrong kind is none, since an
-//! answer to the wrong request is worse than none.
+//! Only what is certain is reported: an id that is cut off, written twice, too long or of the wrong kind is none,
+//! since an answer to the wrong request is worse than none.
 
 use crate::scan::Scanner;
 use crate::string;
@@ -68,8 +68,8 @@ fn whole_id(raw: &[u8], limits: &Limits) -> Option<Id> {
     (passed.is_ok() && scanner.at() == raw.len()).then(|| Id::from_raw(raw))
 }
 
-/// The id of a message that ends with `"id": 7 }`. The last bracket of a message closes its envelope, so what stands right
-/// before it is a member of the envelope.
+/// The id of a message that ends with `"id": 7 }`. The last bracket of a message closes its envelope, so what stands
+/// right before it is a member of the envelope.
 fn last_member_id(tail: &[u8], limits: &Limits) -> Option<Id> {
     let inside = tail.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
     let key = memchr::memmem::rfind(inside, b"\"id\"")?;

@@ -1,9 +1,9 @@
 //! One strict pass over JSON text.
 //!
 //! The scanner accepts exactly the grammar of RFC 8259 and builds nothing: it only moves forward, so that a message is
-//! checked at the speed of reading it. Nesting is kept as one bit per level (object or array) in a machine word; deeper
-//! text than 64 levels spills into a vector, which no ordinary message reaches. There is no recursion, so depth costs no
-//! stack.
+//! checked at the speed of reading it. Nesting is kept as one bit per level (object or array) in a machine word;
+//! deeper text than 64 levels spills into a vector, which no ordinary message reaches. There is no recursion, so depth
+//! costs no stack.
 //!
 //! It does not check UTF-8 (the caller has done that once for the whole text) and gives no meaning to what it passes:
 //! lone surrogates in `\u` escapes and numbers beyond any machine type are good JSON, and some peers send them.
@@ -166,13 +166,15 @@ impl<'a> Scanner<'a> {
                 self.at += 1;
                 Ok(())
             }
-            Some(b'u') => self.four_hex_digits(),
+            Some(b'u') => {
+                self.at += 1;
+                self.four_hex_digits()
+            }
             _ => Err(self.stop()),
         }
     }
 
     fn four_hex_digits(&mut self) -> Result<(), Stop> {
-        self.at += 1;
         for _ in 0..4 {
             match self.peek() {
                 Some(b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.at += 1,
@@ -262,8 +264,8 @@ impl Nest {
 /// The first byte from `at` on that does not simply belong to a string's body: a quote, a backslash or a control
 /// character (or the end of the text).
 ///
-/// Short strings are the rule, so it begins with words of eight bytes; a body that goes on is skipped in blocks that the
-/// compiler turns into vector instructions.
+/// Short strings are the rule, so it begins with words of eight bytes; a body that goes on is skipped in blocks that
+/// the compiler turns into vector instructions.
 #[inline]
 pub(crate) fn plain(text: &[u8], mut at: usize) -> usize {
     for _ in 0..4 {

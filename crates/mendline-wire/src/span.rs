@@ -1,7 +1,7 @@
 //! A place in a message's text.
 //!
-//! Two `u32` instead of two `usize`: messages are far shorter than 4 GiB (longer ones are refused before they get here),
-//! and a parsed message carries several spans through every queue.
+//! Two `u32` instead of two `usize`: messages are far shorter than 4 GiB (longer ones are refused before they get
+//! here), and a parsed message carries several spans through every queue.
 
 use std::ops::Range;
 

@@ -82,8 +82,8 @@ impl Spliced {
     /// The text with these spans replaced. The spans are disjoint, in any order; an empty one is an insertion, and
     /// several insertions at one place keep their order.
     ///
-    /// # Panics
-    /// When spans overlap or lie outside of the text: they come from the same message, so that is a mistake in the code.
+    /// # Panics When spans overlap or lie outside of the text: they come from the same message, so that is a mistake
+    /// in the code.
     pub fn new(text: Bytes, edits: impl IntoIterator<Item = (Span, Patch)>) -> Spliced {
         let mut spliced = Spliced::whole(text);
         for (span, patch) in edits {

@@ -104,8 +104,8 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// A walk from value to value inside of one container. Separators say nothing new in valid text, so they are passed over
-/// like whitespace.
+/// A walk from value to value inside of one container. Separators say nothing new in valid text, so they are passed
+/// over like whitespace.
 #[derive(Clone, Debug)]
 struct Walk<'a> {
     text: &'a [u8],
@@ -143,8 +143,8 @@ pub(crate) fn skip_separators(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the value that begins at `at` ends. In text that is not valid JSON this is some later place in the text, or its
-/// end.
+/// Where the value that begins at `at` ends. In text that is not valid JSON this is some later place in the text, or
+/// its end.
 pub(crate) fn value_end(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'"') => string_end(text, at),

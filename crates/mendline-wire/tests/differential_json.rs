@@ -1,7 +1,7 @@
 //! The scanner against `serde_json`: the same texts are JSON, whatever we or a broken peer make up.
 //!
-//! The oracle is `RawValue`, which checks the grammar and gives numbers and escapes no meaning, as the scanner does. Where
-//! the two may differ, by design:
+//! The oracle is `RawValue`, which checks the grammar and gives numbers and escapes no meaning, as the scanner does.
+//! Where the two may differ, by design:
 //! * A duplicate member of the envelope and everything beyond a limit (depth, length of the id, size of a batch) are
 //!   found before the rest of the text is read, so they say nothing about its grammar.
 //! * An array is a batch, which `Received` takes apart; it is compared there.

@@ -1,7 +1,7 @@
 //! The fuzz targets on a seeded, mutated corpus: a few seconds of what `cargo fuzz` does for hours.
 //!
-//! The inputs are the same in every run, so a failure here is a failure for everybody. What a long run of the real fuzzer
-//! finds becomes a seed below.
+//! The inputs are the same in every run, so a failure here is a failure for everybody. What a long run of the real
+//! fuzzer finds becomes a seed below.
 
 #[path = "../../../fuzz/src/targets.rs"]
 mod targets;

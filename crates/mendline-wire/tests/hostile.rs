@@ -126,17 +126,3 @@ fn an_endless_event_costs_no_memory_and_the_next_one_is_unharmed() {
     decoder.buffer().extend_from_slice(b"\n\ndata: next\n\n");
     assert_eq!(decoder.next_event().unwrap().unwrap().data, Some("next".into()));
 }
-
-#[test]
-fn one_byte_reads_of_a_long_line_do_not_scan_it_again_and_again() {
-    // Quadratic scanning of 2 MiB in single bytes would be 2 * 10^12 steps.
-    let mut lines = Lines::new(16 << 20);
-    let mut decoder = SseDecoder::new(16 << 20);
-    for _ in 0..2 << 20 {
-        lines.buffer().extend_from_slice(b"x");
-        decoder.buffer().extend_from_slice(b"x");
-        assert!(lines.next_line().is_none() && decoder.next_event().is_none());
-    }
-    lines.buffer().extend_from_slice(b"\n");
-    assert!(matches!(lines.next_line(), Some(Line::Text(text)) if text.len() == 2 << 20));
-}

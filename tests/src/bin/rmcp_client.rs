@@ -1,4 +1,4 @@
-//! The official Rust client, driven by a script: `rmcp_client SCRIPT (legacy|modern) COMMAND [ARGS…]`.
+//! The official Rust client, driven by a script: `rmcp_client SCRIPT (legacy|modern|probing) COMMAND [ARGS…]`.
 //!
 //! It starts the command, performs the operations of the script one after the other and prints one JSON object: what rmcp
 //! returned for each, what the server asked and what it told. Ids, times and other chance are left out, so that two runs can
@@ -56,16 +56,17 @@ async fn main() -> ExitCode {
 async fn run() -> Result<Value, Anyhow> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [file, era, command, rest @ ..] = args.as_slice() else {
-        return Err("usage: rmcp_client SCRIPT (legacy|modern) COMMAND [ARGS…]".into());
+        return Err("usage: rmcp_client SCRIPT (legacy|modern|probing) COMMAND [ARGS…]".into());
     };
     let script: Vec<Value> = serde_json::from_slice(&std::fs::read(file)?)?;
     let modern = era == "modern";
     let mut server = tokio::process::Command::new(command);
     server.args(rest);
-    let lifecycle = if modern {
-        ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
-    } else {
-        ClientLifecycleMode::Initialize
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    let lifecycle = match era.as_str() {
+        "modern" => ClientLifecycleMode::Discover { preferred_versions },
+        "probing" => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
+        _ => ClientLifecycleMode::Initialize,
     };
     let listener = Listener::default();
     let service = listener.clone().serve_with_lifecycle(TokioChildProcess::new(server)?, lifecycle).await?;
@@ -73,14 +74,18 @@ async fn run() -> Result<Value, Anyhow> {
     let performer = Performer { service, listener, modern };
     let mut steps = Vec::new();
     for step in script.iter().filter(|step| !modern || step["era"] != "legacy") {
-        let gave = match performer.perform(step).await {
-            Ok(gave) => gave,
+        let (gave, failed) = match performer.perform(step).await {
+            Ok(gave) => (gave, false),
             Err(why) => match why.downcast::<ServiceError>().map(|why| *why) {
-                Ok(ServiceError::McpError(error)) => json!({ "error": error }),
-                Ok(other) => json!({ "error": other.to_string() }),
+                Ok(ServiceError::McpError(error)) => (json!({ "error": error }), true),
+                Ok(other) => (json!({ "error": other.to_string() }), true),
                 Err(other) => return Err(format!("{step}: {other}").into()),
             },
         };
+        // A step that fails alike on both ways would compare equal and prove nothing.
+        if failed != step["fails"].as_bool().unwrap_or_default() {
+            return Err(format!("{step} gave {gave}").into());
+        }
         steps.push(json!([step["do"], step["tool"], gave]));
     }
     let Performer { service, listener, .. } = performer;
@@ -129,7 +134,17 @@ impl Listener {
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
-    serde_json::from_value(value).map_err(|why| ErrorData::internal_error(why.to_string(), None))
+    serde_json::from_value(value).map_err(internal)
+}
+
+fn internal(why: impl std::fmt::Display) -> ErrorData {
+    ErrorData::internal_error(why.to_string(), None)
+}
+
+/// A question without its token, which is a name and not for a report.
+fn without_meta(mut params: Value) -> Value {
+    params["_meta"] = Value::Null;
+    params
 }
 
 impl ClientHandler for Listener {
@@ -145,9 +160,13 @@ impl ClientHandler for Listener {
     async fn create_message(
         &self,
         params: CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        self.note("sampling/createMessage", json!(params));
+        self.note("sampling/createMessage", without_meta(json!(params)));
+        if let Some(token) = context.meta.get_progress_token() {
+            let progress = ProgressNotificationParam::new(token, 1.0).with_total(2.0);
+            context.peer.notify_progress(progress).await.map_err(internal)?;
+        }
         let content = json!({"type": "text", "text": "four"});
         parsed(json!({"role": "assistant", "content": content, "model": "arithmetic", "stopReason": "endTurn"}))
     }
@@ -155,9 +174,16 @@ impl ClientHandler for Listener {
     async fn create_elicitation(
         &self,
         params: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        self.note("elicitation/create", json!(params));
+        let params = without_meta(json!(params));
+        let never_mind = params["message"] == "Never mind.";
+        self.note("elicitation/create", params);
+        if never_mind {
+            // The nod that the server waits for before it takes the question back.
+            context.peer.notify_roots_list_changed().await.map_err(internal)?;
+            context.ct.cancelled().await;
+        }
         parsed(json!({"action": "accept", "content": {"colour": "blue", "name": "Ada", "check": true}}))
     }
 

@@ -63,7 +63,7 @@ fn many_calls_in_flight_are_each_answered_once_when_the_server_dies() {
         let answer: Value = serde_json::from_str(&bridge.line()).unwrap();
         let number: usize = answer["id"].as_str().unwrap().parse().unwrap();
         answered[number] += 1;
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             assert_eq!(answer["result"]["isError"], false, "{answer}");
         } else {
             assert_eq!(failure(&answer["result"])["outcome"], "unknown");

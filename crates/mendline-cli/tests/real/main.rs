@@ -3,6 +3,8 @@
 //! Every story waits for what it expects with a deadline and never sleeps to be lucky. What the server really did is read
 //! from its ledger.
 
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+
 mod ending;
 mod faults;
 mod streams;

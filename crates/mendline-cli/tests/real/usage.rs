@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::MENDLINE;
+use crate::support::{Bridge, MENDLINE, SOON, Setup, eventually};
 
 /// Everything that a command said, and its exit code.
 fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
@@ -50,8 +50,10 @@ story!(an_unknown_flag, ["run", "--fast", "--", "true"]);
 
 #[test]
 fn a_server_that_is_no_server_is_a_negative_result() {
-    let said = said(&["run", "--log-level", "off", "--", "false"], &[]);
-    assert_eq!(said, "exit code 1\n--- stdout\n--- stderr\n");
+    let mut bridge = Bridge::start(Setup { command: Some(&["false"]), ..Setup::default() });
+    eventually("its end is seen", SOON, || bridge.log().contains("exit code 1"));
+    bridge.stdin = None;
+    assert_eq!(bridge.exit_code(SOON), Some(1));
 }
 
 #[test]

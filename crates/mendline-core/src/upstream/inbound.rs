@@ -94,7 +94,7 @@ impl Upstream {
     }
 
     fn find_answered(&mut self, message: &Message, turn: &mut Turn<'_>) -> Option<Key> {
-        let id = Id::from_raw(message.id()?);
+        let id = Id::from_raw(message.id().unwrap_or(b"null"));
         let number = id.as_u64().map(|number| (number, false)).or_else(|| number_in_disguise(&id).map(|n| (n, true)));
         let Some((number, in_disguise)) = number else {
             let why = if id.is_null() { Dropped::Nameless } else { Dropped::Unknown };

@@ -23,7 +23,7 @@ impl Check for InTime {
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         let Fact::Overdue(key) = fact else { return Ok(()) };
         let record = oracle.of(*key);
-        if record.method == Method::SubscriptionsListen {
+        if record.method == Method::SubscriptionsListen || record.twin {
             return Ok(());
         }
         Err(format!("{} ({}) is not answered {:?} after it came", record.id, record.what, now - record.arrived.unwrap_or(now)))

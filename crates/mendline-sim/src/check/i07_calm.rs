@@ -1,12 +1,15 @@
 //! I7: never a storm.
 //!
-//! One dial at a time per upstream: no second child is asked for before the first is known to have failed or ended. And
-//! never more than thirty dials in any minute.
+//! One dial at a time per upstream: no second child is asked for before the first is known to have failed or ended. Never
+//! more than thirty dials in any minute. And each redial of an incident waits longer than the one before, until health is
+//! proven: a child that merely started proves nothing. What the check calls an incident is a lower bound of what the
+//! engine does: any child that lived for ten seconds ends it here, proven or not, and so does a person who asks for a
+//! connection by hand.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use mendline_core::{LinkId, Moment};
+use mendline_core::{LinkId, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
@@ -19,6 +22,30 @@ const PER_MINUTE: usize = 30;
 struct Dials {
     recent: VecDeque<Moment>,
     open: Option<LinkId>,
+    began: Moment,
+    lost: Option<Moment>,
+    /// Dials in a row whose child did not live long.
+    short_lived: u32,
+}
+
+impl Dials {
+    fn over(&mut self, now: Moment) {
+        self.open = None;
+        self.lost = Some(now);
+        let lived = now - self.began;
+        self.short_lived = if lived >= defaults::PROVEN { 0 } else { self.short_lived + 1 };
+    }
+
+    /// The least that a redial waits after this many short lives: half of the backoff's delay, which is its certain half.
+    fn least_wait(&self) -> Duration {
+        match self.short_lived.checked_sub(2) {
+            None => Duration::ZERO,
+            Some(doublings) => {
+                let delay = defaults::RECONNECT_INITIAL * 2_u32.saturating_pow(doublings.min(10));
+                delay.min(defaults::RECONNECT_CAP_CALLED) / 2
+            }
+        }
+    }
 }
 
 /// Remembers the last dials of each upstream.
@@ -44,7 +71,14 @@ impl Check for Calm {
                 if let Some(open) = dials.open {
                     return Err(format!("dial {} was begun before dial {} was over", link.dial, open.dial));
                 }
-                dials.open = Some(*link);
+                let (waited, least) = (dials.lost.map(|lost| now - lost), dials.least_wait());
+                if waited.is_some_and(|waited| waited < least) {
+                    return Err(format!(
+                        "dial {} came {waited:?} after {} short lives; {least:?} is the least",
+                        link.dial, dials.short_lived
+                    ));
+                }
+                (dials.open, dials.began) = (Some(*link), now);
                 dials.recent.push_back(now);
                 while dials.recent.front().is_some_and(|first| now - *first >= Duration::from_secs(60)) {
                     dials.recent.pop_front();
@@ -53,9 +87,14 @@ impl Check for Calm {
                     return Err(format!("{} dials within a minute", dials.recent.len()));
                 }
             }
+            Fact::ByHand(upstream) => {
+                if let Some(dials) = self.upstreams.get_mut(*upstream) {
+                    (dials.lost, dials.short_lived) = (None, 0);
+                }
+            }
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 if let Some(dials) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
-                    dials.open = None;
+                    dials.over(now);
                 }
             }
             _ => {}

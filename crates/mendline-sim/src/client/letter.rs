@@ -77,6 +77,7 @@ impl Client {
             effect: wish.effect,
             params: Bytes::from(params),
             token: token.clone(),
+            twin: self.waiting.contains_key(&Id::from_raw(id.as_bytes())),
             arrived: None,
             progressed: None,
             cancelled: None,
@@ -87,7 +88,9 @@ impl Client {
             replies: Vec::new(),
         };
         oracle.open(record);
-        self.waiting.entry(Id::from_raw(id.as_bytes())).or_default().push(key);
+        let under_it = self.waiting.entry(Id::from_raw(id.as_bytes())).or_default();
+        under_it.iter().for_each(|twin| oracle.of_mut(*twin).twin = true);
+        under_it.push(key);
         if let Some(token) = token {
             self.tokens.insert(token, key);
         }

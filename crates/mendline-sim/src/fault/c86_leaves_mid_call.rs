@@ -22,7 +22,7 @@ impl Fault for LeavesMidCall {
             world.client_vanishes(at);
             return None;
         }
-        Some(Duration::from_millis(20))
+        Some(Duration::from_millis(40))
     }
 
     fn end(&self, _: &mut World, _: usize) {}

@@ -21,12 +21,12 @@ impl Fault for ReusesId {
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
-        match client.an_open_id() {
+        match client.an_open_id(oracle) {
             Some(id) if client.stage == Stage::Ready => {
                 client.ask_with_id(READ_NOTE, &id, oracle);
                 None
             }
-            _ => Some(Duration::from_millis(20)),
+            _ => Some(Duration::from_millis(40)),
         }
     }
 

@@ -16,7 +16,7 @@ impl Fault for Burst1000 {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         // Most worlds get a smaller wave, so that ten thousand of them stay cheap; the limits are the same.
-        let calls = if world.dice.percent(10) { 1_000 } else { world.dice.between(50, 300) };
+        let calls = if world.dice.percent(5) { 1_000 } else { world.dice.between(20, 150) };
         let World { clients, oracle, dice, .. } = world;
         let client = &mut clients[at];
         if client.stage == Stage::Ready {

@@ -32,6 +32,6 @@ impl Fault for UnknownId {
             let line = *world.dice.pick(LINES);
             world.child_writes(link, Bytes::from_static(line));
         }
-        Some(world.dice.millis(1, 100))
+        Some(world.dice.millis(1, 800))
     }
 }

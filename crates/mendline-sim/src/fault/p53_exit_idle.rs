@@ -25,7 +25,7 @@ impl Fault for ExitIdle {
                 world.kill(at, Ending::Code(0));
                 None
             }
-            None => Some(Duration::from_millis(5)),
+            None => Some(Duration::from_millis(25)),
         }
     }
 

@@ -27,7 +27,7 @@ impl Fault for Kill9MidCall {
             world.kill(at, Ending::Signal(9));
             return Some(world.dice.millis(500, 20_000));
         }
-        Some(world.dice.millis(0, 5))
+        Some(world.dice.millis(0, 30))
     }
 
     fn end(&self, _: &mut World, _: usize) {}

@@ -34,6 +34,6 @@ impl Fault for StdoutNoise {
             let line = *world.dice.pick(LINES);
             world.child_writes(link, Bytes::from_static(line));
         }
-        Some(world.dice.millis(1, 200))
+        Some(world.dice.millis(1, 1_000))
     }
 }

@@ -29,7 +29,7 @@ impl Fault for PartialLineThenExit {
                 return None;
             }
         }
-        Some(Duration::from_millis(10))
+        Some(Duration::from_millis(30))
     }
 
     fn end(&self, _: &mut World, _: usize) {}

@@ -23,9 +23,9 @@ impl Fault for StderrFlood {
         for link in world.living(at) {
             if let Some(child) = world.children.get_mut(&link) {
                 let line = Bytes::from_static(b"WARN \x1b[31m something is odd \x00 \xff");
-                child.stderr.extend(std::iter::repeat_n(line, 50));
+                child.stderr.extend(std::iter::repeat_n(line, 30));
             }
         }
-        Some(world.dice.millis(20, 200))
+        Some(world.dice.millis(50, 1_500))
     }
 }

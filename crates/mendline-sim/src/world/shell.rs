@@ -51,7 +51,10 @@ impl World {
                 }
             }
             Act::Signal(link, signal) => self.signal(*link, *signal),
-            Act::Happened(heard) => self.tell(&Fact::Happened(heard)),
+            Act::Happened(heard) => {
+                self.stirred = true;
+                self.tell(&Fact::Happened(heard));
+            }
             Act::Finished => {
                 self.finished.get_or_insert(self.clock.now());
             }

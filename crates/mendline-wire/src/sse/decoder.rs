@@ -4,8 +4,8 @@
 //! incomplete its lines stay in the buffer and only their places are remembered, so that the data of a one-line event,
 //! which is every MCP message, is the read buffer itself. Data of several lines is joined as they come.
 //!
-//! A line end of two bytes may be cut between reads. An event is not held back for that: a CR ends the line at once, and
-//! an LF that follows first thing is swallowed.
+//! A line end of two bytes may be cut between reads. An event is not held back for that: a CR ends the line at once,
+//! and an LF that follows first thing is swallowed.
 //!
 //! An event beyond the limit is reported at the moment it crosses it, once, then skipped to its end. Its id (if it came
 //! first) still counts as seen, or a resumed stream would bring the same event for ever.
@@ -150,8 +150,8 @@ impl SseDecoder {
         }
     }
 
-    /// The stream has ended. An event that had not ended is thrown away, as the standard wants it; how many of its bytes
-    /// there were tells a clean end from a cut.
+    /// The stream has ended. An event that had not ended is thrown away, as the standard wants it; how many of its
+    /// bytes there were tells a clean end from a cut.
     pub fn finish(&mut self) -> usize {
         let left = match self.place {
             Place::Skipping { .. } => self.buffer.len().max(1),
@@ -467,5 +467,17 @@ mod tests {
             }
             assert!(faults <= 1);
         }
+    }
+
+    #[test]
+    fn what_was_searched_once_is_not_searched_again() {
+        let mut decoder = SseDecoder::new(1 << 20);
+        all(&mut decoder, b"id: 1\ndata: ");
+        for read in 1..=1_000 {
+            assert_eq!(all(&mut decoder, b"1234567890"), []);
+            assert_eq!((decoder.line, decoder.scanned), (6, 12 + read * 10));
+        }
+        assert_eq!(all(&mut decoder, b"\n\nda").len(), 1);
+        assert_eq!((decoder.line, decoder.scanned), (0, 2));
     }
 }

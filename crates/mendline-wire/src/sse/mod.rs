@@ -1,8 +1,9 @@
 //! Server-sent events, in and out.
 //!
-//! The format is that of the WHATWG's HTML standard, read as bytes: lines that end in LF, CR or CRLF, fields `id`, `event`,
-//! `data` and `retry`, comments, and a blank line that ends an event. Beyond a browser's `EventSource` Mendline has to
-//! see events *without* data as well: MCP primes a stream with an id alone, and asks for patience with a `retry` alone.
+//! The format is that of the WHATWG's HTML standard, read as bytes: lines that end in LF, CR or CRLF, fields `id`,
+//! `event`, `data` and `retry`, comments, and a blank line that ends an event. Beyond a browser's `EventSource`
+//! Mendline has to see events *without* data as well: MCP primes a stream with an id alone, and asks for patience with
+//! a `retry` alone.
 //!
 //! When to reconnect, and with which `Last-Event-ID`, is decided elsewhere.
 

@@ -15,19 +15,22 @@ pub fn number() -> impl Strategy<Value = String> {
 
 /// A string with its quotes.
 pub fn string() -> impl Strategy<Value = String> {
+    let short = prop::sample::select(vec!["\\\"", "\\\\", "\\/", "\\b", "\\f", "\\n", "\\r", "\\t"]);
+    let unicode = prop::sample::select(vec!["\\u0041", "\\u00e9", "\\u20AC", "\\ud83d\\ude00", "\\u0000"]);
     let piece = prop_oneof![
         8 => "[a-zA-Z0-9 _/{}\\[\\]:,.-]{1,12}",
         2 => "[^\"\\\\\u{0}-\u{1f}]{1,6}",
-        1 => prop::sample::select(vec!["\\\"", "\\\\", "\\/", "\\b", "\\f", "\\n", "\\r", "\\t"]).prop_map(str::to_owned),
-        1 => prop::sample::select(vec!["\\u0041", "\\u00e9", "\\u20AC", "\\ud83d\\ude00", "\\u0000"]).prop_map(str::to_owned),
+        1 => short.prop_map(str::to_owned),
+        1 => unicode.prop_map(str::to_owned),
     ];
     vec(piece, 0..5).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
 }
 
 /// A key: usually one of a few, so that the same occurs twice now and then, sometimes spelled with escapes.
 pub fn key() -> impl Strategy<Value = String> {
+    let frequent = ["\"a\"", "\"name\"", "\"_meta\"", "\"n\\u0061me\"", "\"progressToken\"", "\"\""];
     prop_oneof![
-        6 => prop::sample::select(vec!["\"a\"", "\"name\"", "\"_meta\"", "\"n\\u0061me\"", "\"progressToken\"", "\"\""]).prop_map(str::to_owned),
+        6 => prop::sample::select(frequent.to_vec()).prop_map(str::to_owned),
         1 => string(),
     ]
 }

@@ -193,9 +193,10 @@ fn reopen(fd: &OwnedFd, access: OFlags) -> io::Result<OwnedFd> {
     let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(own) => Ok(own),
-        // A pipe that another user made (`sudo -u`) may not be opened again, and without /proc nothing may. Then the shared
-        // one is all there is, and not blocking matters more than leaving it as it was.
-        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT) => {
+        // A pipe that another user made (`sudo -u`) may not be opened again, one that nobody reads any more cannot be, and
+        // without /proc nothing can. Then the shared one is all there is, and not blocking matters more than leaving it as
+        // it was.
+        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NXIO) => {
             let shared = fd.try_clone()?;
             let flags = rustix::fs::fcntl_getfl(&shared)?;
             rustix::fs::fcntl_setfl(&shared, flags | OFlags::NONBLOCK)?;

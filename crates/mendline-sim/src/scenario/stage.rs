@@ -1,0 +1,261 @@
+//! The commands of a scenario.
+//!
+//! | Command | What it does |
+//! |---|---|
+//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [pipe=200]` | configures a server; before anything else |
+//! | `client [of NAME] greets` | sends the greeting of its era and completes it |
+//! | `client [of NAME] asks id=7 tools/call create_note` | makes a request; an id is any JSON |
+//! | `client [of NAME] cancels id=7` | calls it off |
+//! | `client [of NAME] leaves`, `closes`, `stops-reading`, `reads-again` | what clients do |
+//! | `kill NAME`, `exit NAME 3`, `halt NAME`, `resume NAME` | what happens to its process |
+//! | `fault NAME begins p55_crash_loop`, `strikes`, `ends` | any fault of the matrix; one that comes in pulses strikes when told |
+//! | `says NAME {"jsonrpc":…}` | its process writes this line |
+//! | `tick 100ms` | time passes |
+//! | `reconnect NAME`, `stop` | what a person does |
+//! | `oracle` | says what really ran |
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
+
+use super::Story;
+use crate::client::{Client, Wish, Workload};
+use crate::clock::Ending;
+use crate::dice::Dice;
+use crate::fault;
+use crate::journal::Journal;
+use crate::machine::Driven;
+use crate::oracle::{Effect, Key};
+use crate::server::{Era, Manner};
+use crate::temper::Temper;
+use crate::world::{Host, World};
+
+/// A world in the making, then a world.
+#[derive(Default)]
+pub struct Stage {
+    upstreams: Vec<UpstreamConfig>,
+    hosts: Vec<Host>,
+    world: Option<World>,
+}
+
+impl Stage {
+    /// Does what a line says.
+    pub fn obey(&mut self, line: &str) -> Result<(), String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["upstream", name, "child", options @ ..] = words.as_slice() {
+            return self.configure(name, options);
+        }
+        self.begin();
+        match words.as_slice() {
+            ["client", "of", name, rest @ ..] => {
+                let place = self.place(name)?;
+                self.client(place, rest)
+            }
+            ["client", rest @ ..] => self.client(0, rest),
+            ["tick", time] => {
+                let time = duration(time)?;
+                self.world()?.live_for(time);
+                Ok(())
+            }
+            ["kill", name] => self.end(name, Ending::Signal(9)),
+            ["exit", name, code] => self.end(name, Ending::Code(code.parse().map_err(|_| "no exit code")?)),
+            ["halt", name] => self.at(name, |world, place| world.halt(place)),
+            ["resume", name] => self.at(name, |world, place| world.stir(place)),
+            ["reconnect", name] => self.at(name, |world, place| world.reconnect(place)),
+            ["fault", name, verb, fault] => self.fault(name, verb, fault),
+            ["says", name, ..] => {
+                let text = line.splitn(3, char::is_whitespace).nth(2).unwrap_or_default();
+                let text = Bytes::copy_from_slice(text.as_bytes());
+                self.at(name, |world, place| {
+                    for link in world.living(place) {
+                        world.child_writes(link, text.clone());
+                    }
+                })
+            }
+            ["stop"] => {
+                self.world()?.stop();
+                Ok(())
+            }
+            ["oracle"] => self.oracle(),
+            _ => Err("no such command".into()),
+        }
+    }
+
+    /// What has come out since the last time, and a broken promise if there is one.
+    pub fn take_lines(&mut self) -> Vec<String> {
+        let Some(world) = &mut self.world else { return Vec::new() };
+        world.come_to_rest();
+        let mut lines = world.story.as_mut().map(Story::take).unwrap_or_default();
+        lines.extend(world.violation.take().map(|violation| format!("BROKEN    {violation}")));
+        lines
+    }
+
+    fn configure(&mut self, name: &str, options: &[&str]) -> Result<(), String> {
+        if self.world.is_some() {
+            return Err("upstreams come first".into());
+        }
+        let mut config = UpstreamConfig::child(name, "notes-server");
+        let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false };
+        let mut health = Temper { start: Duration::from_millis(10), ..Temper::default() };
+        let (mut era, mut capacity) = (Era::Legacy, 65_536);
+        for option in options {
+            match option.split_once('=') {
+                None if *option == "modern" => era = Era::Modern,
+                Some(("call", time)) => config.timeouts.call = duration(time)?,
+                Some(("total", time)) => config.timeouts.total = duration(time)?,
+                Some(("recovery", time)) => config.timeouts.recovery = duration(time)?,
+                Some(("handshake", time)) => config.timeouts.handshake = duration(time)?,
+                Some(("in-flight", count)) => config.limits.in_flight = number(count)?,
+                Some(("waiting", count)) => config.limits.waiting = number(count)?,
+                Some(("work", time)) => manner.work = (duration(time)?.as_millis() as u64, duration(time)?.as_millis() as u64),
+                Some(("start", time)) => health.start = duration(time)?,
+                Some(("pipe", bytes)) => capacity = number(bytes)? as u64,
+                _ => return Err(format!("no such option: {option}")),
+            }
+        }
+        let places = config.limits.in_flight + config.limits.waiting;
+        let dice = Dice::new(self.hosts.len() as u64);
+        self.hosts.push(Host {
+            name: name.into(),
+            era,
+            temper: health.clone(),
+            health,
+            manner,
+            capacity,
+            pull_ahead: 0,
+            latency: (0, 0),
+            places,
+            dice,
+        });
+        self.upstreams.push(config);
+        Ok(())
+    }
+
+    fn begin(&mut self) {
+        if self.world.is_some() {
+            return;
+        }
+        let mut config = Config::new(self.upstreams.clone());
+        config.lifetime = Lifetime::WithClients;
+        let mut world = World::new(Driven::Engine, &config, 1, self.hosts.clone(), Journal::default());
+        world.story = Some(Story::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
+        for (place, host) in self.hosts.iter().enumerate() {
+            let workload = Workload::none(host.era);
+            let dice = Dice::new(place as u64);
+            world.admit(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, dice));
+        }
+        world.come_to_rest();
+        self.world = Some(world);
+    }
+
+    fn client(&mut self, place: usize, words: &[&str]) -> Result<(), String> {
+        let world = self.world()?;
+        let World { clients, oracle, clock, .. } = &mut *world;
+        let client = clients.get_mut(place).ok_or("no such client")?;
+        match words {
+            ["greets"] => client.greet(oracle),
+            ["asks", id, method, rest @ ..] => {
+                let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
+                client.ask_with_id(wish(method, rest.first().copied())?, id, oracle);
+            }
+            ["cancels", id] => {
+                let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
+                let open: Option<Key> = client.open_keys().find(|key| oracle.of(*key).id.as_bytes() == id.as_bytes());
+                client.cancel(open.ok_or("nothing is open under that id")?, clock.now(), oracle);
+            }
+            ["closes"] => client.closing = true,
+            ["leaves"] => world.client_vanishes(place),
+            ["stops-reading"] => client.reads = false,
+            ["reads-again"] => world.client_resumes(place),
+            _ => return Err("clients do not do that".into()),
+        }
+        // Long enough for what is said to be heard and answered by a quick server, and no longer.
+        world.live_for(Duration::from_millis(50));
+        Ok(())
+    }
+
+    fn end(&mut self, name: &str, ending: Ending) -> Result<(), String> {
+        self.at(name, |world, place| world.kill(place, ending))
+    }
+
+    fn fault(&mut self, name: &str, verb: &str, fault: &str) -> Result<(), String> {
+        let place = self.place(name)?;
+        let fault = fault::by_name(fault).ok_or("no such fault")?;
+        match verb {
+            "begins" => {
+                fault.begin(self.world()?, place);
+            }
+            "strikes" => {
+                fault.go_on(self.world()?, place);
+            }
+            "ends" => fault.end(self.world()?, place),
+            _ => return Err("a fault begins, strikes or ends".into()),
+        }
+        self.world()?.come_to_rest();
+        Ok(())
+    }
+
+    fn oracle(&mut self) -> Result<(), String> {
+        let world = self.world()?;
+        let ran: Vec<String> = world
+            .oracle
+            .all()
+            .filter(|(_, record)| record.what != "initialize")
+            .map(|(_, record)| format!("{} id={} ran {}×, was sent {}×", record.what, record.id, record.runs, record.whole))
+            .collect();
+        if let Some(story) = &mut world.story {
+            ran.iter().for_each(|line| story.say("oracle", line));
+        }
+        Ok(())
+    }
+
+    fn at(&mut self, name: &str, act: impl FnOnce(&mut World, usize)) -> Result<(), String> {
+        let place = self.place(name)?;
+        let world = self.world()?;
+        act(world, place);
+        world.come_to_rest();
+        Ok(())
+    }
+
+    fn place(&self, name: &str) -> Result<usize, String> {
+        self.hosts.iter().position(|host| host.name == name).ok_or_else(|| format!("no upstream is called {name}"))
+    }
+
+    fn world(&mut self) -> Result<&mut World, String> {
+        self.world.as_mut().ok_or_else(|| "no upstream is configured".to_owned())
+    }
+}
+
+fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
+    const METHODS: &[(&str, Effect)] = &[
+        ("tools/list", Effect::Read),
+        ("resources/read", Effect::Read),
+        ("ping", Effect::Read),
+        ("logging/setLevel", Effect::Idempotent),
+        ("acme/frobnicate", Effect::Unsafe),
+    ];
+    const TOOLS: &[(&str, Effect)] =
+        &[("read_note", Effect::Read), ("put_note", Effect::Idempotent), ("create_note", Effect::Unsafe)];
+    if method == "tools/call" {
+        let (tool, effect) = TOOLS.iter().find(|(name, _)| Some(*name) == tool).ok_or("no such tool")?;
+        return Ok(Wish { method: "tools/call", tool: Some(tool), effect: *effect });
+    }
+    let (method, effect) = METHODS.iter().find(|(name, _)| *name == method).ok_or("no such method")?;
+    Ok(Wish { method, tool: None, effect: *effect })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("a time has a unit")?;
+    let count: u64 = text[..split].parse().map_err(|_| format!("no time: {text}"))?;
+    match &text[split..] {
+        "ms" => Ok(Duration::from_millis(count)),
+        "s" => Ok(Duration::from_secs(count)),
+        "min" => Ok(Duration::from_secs(60 * count)),
+        _ => Err(format!("no time: {text}")),
+    }
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("no number: {text}"))
+}

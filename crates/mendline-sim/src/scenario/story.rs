@@ -1,0 +1,95 @@
+//! What a reader of a scenario is told: one line per thing worth telling, with names instead of numbers.
+
+use std::collections::BTreeMap;
+
+use crate::fact::Fact;
+use crate::oracle::{Oracle, Verdict};
+
+/// The lines so far.
+#[derive(Debug, Default)]
+pub struct Story {
+    names: Vec<String>,
+    /// The names of the clients; with one client it is simply `client`.
+    clients: Vec<String>,
+    calls: BTreeMap<(usize, u64), usize>,
+    lines: Vec<String>,
+}
+
+impl Story {
+    /// A story about these upstreams.
+    pub fn new(names: Vec<String>) -> Story {
+        let clients = match names.as_slice() {
+            [_] => vec!["client".to_owned()],
+            many => many.iter().map(|name| format!("client of {name}")).collect(),
+        };
+        Story { names, clients, ..Story::default() }
+    }
+
+    /// Adds a line about someone.
+    pub fn say(&mut self, who: &str, what: &str) {
+        self.lines.push(format!("{who:<9} {what}"));
+    }
+
+    /// Takes the lines out.
+    pub fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    /// Takes a fact in, if a reader wants to know.
+    pub fn note(&mut self, fact: &Fact<'_>, oracle: &Oracle) {
+        match fact {
+            Fact::Happened(heard) => {
+                let who = heard.upstream.map_or("mendline".to_owned(), |upstream| self.names[upstream].clone());
+                let what = self.small_numbers(heard.upstream.unwrap_or(0), &heard.text);
+                self.say(&who, &what);
+            }
+            Fact::Answered { key, verdict, .. } => {
+                let record = oracle.of(*key);
+                let (who, id) = (self.clients[record.client.0 as usize].clone(), record.id.clone());
+                match verdict {
+                    Verdict::Passed(_) => self.say(&who, &format!("← id={id} {}", summary(record.what))),
+                    Verdict::Failed(failure) => {
+                        self.say(&who, &format!("← id={id} {} ({}) {:?}", failure.cause, failure.outcome, failure.text));
+                    }
+                }
+            }
+            Fact::Progressed { client, .. } => self.client_reads(client.0, "progress"),
+            Fact::Told { client, stamp: Some(_) } => self.client_reads(client.0, "a notice"),
+            Fact::Told { client, stamp: None } => self.client_reads(client.0, "a cancellation"),
+            Fact::Asked { client, .. } => self.client_reads(client.0, "a question of the server"),
+            Fact::Signalled(link, signal) => {
+                let who = self.names[usize::from(link.upstream.0)].clone();
+                match signal {
+                    Some(signal) => self.say(&who, &format!("child {} gets {signal:?}", link.dial)),
+                    None => self.say(&who, &format!("child {} sees the end of its stdin", link.dial)),
+                }
+            }
+            Fact::Wanted(crate::machine::Act::Finished) => self.say("mendline", "finished"),
+            _ => {}
+        }
+    }
+
+    fn client_reads(&mut self, client: u32, what: &str) {
+        let who = self.clients[client as usize].clone();
+        self.say(&who, &format!("← {what}"));
+    }
+
+    /// Calls are numbered in the order in which they are first told of: a reader has no use for slots and serials.
+    fn small_numbers(&mut self, upstream: usize, text: &str) -> String {
+        let Some((before, rest)) = text.split_once("call ") else { return text.to_owned() };
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let Ok(number) = digits.parse::<u64>() else { return text.to_owned() };
+        let next = self.calls.len() + 1;
+        // Greetings that are replayed carry no number of their own.
+        let small = if number == 0 { 0 } else { *self.calls.entry((upstream, number)).or_insert(next) };
+        format!("{before}call {small}{}", &rest[digits.len()..])
+    }
+}
+
+fn summary(what: &str) -> String {
+    match what {
+        "tools/list" => "3 tools".to_owned(),
+        "initialize" => "greeted".to_owned(),
+        other => format!("the result of {other}"),
+    }
+}

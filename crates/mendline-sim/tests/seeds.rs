@@ -1,0 +1,16 @@
+//! A few hundred seeds for every `cargo test`, and what they visit. The ten thousand are `cargo xtask sim --seeds 10000`.
+
+use mendline_sim::cli;
+use mendline_sim::machine::Driven;
+
+#[test]
+fn five_hundred_worlds_keep_every_promise_and_visit_every_fault_and_edge() {
+    let (failed, coverage, _) = cli::many(0, 500, Driven::Engine, 2);
+    if let Some(report) = failed {
+        let violation = report.violation.map(|violation| violation.to_string()).unwrap_or_default();
+        panic!("{violation}\nreproduce: cargo xtask sim --seed {} --log", report.seed);
+    }
+    assert!(coverage.missing().is_empty(), "never visited: {:?}\n{coverage}", coverage.missing());
+    assert!(coverage.unexpected().is_empty(), "edges that nobody listed: {:?}", coverage.unexpected());
+    assert!(coverage.deaths_within_a_line > 0, "no child died with a line accepted in part");
+}

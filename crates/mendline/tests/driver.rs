@@ -1,0 +1,341 @@
+//! The real driver and the real engine between cables in memory, on paused time.
+//!
+//! What is proven here is the order of things: that the end of a child is told after all it wrote, that accepted bytes are
+//! counted exactly, that one death is one fault, and that nobody can talk so much that others are not heard.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use mendline::decisions::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
+use mendline::decisions::{ClientId, Config, Engine, Event, LinkId, UpstreamConfig, UpstreamId};
+use mendline::{Child, Client, Drained, Driver, Host, Observer};
+use mendline_wire::Limits;
+use tokio::io::{
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadBuf, ReadHalf,
+    WriteHalf, split,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+/// How much a cable holds unless a story says otherwise.
+const CABLE: usize = 64 * 1024;
+
+/// The other end of a child: what its program would hold.
+struct Program {
+    stdin: BufReader<DuplexStream>,
+    stdout: Option<DuplexStream>,
+    stderr: DuplexStream,
+    fate: Fate,
+}
+
+impl Program {
+    async fn hear(&mut self) -> serde_json::Value {
+        let mut line = String::new();
+        self.stdin.read_line(&mut line).await.unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    async fn say(&mut self, line: &str) {
+        self.stdout.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn answer(&mut self, request: &serde_json::Value, result: &str) {
+        self.say(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"])).await;
+    }
+}
+
+/// How a child ended, once it has.
+#[derive(Clone, Default)]
+struct Fate(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
+
+impl Fate {
+    fn seal(&self, exit: Exit) {
+        let mut fate = self.0.lock().unwrap();
+        fate.0.get_or_insert(exit);
+        if let Some(waker) = fate.1.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Hands out children whose stdin is a cable of these capacities, and their programs to the story.
+struct Stage {
+    stdin_capacities: VecDeque<usize>,
+    programs: UnboundedSender<Program>,
+}
+
+struct Actor {
+    pipes: Option<(DuplexStream, DuplexStream, DuplexStream)>,
+    fate: Fate,
+}
+
+impl Host for Stage {
+    type Child = Actor;
+
+    fn spawn(&mut self, _: LinkId) -> Result<Actor, SpawnFailure> {
+        let (stdin, program_stdin) = tokio::io::duplex(self.stdin_capacities.pop_front().unwrap_or(CABLE));
+        let (stdout, program_stdout) = tokio::io::duplex(CABLE);
+        let (stderr, program_stderr) = tokio::io::duplex(CABLE);
+        let fate = Fate::default();
+        let program = Program {
+            stdin: BufReader::new(program_stdin),
+            stdout: Some(program_stdout),
+            stderr: program_stderr,
+            fate: fate.clone(),
+        };
+        let over = |_| SpawnFailure { kind: SpawnFailureKind::Other, text: "the story is over".to_owned() };
+        self.programs.send(program).map_err(over)?;
+        Ok(Actor { pipes: Some((stdin, stdout, stderr)), fate })
+    }
+}
+
+impl Child for Actor {
+    type Stdin = DuplexStream;
+    type Stdout = DuplexStream;
+    type Stderr = DuplexStream;
+
+    fn pid(&self) -> u32 {
+        4711
+    }
+
+    fn pipes(&mut self) -> Option<(DuplexStream, DuplexStream, DuplexStream)> {
+        self.pipes.take()
+    }
+
+    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut fate = self.fate.0.lock().unwrap();
+        if fate.0.is_some() {
+            return Poll::Ready(());
+        }
+        fate.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        self.fate.seal(match signal {
+            Signal::Term => Exit::Signal(15),
+            Signal::Kill => Exit::Signal(9),
+        });
+    }
+
+    fn bury(&mut self) -> Exit {
+        self.fate.0.lock().unwrap().0.expect("buried alive")
+    }
+
+    fn drain_stdout(&self, stdout: &mut DuplexStream, into: &mut BytesMut) -> Drained {
+        drain(stdout, into)
+    }
+
+    fn drain_stderr(&self, stderr: &mut DuplexStream, into: &mut BytesMut) -> Drained {
+        drain(stderr, into)
+    }
+}
+
+fn drain(cable: &mut DuplexStream, into: &mut BytesMut) -> Drained {
+    let mut space = vec![0; CABLE];
+    let mut buffer = ReadBuf::new(&mut space);
+    let read = Pin::new(cable).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
+    match (read, buffer.filled().len()) {
+        (Poll::Ready(Ok(())), count) if count > 0 => {
+            into.extend_from_slice(buffer.filled());
+            Drained::Bytes(count)
+        }
+        _ => Drained::Nothing,
+    }
+}
+
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Notes {
+    fn happened(&mut self, event: &Event) {
+        self.0.lock().unwrap().push(event.to_string());
+    }
+
+    fn said(&mut self, _: UpstreamId, line: &[u8]) {
+        self.0.lock().unwrap().push(format!("said {}", String::from_utf8_lossy(line)));
+    }
+}
+
+/// A driver at work, and everything that a story needs around it.
+struct World {
+    to_us: WriteHalf<DuplexStream>,
+    from_us: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    programs: UnboundedReceiver<Program>,
+    notes: Notes,
+    driver: JoinHandle<mendline::Ended>,
+}
+
+impl World {
+    fn new(stdin_capacities: &[usize]) -> World {
+        let (ours, theirs) = tokio::io::duplex(CABLE);
+        let (reader, writer) = split(ours);
+        let (from_us, to_us) = split(theirs);
+        let (programs, arriving) = unbounded_channel();
+        let stage = Stage { stdin_capacities: stdin_capacities.iter().copied().collect(), programs };
+        let notes = Notes::default();
+        let engine = Engine::new(Config::new(vec![UpstreamConfig::child("notes", "notes")]), 7);
+        let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+        let driver = Driver::new(engine, Limits::default(), stage, client, notes.clone());
+        let driver = tokio::spawn(driver.run(|_| Poll::Pending));
+        World { to_us, from_us: BufReader::new(from_us).lines(), programs: arriving, notes, driver }
+    }
+
+    async fn send(&mut self, line: &str) {
+        self.to_us.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn line(&mut self) -> String {
+        self.from_us.next_line().await.unwrap().expect("our stdout ended")
+    }
+
+    async fn program(&mut self) -> Program {
+        self.programs.recv().await.unwrap()
+    }
+
+    fn notes(&self) -> String {
+        self.notes.0.lock().unwrap().join("\n")
+    }
+}
+
+const WRITE: &str =
+    r#"{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{"name":"create_note","arguments":{}}}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_down_and_comes_back_without_waiting_for_anything() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    let begin = tokio::time::Instant::now();
+    world.send(WRITE).await;
+    let request = server.hear().await;
+    server.answer(&request, r#"{"z":1e3,"a":2}"#).await;
+    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"z":1e3,"a":2}}"#);
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_child_wrote_before_it_died_is_heard_before_its_end() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    world.send(WRITE).await;
+    let request = server.hear().await;
+    // Both happen before the driver is polled again: it must not take the end first.
+    server.answer(&request, "{}").await;
+    server.fate.seal(Exit::Code(0));
+    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{}}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_words_on_stderr_are_heard_before_the_end() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    server.stderr.write_all(b"out of memory").await.unwrap();
+    server.fate.seal(Exit::Code(3));
+    world.program().await;
+    assert!(world.notes().contains("said out of memory\n"), "{}", world.notes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pipe_that_closes_just_before_its_process_ends_is_no_fault_of_its_own() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    server.stdout = None;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    server.fate.seal(Exit::Signal(9));
+    world.program().await;
+    let notes = world.notes();
+    assert!(notes.contains("signal 9") && !notes.contains("Draining"), "{notes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_lives_on_without_its_stdout_is_replaced() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    server.stdout = None;
+    let mut second = world.program().await;
+    world.send(WRITE).await;
+    let request = second.hear().await;
+    second.answer(&request, "{}").await;
+    assert!(world.line().await.contains(r#""result":{}"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_accepted_only_in_part_was_not_sent_and_goes_to_the_next_child() {
+    let mut world = World::new(&[WRITE.len() / 2]);
+    let server = world.program().await;
+    world.send(WRITE).await;
+    // As much as fits is accepted, and the child dies with it.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.fate.seal(Exit::Signal(9));
+    let mut second = world.program().await;
+    let request = second.hear().await;
+    assert_eq!(request["params"]["name"], "create_note");
+    second.answer(&request, r#"{"done":true}"#).await;
+    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"done":true}}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_accepted_whole_is_not_sent_twice() {
+    let mut world = World::new(&[]);
+    let server = world.program().await;
+    world.send(WRITE).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.fate.seal(Exit::Signal(9));
+    let answer = world.line().await;
+    assert!(answer.contains(r#""outcome":"unknown""#), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_never_stops_talking_does_not_keep_others_from_being_heard() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    let mut stderr = std::mem::replace(&mut server.stderr, tokio::io::duplex(1).0);
+    let flood = tokio::spawn(async move { while stderr.write_all(b"and another thing\n").await.is_ok() {} });
+    for _ in 0..100 {
+        world.send(WRITE).await;
+        let request = server.hear().await;
+        server.answer(&request, "{}").await;
+        assert!(world.line().await.contains(r#""result":{}"#));
+    }
+    flood.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_small_messages_and_a_large_one_keep_their_order() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    let sender = tokio::spawn(async move {
+        let large = "x".repeat(3 << 20);
+        for number in 0..500 {
+            let text = if number == 250 { large.as_str() } else { "small" };
+            let params = format!(r#"{{"n":{number},"t":"{text}"}}"#);
+            server.say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/n","params":{params}}}"#)).await;
+        }
+        server
+    });
+    for number in 0..500 {
+        let line = world.line().await;
+        assert!(line.contains(&format!(r#""n":{number},"#)), "{number}: {}", &line[..line.len().min(200)]);
+        assert_eq!(line.len() > 1 << 20, number == 250);
+    }
+    sender.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_client_has_gone_the_driver_ends_with_its_child() {
+    let mut world = World::new(&[]);
+    let mut server = world.program().await;
+    world.to_us.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    server.stdin.read_to_end(&mut rest).await.unwrap();
+    assert!(rest.is_empty());
+    server.fate.seal(Exit::Code(0));
+    let ended = world.driver.await.unwrap();
+    assert!(ended.ever_ready);
+}

@@ -1,0 +1,102 @@
+//! What arrives for a request that was given up.
+//!
+//! A peer that cancels a request may still be sent its answer, or progress on it, by a peer that did not know yet or does not
+//! look (`server-everything` goes on reporting). Mendline passes nothing of this on: [`crate::differences::OMISSIONS`]. How
+//! much of it there is depends on who was faster, so it is taken out of every transcript before two are compared.
+//!
+//! That progress *before* the cancellation comes through is seen all the same: the clients give the fixture's call up *when*
+//! its first progress arrives, and would wait for ever otherwise.
+
+use std::collections::BTreeSet;
+
+use crate::differences::Family;
+use crate::rename::Cut;
+use crate::transcript::{Direction, Transcript};
+
+/// A transcript without what arrived for requests that were given up.
+pub fn taken_out_of(transcript: &Transcript) -> Transcript {
+    let up = cut(&transcript.up, Direction::Up);
+    let down = cut(&transcript.down, Direction::Down);
+    let clients = GivenUp::among(&up, Family::ClientRequest, Family::ClientProgress);
+    let servers = GivenUp::among(&down, Family::ServerRequest, Family::ServerProgress);
+    Transcript { up: servers.taken_out_of(up), down: clients.taken_out_of(down) }
+}
+
+type Lines<'a> = Vec<(&'a String, Cut<'a>)>;
+
+fn cut(lines: &[String], direction: Direction) -> Lines<'_> {
+    lines.iter().map(|line| (line, Cut::new(line, direction))).collect()
+}
+
+fn name<'a>(cut: &Cut<'a>, family: Family, field: &str) -> Option<&'a str> {
+    let mut names = cut.names.iter().filter(|(row, _)| row.family == family && row.field.last() == Some(&field));
+    names.next().map(|(_, name)| *name)
+}
+
+/// The requests of one peer that it took back, and the tokens under which it wanted to hear about them.
+struct GivenUp<'a> {
+    requests: (Family, BTreeSet<&'a str>),
+    tokens: (Family, BTreeSet<&'a str>),
+}
+
+impl<'a> GivenUp<'a> {
+    fn among(lines: &Lines<'a>, request: Family, progress: Family) -> Self {
+        let requests: BTreeSet<_> = lines.iter().filter_map(|(_, cut)| name(cut, request, "requestId")).collect();
+        let theirs = lines.iter().filter(|(_, cut)| name(cut, request, "id").is_some_and(|id| requests.contains(id)));
+        let tokens = theirs.filter_map(|(_, cut)| name(cut, progress, "progressToken")).collect();
+        Self { requests: (request, requests), tokens: (progress, tokens) }
+    }
+
+    /// Takes out of what the other peer said whatever belongs to them.
+    fn taken_out_of(&self, lines: Lines<'_>) -> Vec<String> {
+        let answers = |cut: &Cut<'_>| name(cut, self.requests.0, "id").is_some_and(|id| self.requests.1.contains(id));
+        let reports = |cut: &Cut<'_>| {
+            name(cut, self.tokens.0, "progressToken").is_some_and(|token| self.tokens.1.contains(token))
+        };
+        lines.into_iter().filter(|(_, cut)| !answers(cut) && !reports(cut)).map(|(line, _)| line.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::taken_out_of;
+    use crate::transcript::Transcript;
+
+    fn request(id: u32) -> String {
+        format!(r#"{{"id":{id},"method":"m","params":{{"_meta":{{"progressToken":{id}0}}}}}}"#)
+    }
+
+    fn progress(token: u32) -> String {
+        format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{token}}}}}"#)
+    }
+
+    fn answer(id: u32) -> String {
+        format!(r#"{{"id":{id},"result":{{}}}}"#)
+    }
+
+    fn cancelled(id: u32) -> String {
+        format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+    }
+
+    #[test]
+    fn answers_and_progress_of_a_call_that_was_given_up_are_left_out_and_no_others() {
+        let transcript = Transcript {
+            up: vec![request(1), request(2), cancelled(2)],
+            down: vec![progress(10), progress(20), answer(2), progress(10), answer(1)],
+        };
+        let left = taken_out_of(&transcript);
+        assert_eq!(left.up, transcript.up, "the call and its cancellation themselves stay");
+        assert_eq!(left.down, [progress(10), progress(10), answer(1)]);
+    }
+
+    #[test]
+    fn the_same_goes_for_questions_of_the_server_and_names_of_the_two_are_not_mixed_up() {
+        let transcript = Transcript {
+            up: vec![request(1), progress(10), answer(1), answer(2)],
+            down: vec![request(1), cancelled(1), answer(1), request(2)],
+        };
+        let left = taken_out_of(&transcript);
+        assert_eq!(left.up, [request(1), answer(2)]);
+        assert_eq!(left.down, transcript.down, "the client has cancelled nothing");
+    }
+}
