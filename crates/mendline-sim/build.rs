@@ -25,7 +25,10 @@ fn main() -> Outcome<()> {
     for path in sorted(&here.join("defects"))? {
         let defect = Defect::read(&path)?;
         defect.plant(&mut sources)?;
-        listed.push_str(&format!("    Defect {{ number: {}, name: {:?}, prose: {:?} }},\n", defect.number, defect.name, defect.prose));
+        listed.push_str(&format!(
+            "    Defect {{ number: {}, name: {:?}, prose: {:?} }},\n",
+            defect.number, defect.name, defect.prose
+        ));
     }
     listed.push_str("]\n");
     fs::write(out.join("defects.rs"), listed)?;
@@ -47,7 +50,10 @@ fn transplant(text: &str, is_root: bool) -> String {
         return text;
     }
     // The root is included into a module that has begun already, where inner comments and attributes may not stand.
-    text.lines().filter(|line| !line.starts_with("//!") && !line.starts_with("#!")).map(|line| format!("{line}\n")).collect()
+    text.lines()
+        .filter(|line| !line.starts_with("//!") && !line.starts_with("#!"))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 fn read_tree(root: &Path, within: &Path, sources: &mut BTreeMap<PathBuf, String>) -> Outcome<()> {
@@ -63,7 +69,8 @@ fn read_tree(root: &Path, within: &Path, sources: &mut BTreeMap<PathBuf, String>
 }
 
 fn sorted(folder: &Path) -> Outcome<Vec<PathBuf>> {
-    let mut paths = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+    let mut paths =
+        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
     paths.sort();
     Ok(paths)
 }
@@ -95,7 +102,8 @@ impl Defect {
                 Some("was") => section = "was",
                 Some("becomes") => section = "becomes",
                 Some(file) => {
-                    let file = file.strip_prefix("file ").ok_or_else(|| format!("{stem}: `---- {file}` is no section"))?;
+                    let file =
+                        file.strip_prefix("file ").ok_or_else(|| format!("{stem}: `---- {file}` is no section"))?;
                     defect.edits.push(Edit { file: file.into(), ..Edit::default() });
                     section = "file";
                 }

@@ -132,6 +132,12 @@ class Script {
         return [touched, this.listener.heard[method].slice(before)];
     }
 
+    /** Subscribes and has the server end it. */
+    async hang_up({ uri, call }) {
+        const subscription = await this.client.listen({ resourceSubscriptions: [uri] });
+        return [await this.call(call), await subscription.closed];
+    }
+
     level({ level }) {
         return this.client.setLoggingLevel(level);
     }
@@ -171,7 +177,7 @@ export async function run(open) {
     const script = new Script(peer, listener, modern);
     const steps = [];
     for (const step of JSON.parse(readFileSync(file, 'utf8'))) {
-        if (modern && step.era === 'legacy') continue;
+        if (step.era && step.era !== era) continue;
         let gave;
         let failed = false;
         try {

@@ -225,6 +225,12 @@ class Script:
         await self.client.unsubscribe_resource(uri)
         return [touched, self.listener.heard[method][before:]]
 
+    async def hang_up(self, step):
+        """Subscribes and has the server end it."""
+        async with self.client.listen(resource_subscriptions=[step["uri"]]) as subscription:
+            called = await self.call(step["call"])
+            return [called, [str(event) async for event in subscription]]
+
     async def level(self, step):
         return plain(await self.client.set_logging_level(step["level"]))
 
@@ -260,7 +266,7 @@ async def main(script, command, args):
         async with opening(server, listener) as (client, session, greeting):
             performer = Script(client, session, listener, modern)
             for step in script:
-                if modern and step.get("era") == "legacy":
+                if step.get("era", ERA) not in ((ERA,) if modern else ("legacy", "probing")):
                     continue
                 if MAJOR == 1 and step.get("tool") == "withdraw":
                     # It reads nothing while it answers, so it can never learn that a question was taken back.

@@ -45,6 +45,7 @@ TOOLS = [
     tool("ask_ping", "Asks the client whether it is there.", []),
     tool("withdraw", "Asks the client's user and takes the question back as soon as the client has it.", []),
     tool("touch", "Tells subscribers that a resource has changed.", ["uri"], uri=TEXT),
+    tool("hang_up", "Ends all subscriptions in good order.", []),
     tool("speak", "Logs one message at each level.", []),
     tool("fail", "Fails, as a tool does: in its result.", []),
 ]
@@ -84,6 +85,7 @@ class Fixture:
         self.level = "debug"
         self.subscribed = set()
         self.bus = InMemorySubscriptionBus()
+        self.listen = ListenHandler(self.bus)
         self.gone = {}
         self.nodded = anyio.Event()
 
@@ -176,6 +178,10 @@ class Fixture:
             await ctx.session.send_resource_updated(args["uri"])
         return text("touched")
 
+    async def tool_hang_up(self, _ctx, _params, _args):
+        self.listen.close()
+        return text("hung up")
+
     async def tool_fail(self, _ctx, _params, _args):
         return text("it did not work", is_error=True)
 
@@ -236,7 +242,7 @@ async def main():
         on_read_resource=fixture.read,
         on_subscribe_resource=fixture.subscribe,
         on_unsubscribe_resource=fixture.unsubscribe,
-        on_subscriptions_listen=ListenHandler(fixture.bus),
+        on_subscriptions_listen=fixture.listen,
         on_list_prompts=fixture.list_prompts,
         on_get_prompt=fixture.prompt,
         on_completion=fixture.complete,

@@ -44,6 +44,17 @@ pub enum Messages {
     Notification(&'static str),
 }
 
+/// When a row can be seen at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoken {
+    /// In both eras.
+    Always,
+    /// Only in the legacy era, in which servers ask their clients by requests.
+    InLegacy,
+    /// Only in the modern era, in which subscriptions are requests.
+    InModern,
+}
+
 /// One place where the two conversations may differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference {
@@ -57,18 +68,21 @@ pub struct Difference {
     pub field: &'static [&'static str],
     /// Which names stand there.
     pub family: Family,
+    /// In which eras.
+    pub spoken: Spoken,
     /// Why it cannot stay as it was.
     pub why: &'static str,
 }
 
 /// The whole list. In each place stands a whole number of Mendline's own choice.
-pub const DIFFERENCES: [Difference; 12] = [
+pub static DIFFERENCES: [Difference; 12] = [
     Difference {
         side: Side::Server,
         direction: Direction::Up,
         messages: Messages::Requests,
         field: &["id"],
         family: Family::ClientRequest,
+        spoken: Spoken::Always,
         why: "an attempt has a name of its own, so that a late answer to an earlier attempt is recognised",
     },
     Difference {
@@ -77,6 +91,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["id"],
         family: Family::ClientRequest,
+        spoken: Spoken::Always,
         why: "the server answers by the name that it was given; the client receives its own name, as it was written",
     },
     Difference {
@@ -85,6 +100,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/cancelled"),
         field: &["params", "requestId"],
         family: Family::ClientRequest,
+        spoken: Spoken::Always,
         why: "the server knows the request by the other name",
     },
     Difference {
@@ -93,6 +109,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notifications,
         field: &["params", "_meta", "io.modelcontextprotocol/subscriptionId"],
         family: Family::ClientRequest,
+        spoken: Spoken::InModern,
         why: "a subscription is called by the id of the request that opened it",
     },
     Difference {
@@ -101,6 +118,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["result", "_meta", "io.modelcontextprotocol/subscriptionId"],
         family: Family::ClientRequest,
+        spoken: Spoken::InModern,
         why: "a subscription is called by the id of the request that opened it",
     },
     Difference {
@@ -109,6 +127,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["params", "_meta", "progressToken"],
         family: Family::ClientProgress,
+        spoken: Spoken::Always,
         why: "progress of an earlier attempt must not be taken for progress of this one",
     },
     Difference {
@@ -117,6 +136,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/progress"),
         field: &["params", "progressToken"],
         family: Family::ClientProgress,
+        spoken: Spoken::Always,
         why: "the server reports under the token that it was given; the client receives its own token, as it was written",
     },
     Difference {
@@ -125,6 +145,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["id"],
         family: Family::ServerRequest,
+        spoken: Spoken::InLegacy,
         why: "a server that was started anew counts from the beginning again; the client must not see a name twice",
     },
     Difference {
@@ -133,6 +154,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["id"],
         family: Family::ServerRequest,
+        spoken: Spoken::InLegacy,
         why: "the client answers by the name that it was given; the server receives its own name, as it was written",
     },
     Difference {
@@ -141,6 +163,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/cancelled"),
         field: &["params", "requestId"],
         family: Family::ServerRequest,
+        spoken: Spoken::InLegacy,
         why: "the client knows the request by the other name",
     },
     Difference {
@@ -149,6 +172,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["params", "_meta", "progressToken"],
         family: Family::ServerProgress,
+        spoken: Spoken::InLegacy,
         why: "a server that was started anew uses its tokens again; progress must not reach another request than was meant",
     },
     Difference {
@@ -157,6 +181,7 @@ pub const DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/progress"),
         field: &["params", "progressToken"],
         family: Family::ServerProgress,
+        spoken: Spoken::InLegacy,
         why: "the client reports under the token that it was given; the server receives its own token, as it was written",
     },
 ];

@@ -77,12 +77,13 @@ pub struct Renames {
     side: Option<Side>,
     there: BTreeMap<(Family, String), String>,
     back: BTreeMap<(Family, String), String>,
+    seen: Vec<&'static Difference>,
 }
 
 impl Renames {
     /// No names yet. On `side`, names may differ as the table says; with `None` nowhere.
     pub fn new(side: Option<Side>) -> Self {
-        Self { side, there: BTreeMap::new(), back: BTreeMap::new() }
+        Self { side, there: BTreeMap::new(), back: BTreeMap::new(), seen: Vec::new() }
     }
 
     /// How many names have been paired.
@@ -95,12 +96,17 @@ impl Renames {
         self.there.is_empty()
     }
 
+    /// Whether a name has been paired in the place that this row is about. A permission that nobody uses is not proven.
+    pub fn has_seen(&self, row: &'static Difference) -> bool {
+        self.seen.iter().any(|seen| std::ptr::eq(*seen, row))
+    }
+
     /// Pairs the name that stands in one place without Mendline with the one that stands there with it.
     ///
     /// # Errors
     ///
     /// When the name is not allowed to differ, is no number of Mendline's, or one of the two already has another partner.
-    pub fn pair(&mut self, row: &Difference, direct: &str, bridged: &str) -> Result<(), String> {
+    pub fn pair(&mut self, row: &'static Difference, direct: &str, bridged: &str) -> Result<(), String> {
         if Some(row.side) != self.side {
             return if direct == bridged {
                 Ok(())
@@ -122,6 +128,9 @@ impl Renames {
         let before = self.back.entry((row.family, bridged.to_owned())).or_insert_with(|| direct.to_owned());
         if before != direct {
             return Err(format!("{:?} {before} and {direct} are both called {bridged}", row.family));
+        }
+        if !self.has_seen(row) {
+            self.seen.push(row);
         }
         Ok(())
     }

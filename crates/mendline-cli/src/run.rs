@@ -5,7 +5,9 @@
 //! system call, the outermost future is not.
 
 use std::process::ExitCode;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use mendline::decisions::{ClientId, Config, Engine, UpstreamConfig, UpstreamId};
 use mendline::driver::{Client, Driver, Ended};
@@ -14,7 +16,7 @@ use mendline::observe::log::{Log, LogLevel};
 use mendline::transport::child::{ChildCommand, Children};
 use mendline::transport::guard::Guard;
 use mendline_wire::Limits;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::GUARD;
 use crate::cli::{NEGATIVE, RunOptions, USAGE};
@@ -76,39 +78,63 @@ impl Bridge {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async move {
-            let mut stops = Stops::listen()?;
+            let stops = Stops::listen()?;
+            let mut seen = 0;
             let (reader, writer) = stdio::open()?;
             let engine = Engine::new(config, fastrand::u64(..));
             let host = Children::new(vec![command], guard.ok());
             let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
             let driver = Driver::new(engine, Limits::default(), host, client, log);
-            let task = tokio::spawn(driver.run(move |cx| stops.poll(cx)));
+            let task = tokio::spawn(driver.run(move |cx| stops.poll(&mut seen, cx)));
             task.await.map_err(std::io::Error::other)
         })
     }
 }
 
-/// The signals that mean "stop". A hang-up means nothing yet, but must not end us without a word.
+/// The signals that mean "stop", counted by a task of their own: the driver asks in every round, and asking a number costs
+/// nothing. A hang-up means nothing yet, but must not end us without a word.
+#[derive(Default)]
 struct Stops {
-    terminate: Signal,
-    interrupt: Signal,
-    _hang_up: Signal,
+    count: AtomicU32,
+    driver: Mutex<Option<Waker>>,
 }
 
 impl Stops {
-    fn listen() -> std::io::Result<Stops> {
-        Ok(Stops {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            _hang_up: signal(SignalKind::hangup())?,
-        })
+    fn listen() -> std::io::Result<Arc<Stops>> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let stops = Arc::new(Stops::default());
+        let heard = Arc::clone(&stops);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    Some(()) = terminate.recv() => {}
+                    Some(()) = interrupt.recv() => {}
+                    Some(()) = hang_up.recv() => continue,
+                    else => return,
+                }
+                heard.count.fetch_add(1, Ordering::Release);
+                if let Some(driver) = heard.driver.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    driver.wake();
+                }
+            }
+        });
+        Ok(stops)
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.terminate.poll_recv(cx).is_ready() || self.interrupt.poll_recv(cx).is_ready() {
-            return Poll::Ready(());
+    /// Ready once for each signal; `seen` is how many the caller has had.
+    fn poll(&self, seen: &mut u32, cx: &Context<'_>) -> Poll<()> {
+        if self.count.load(Ordering::Acquire) == *seen {
+            let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+            if driver.is_none() {
+                *driver = Some(cx.waker().clone());
+            }
+            // Both sides run on one thread, so nothing can have come in between.
+            return Poll::Pending;
         }
-        Poll::Pending
+        *seen += 1;
+        Poll::Ready(())
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The simulation tells thousands of these; here are the ones that a reader of the core should see first.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 use std::time::Duration;
 
 use bytes::Bytes;

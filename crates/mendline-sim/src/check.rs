@@ -73,7 +73,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i08_order::Order::new(upstreams)),
         Box::new(i09_bounded::Bounded::new(config)),
         Box::new(i10_isolation::Isolation::default()),
-        Box::new(i11_transparency::Transparency::default()),
+        Box::new(i11_transparency::Transparency),
         Box::new(i16_one_truth::OneTruth::new(upstreams)),
         Box::new(i17_clean_end::CleanEnd::default()),
         Box::new(i18_true_to_the_era::TrueToTheEra::default()),

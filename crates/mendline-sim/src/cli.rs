@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::coverage::Coverage;
 use crate::defect;
@@ -25,6 +25,7 @@ Options:
   --defect K    wake planted defect K; 0 is the copy without any
   --threads N   how many threads                        [default: 2]
   --coverage    print what was visited
+  --defects     list the planted defects and stop
   --all         do not stop at the first broken promise; list the first seeds for each
 ";
 
@@ -46,6 +47,9 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         return out.write_all(HELP.as_bytes()).map_err(|error| error.to_string());
     }
+    if args.iter().any(|arg| arg == "--defects") {
+        return out.write_all(defects().as_bytes()).map_err(|error| error.to_string());
+    }
     let options = parse(args)?;
     if options.log {
         return tell(&options, &mut out);
@@ -57,7 +61,8 @@ pub fn run(args: &[String]) -> Result<(), String> {
 }
 
 fn parse(args: &[String]) -> Result<Options, String> {
-    let mut options = Options { seeds: 1_000, from: 0, log: false, driven: Driven::Engine, threads: 2, coverage: false, all: false };
+    let mut options =
+        Options { seeds: 1_000, from: 0, log: false, driven: Driven::Engine, threads: 2, coverage: false, all: false };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -69,7 +74,10 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--from" => options.from = number()?,
             "--seed" => (options.from, options.seeds) = (number()?, 1),
             "--threads" => options.threads = number()?.clamp(1, 64),
-            "--defect" => options.driven = Driven::Planted(u32::try_from(number()?).map_err(|_| "no such defect".to_owned())?),
+            "--defect" => {
+                let defect = u32::try_from(number()?).map_err(|_| "no such defect".to_owned())?;
+                options.driven = Driven::Planted(defect);
+            }
             "--log" => options.log = true,
             "--all" => options.all = true,
             "--coverage" => options.coverage = true,
@@ -97,14 +105,24 @@ fn tell(options: &Options, out: &mut impl Write) -> Result<(), String> {
 /// Every broken promise among many seeds, with the first seeds that broke it.
 fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let mut broken: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+    let mut coverage = Coverage::default();
     for seed in options.from..options.from + options.seeds {
-        if let Some(violation) = run::run_and_compare(seed, options.driven).violation {
-            broken.entry(violation.promise).or_default().push(format!("  seed {seed} at {}: {}", violation.at, violation.words));
+        let report = run::run_and_compare(seed, options.driven);
+        coverage.add(&report.coverage);
+        if let Some(violation) = report.violation {
+            broken
+                .entry(violation.promise)
+                .or_default()
+                .push(format!("  seed {seed} at {}: {}", violation.at, violation.words));
         }
     }
     for (promise, cases) in &broken {
         let first = cases.iter().take(4).map(|case| format!("{case}\n")).collect::<String>();
-        out.write_all(format!("{promise}: {} seeds\n{first}", cases.len()).as_bytes()).map_err(|error| error.to_string())?;
+        out.write_all(format!("{promise}: {} seeds\n{first}", cases.len()).as_bytes())
+            .map_err(|error| error.to_string())?;
+    }
+    if options.coverage {
+        out.write_all(coverage.to_string().as_bytes()).map_err(|error| error.to_string())?;
     }
     if broken.is_empty() { Ok(()) } else { Err("promises were broken".into()) }
 }
@@ -113,20 +131,16 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
 fn live(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let say = |out: &mut dyn Write, text: String| out.write_all(text.as_bytes()).map_err(|error| error.to_string());
     let started = Instant::now();
-    let (failed, coverage, lived) = many(options.from, options.seeds, options.driven, options.threads);
+    let Lived { failed, coverage, seeds, time } = many(options.from, options.seeds, options.driven, options.threads);
     let took = started.elapsed().as_secs_f64();
-    say(
-        out,
-        format!(
-            "{} seeds from {} in {took:.1} s: {:.0} seeds/s on {} threads, {:.0} days of simulated time\n",
-            options.seeds,
-            options.from,
-            options.seeds as f64 / took,
-            options.threads,
-            lived / 86_400.0
-        ),
-    )?;
-    if options.coverage || failed.is_some() {
+    let rate = seeds as f64 / took;
+    let hours = time.as_secs() / 3_600;
+    let text = format!(
+        "{seeds} seeds from {} in {took:.1} s: {rate:.0} seeds/s on {} threads, {hours} hours of simulated time, {} requests\n",
+        options.from, options.threads, coverage.requests
+    );
+    say(out, text)?;
+    if options.coverage {
         say(out, coverage.to_string())?;
     }
     let Some(report) = failed else { return Ok(()) };
@@ -141,43 +155,66 @@ fn live(options: &Options, out: &mut impl Write) -> Result<(), String> {
     ))
 }
 
-/// Lives these seeds on several threads; gives the failing one with the lowest number, what was visited, and the seconds
-/// that passed in the worlds.
-pub fn many(from: u64, seeds: u64, driven: Driven, threads: u64) -> (Option<Report>, Coverage, f64) {
+/// What became of many seeds.
+#[derive(Debug, Default)]
+pub struct Lived {
+    /// The failing one with the lowest number.
+    pub failed: Option<Report>,
+    /// What was visited.
+    pub coverage: Coverage,
+    /// How many there were.
+    pub seeds: u64,
+    /// How much time passed in them.
+    pub time: Duration,
+}
+
+impl Lived {
+    fn take_in(&mut self, report: Report) {
+        self.coverage.add(&report.coverage);
+        self.seeds += 1;
+        self.time += report.lived;
+        if report.violation.is_some() {
+            self.keep_failed(report);
+        }
+    }
+
+    fn add(&mut self, other: Lived) {
+        self.coverage.add(&other.coverage);
+        self.seeds += other.seeds;
+        self.time += other.time;
+        if let Some(report) = other.failed {
+            self.keep_failed(report);
+        }
+    }
+
+    fn keep_failed(&mut self, report: Report) {
+        if self.failed.as_ref().is_none_or(|had| report.seed < had.seed) {
+            self.failed = Some(report);
+        }
+    }
+}
+
+/// Lives these seeds on several threads, and stops soon after one breaks a promise.
+pub fn many(from: u64, seeds: u64, driven: Driven, threads: u64) -> Lived {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
-    let all: Mutex<(Option<Report>, Coverage, f64)> = Mutex::new((None, Coverage::default(), 0.0));
+    let all = Mutex::new(Lived::default());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut coverage = Coverage::default();
-                let mut lived = 0.0;
-                let mut failed: Option<Report> = None;
+                let mut mine = Lived::default();
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= from + seeds {
                         break;
                     }
-                    let report = run::run_and_compare(seed, driven);
-                    coverage.add(&report.coverage);
-                    lived += report.lived.as_secs_f64();
-                    if report.violation.is_some() {
+                    mine.take_in(run::run_and_compare(seed, driven));
+                    if mine.failed.is_some() {
                         stop.store(true, Ordering::Relaxed);
-                        failed = Some(report);
-                        break;
                     }
                 }
                 if let Ok(mut all) = all.lock() {
-                    all.1.add(&coverage);
-                    all.2 += lived;
-                    let first = match (&all.0, &failed) {
-                        (Some(had), Some(new)) => new.seed < had.seed,
-                        (None, Some(_)) => true,
-                        _ => false,
-                    };
-                    if first {
-                        all.0 = failed;
-                    }
+                    all.add(mine);
                 }
             });
         }
@@ -186,6 +223,6 @@ pub fn many(from: u64, seeds: u64, driven: Driven, threads: u64) -> (Option<Repo
 }
 
 /// The planted defects, for people.
-pub fn defects() -> String {
+fn defects() -> String {
     defect::ALL.iter().map(|it| format!("{:>2} {}: {}\n", it.number, it.name, it.prose)).collect()
 }

@@ -102,7 +102,15 @@ pub struct Client {
 
 impl Client {
     /// A client that has not said anything yet.
-    pub fn new(id: ClientId, upstream: usize, era: Era, workload: Workload, capacity: u64, odd: bool, dice: Dice) -> Client {
+    pub fn new(
+        id: ClientId,
+        upstream: usize,
+        era: Era,
+        workload: Workload,
+        capacity: u64,
+        odd: bool,
+        dice: Dice,
+    ) -> Client {
         Client {
             id,
             upstream,
@@ -130,7 +138,7 @@ impl Client {
         match self.stage {
             Stage::Fresh => {
                 self.greet(oracle);
-                Some(self.dice.millis(1, 20))
+                Some(self.dice.millis(100, 800))
             }
             // An SDK waits for the answer; so does this one, and looks again later.
             Stage::Greeting(_) => Some(Duration::from_millis(200)),

@@ -16,15 +16,18 @@ pub const EDGES: &[(&str, &str)] = &[
     ("Idle", "Dialing"),
     ("Dialing", "Up"),
     ("Dialing", "Waiting"),
-    ("Dialing", "Draining"),
+    ("Dialing", "Parked"),
+    ("Dialing", "Idle"),
     ("Up", "Waiting"),
-    ("Up", "Draining"),
     ("Up", "Parked"),
+    ("Up", "Draining"),
+    ("Draining", "Waiting"),
+    ("Draining", "Parked"),
+    ("Draining", "Idle"),
     ("Waiting", "Dialing"),
     ("Waiting", "Idle"),
     ("Parked", "Dialing"),
-    ("Draining", "Idle"),
-    ("Draining", "Dialing"),
+    ("Parked", "Idle"),
 ];
 
 /// Counts.
@@ -113,7 +116,11 @@ fn add_up<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "requests {}, passed {}, deaths {} ({} within a line)", self.requests, self.passed, self.deaths, self.deaths_within_a_line)?;
+        writeln!(
+            f,
+            "requests {}, passed {}, deaths {} ({} within a line)",
+            self.requests, self.passed, self.deaths, self.deaths_within_a_line
+        )?;
         writeln!(f, "faults")?;
         for (name, count) in &self.faults {
             writeln!(f, "  {name:<34} {count:>9}")?;

@@ -162,6 +162,8 @@ pub enum Fact<'a> {
     Overdue(Key),
     /// The engine was told to stop.
     Stopped,
+    /// All clients are closing their ends: what runs may finish, then it is over.
+    Closing,
     /// The world ended without the engine saying that it is finished.
     NeverFinished,
     /// The rules of `port.rs`, or plain sense, were broken in a way that the shell itself notices.

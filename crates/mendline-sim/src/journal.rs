@@ -146,6 +146,7 @@ impl fmt::Display for Told<'_> {
             Fact::Recovered(client) => write!(f, "client {} is served again", client.0),
             Fact::StillDown(client) => write!(f, "client {} is not served again in time", client.0),
             Fact::Overdue(key) => write!(f, "{} is overdue", name(key)),
+            Fact::Closing => write!(f, "all clients close their ends"),
             Fact::Stopped => write!(f, "the engine is told to stop"),
             Fact::NeverFinished => write!(f, "the engine never said that it is finished"),
             Fact::Misbehaved(words) => write!(f, "{words}"),

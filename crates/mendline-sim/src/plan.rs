@@ -66,6 +66,8 @@ pub struct Plan {
     pub storm: Duration,
     /// How it ends.
     pub ending: Ending,
+    /// It ends in the middle of the storm, with every fault in place.
+    pub abrupt: bool,
 }
 
 impl Plan {
@@ -86,8 +88,17 @@ impl Plan {
             config.upstreams.push(upstream);
         }
         let harmed = if count > 1 { count - 1 } else { 1 };
-        let strikes = strikes(harmed, storm, &mut dice.fork(7));
-        Plan { seed, config, pairs, strikes, storm, ending }
+        let mut strikes = strikes(harmed, storm, &mut dice.fork(7));
+        let mut last = dice.fork(8);
+        let abrupt = last.percent(20);
+        if abrupt
+            && last.percent(30)
+            && let Some(fault) = fault::by_name("p61_spawn_eagain")
+        {
+            // An end while nothing can be started: links that wait or are being dialed have to end too.
+            strikes.push(Strike { fault, upstream: 0, at: storm * 9 / 10, lasts: storm });
+        }
+        Plan { seed, config, pairs, strikes, storm, ending, abrupt }
     }
 }
 
@@ -158,7 +169,8 @@ fn strikes(harmed: usize, storm: Duration, dice: &mut Dice) -> Vec<Strike> {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}: a storm of {:?}, ends with {:?}", self.seed, self.storm, self.ending)?;
+        let when = if self.abrupt { ", in the middle of it" } else { "" };
+        writeln!(f, "seed {}: a storm of {:?}, ends with {:?}{when}", self.seed, self.storm, self.ending)?;
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
             writeln!(
                 f,

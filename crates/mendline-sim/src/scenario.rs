@@ -39,7 +39,8 @@ pub fn play(text: &str) -> Result<String, String> {
         for line in &block.told {
             out.push_str(&format!("{line}\n"));
         }
-        let commands: Vec<&str> = block.told.iter().map(|line| line.trim()).filter(|line| !line.starts_with('#')).collect();
+        let commands: Vec<&str> =
+            block.told.iter().map(|line| line.trim()).filter(|line| !line.starts_with('#')).collect();
         if commands.is_empty() {
             continue;
         }

@@ -117,6 +117,7 @@ pub struct Server {
     asks: BTreeMap<Id, (u32, u32)>,
     asked: u32,
     seen: BTreeSet<Id>,
+    greeted_by: Option<Key>,
     dice: Dice,
     manner: Manner,
     deeds: Vec<Deed>,
@@ -138,6 +139,7 @@ impl Server {
             asks: BTreeMap::new(),
             asked: 0,
             seen: BTreeSet::new(),
+            greeted_by: None,
             dice,
             manner,
             deeds: Vec::new(),
@@ -196,6 +198,12 @@ impl Server {
             self.deeds.push(Deed::Complain(format!("was given the id {id} twice")));
         }
         let mut complaints = Vec::new();
+        if message.method() == Method::Initialize
+            && std::mem::replace(&mut self.greeted_by, key) == key
+            && key.is_some()
+        {
+            complaints.push("was sent the same greeting twice".into());
+        }
         let admission = self.door.admit(message, &mut complaints);
         self.deeds.extend(complaints.into_iter().map(Deed::Complain));
         match admission {
@@ -281,7 +289,10 @@ impl Server {
         }
         let place = self.dice.below(steps.len() as u64 + 1) as usize;
         steps.insert(place, (share(&mut self.dice, 2), Step::Run));
-        if (is_list && temper.lists_hang) || (is_call && temper.calls_hang) || message.method() == Method::SubscriptionsListen {
+        if (is_list && temper.lists_hang)
+            || (is_call && temper.calls_hang)
+            || message.method() == Method::SubscriptionsListen
+        {
             steps.push_back((Duration::ZERO, Step::Hang));
         } else if is_call && temper.progress_forever.is_some() && has_token {
             steps.push_back((Duration::ZERO, Step::Progress));

@@ -4,7 +4,7 @@
 //! is carried as far as it goes at that instant; then the checkers look. Time passes only between steps. The world knows the
 //! truth and writes it down in the oracle; the engine is told only what a shell could know.
 //!
-//! The simulated shell is in [`shell`], the processes behind it in [`host`], the people in front of it in [`front`].
+//! The simulated shell is in `world/shell.rs`, the processes behind it in `host.rs`, the people in front of it in `front.rs`.
 
 mod front;
 mod host;
@@ -108,6 +108,7 @@ impl World {
 
     /// Lives until a moment, or until something is broken, or until nothing is due before it.
     pub fn live_until(&mut self, end: Moment) {
+        self.come_to_rest();
         while self.violation.is_none() && self.step(end) {}
         self.clock.advance(end);
     }
@@ -239,7 +240,10 @@ impl World {
     }
 
     fn tell_engine(&mut self, input: Input) {
-        let now = self.clock.now();
-        self.machine.handle(input, now);
+        // A shell that was told that everything is finished has nothing more to report.
+        if self.finished.is_none() {
+            let now = self.clock.now();
+            self.machine.handle(input, now);
+        }
     }
 }

@@ -1,25 +1,24 @@
 //! The one loop between an engine and the world.
 //!
 //! One task owns the engine, the client and every child, and polls all of them by hand: nothing is spawned, locked or
-//! sent through a channel for a message. A round takes what has come (at most [`INPUTS_PER_TURN`] lines and one read's
+//! sent through a channel for a message. A round takes what has come (at most `INPUTS_PER_TURN` lines and one read's
 //! worth of bytes from each source), looks at the clock once, does what the engine asks, and hands each sink one write.
-//! Rounds follow each other without going back to the reactor until nothing moves, so an answer leaves in the same poll
-//! in which it came; after [`ROUNDS_PER_POLL`] of them the reactor gets its turn, so that no peer can keep it.
+//! An answer so leaves in the same poll in which it came. Another round follows only if there is a reason for one (a
+//! source had more than its turn, a child was started or buried, leave to read was given): the usual call costs one round
+//! down and one back. After `ROUNDS_PER_POLL` of them the reactor gets its turn, so that no peer can keep it.
 //!
 //! The driver decides nothing. It asks the engine for leave to read (`may_read`), lets sinks pull (`poll_write`), counts
 //! what was accepted, and keeps the order that `mendline_core::port` promises: above all that the end of a child is told
 //! after everything it wrote.
 
+mod clock;
 mod host;
 mod link;
 mod sink;
 mod source;
 
-use std::future::Future as _;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::defaults::LAST_WORDS;
@@ -27,8 +26,8 @@ use mendline_core::port::{EndHow, Pipe, Written};
 use mendline_core::{ClientId, Engine, Input, LinkId, Moment, Output, Port, UpstreamId};
 use mendline_wire::{Limits, Line, Received};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, Sleep};
 
+use clock::Clock;
 pub use host::{Child, Drained, Host, Observer};
 use link::Link;
 use sink::Sink;
@@ -42,9 +41,6 @@ const ROUNDS_PER_POLL: usize = 32;
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
-
-/// A sleep that is armed for nothing is armed for this far away.
-const FAR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The client's side of a bridge: where it writes to us and where it reads from us.
 pub struct Client<R, W> {
@@ -76,6 +72,8 @@ pub struct Driver<H: Host, R, W, O> {
     from_client: Source<R>,
     to_client: Sink<W>,
     client_lost: bool,
+    /// Not read from in the last round, for want of leave.
+    client_held: bool,
     links: Vec<Link<H::Child>>,
     clock: Clock,
     finished: Option<(Moment, Ended)>,
@@ -99,6 +97,7 @@ where
             from_client: Source::new(client.reader, limits.message_bytes),
             to_client: Sink::new(client.writer),
             client_lost: false,
+            client_held: false,
             links: Vec::new(),
             clock: Clock::start(),
             finished: None,
@@ -119,20 +118,23 @@ where
     fn poll(&mut self, cx: &mut Context<'_>, poll_stop: &mut impl FnMut(&mut Context<'_>) -> Poll<()>) -> Poll<Ended> {
         for _ in 0..ROUNDS_PER_POLL {
             let now = self.clock.now();
-            let mut moved = false;
+            let mut turn = Turn::default();
             if poll_stop(cx).is_ready() {
                 self.engine.handle(Input::Stop, now);
-                moved = true;
+                turn.again = true;
             }
-            moved |= self.keep_time(now);
-            moved |= self.hear_client(cx, now);
-            moved |= self.hear_links(cx, now);
-            moved |= self.carry_out(now);
-            moved |= self.speak(cx, now);
+            self.keep_time(now);
+            self.hear_client(cx, now, &mut turn);
+            self.hear_links(cx, now, &mut turn);
+            turn.again |= self.carry_out(now);
+            turn.again |= self.speak(cx, now);
+            // Writing may have told the engine something, too.
+            turn.again |= self.carry_out(now);
             if let Some(ended) = self.ended(now) {
                 return Poll::Ready(ended);
             }
-            if !moved && self.clock.poll_until(self.next_deadline(), cx).is_pending() {
+            turn.again |= turn.held && self.may_hear_again();
+            if !turn.again && self.clock.poll_until(self.next_deadline(), cx).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -141,19 +143,15 @@ where
     }
 
     /// Tells the engine that its time has come, and about pipes whose process did not end after all.
-    fn keep_time(&mut self, now: Moment) -> bool {
-        let mut moved = false;
+    fn keep_time(&mut self, now: Moment) {
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_timeout(now);
-            moved = true;
         }
         for link in &mut self.links {
             while let Some(pipe) = link.confirmed(now) {
                 self.engine.handle(Input::LinkBroken { link: link.id, pipe }, now);
-                moved = true;
             }
         }
-        moved
     }
 
     fn next_deadline(&self) -> Option<Moment> {
@@ -162,12 +160,24 @@ where
         suspicions.chain(self.engine.poll_timeout()).chain(finish).min()
     }
 
-    fn hear_client(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+    /// Whether a source that had to be passed over may be read now.
+    fn may_hear_again(&self) -> bool {
+        let client = !self.client_lost && self.client_held && self.engine.may_read(Port::Client(self.client));
+        client || self.links.iter().any(|link| link.held && self.engine.may_read(Port::Link(link.id)))
+    }
+
+    fn hear_client(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
         let client = self.client;
         let mut allowance = READ_CHUNK;
-        for heard in 0..INPUTS_PER_TURN {
-            if self.client_lost || !self.engine.may_read(Port::Client(client)) {
-                return heard > 0;
+        self.client_held = false;
+        for _ in 0..INPUTS_PER_TURN {
+            if self.client_lost {
+                return;
+            }
+            if !self.engine.may_read(Port::Client(client)) {
+                self.client_held = true;
+                turn.held = true;
+                return;
             }
             match self.from_client.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
@@ -175,36 +185,37 @@ where
                     self.engine.handle(Input::FromClient { client, received }, now);
                 }
                 Step::End => self.engine.handle(Input::ClientEnded { client }, now),
-                Step::Spent => return true,
-                Step::Wait => return heard > 0,
+                Step::Spent => break,
+                Step::Wait => return,
             }
         }
-        true
+        turn.again = true;
     }
 
-    fn hear_links(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
-        let mut moved = false;
+    fn hear_links(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
         let mut at = 0;
         while at < self.links.len() {
             if self.links[at].child.poll_exited(cx).is_ready() {
                 let link = self.links.swap_remove(at);
                 self.bury(link, now);
-                moved = true;
+                turn.again = true;
                 continue;
             }
-            moved |= self.hear_stdout(at, cx, now);
-            moved |= self.hear_stderr(at, cx, now);
+            self.hear_stdout(at, cx, now, turn);
+            self.hear_stderr(at, cx, now, turn);
             at += 1;
         }
-        moved
     }
 
-    fn hear_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment) -> bool {
+    fn hear_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
         let link = &mut self.links[at];
         let mut allowance = READ_CHUNK;
-        for heard in 0..INPUTS_PER_TURN {
+        link.held = false;
+        for _ in 0..INPUTS_PER_TURN {
             if !self.engine.may_read(Port::Link(link.id)) {
-                return heard > 0;
+                link.held = true;
+                turn.held = true;
+                return;
             }
             match link.stdout.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
@@ -212,28 +223,28 @@ where
                     self.engine.handle(Input::FromLink { link: link.id, received }, now);
                 }
                 Step::End => link.suspect(Pipe::Stdout, now),
-                Step::Spent => return true,
-                Step::Wait => return heard > 0,
+                Step::Spent => break,
+                Step::Wait => return,
             }
         }
-        true
+        turn.again = true;
     }
 
-    fn hear_stderr(&mut self, at: usize, cx: &mut Context<'_>, now: Moment) -> bool {
+    fn hear_stderr(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
         let link = &mut self.links[at];
         let mut allowance = READ_CHUNK;
-        for heard in 0..INPUTS_PER_TURN {
+        for _ in 0..INPUTS_PER_TURN {
             match link.stderr.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
                     let line = stderr_text(line);
                     self.observer.said(link.id.upstream, &line);
                     self.engine.handle(Input::Said { link: link.id, line }, now);
                 }
-                Step::End | Step::Spent => return true,
-                Step::Wait => return heard > 0,
+                Step::Spent => break,
+                Step::End | Step::Wait => return,
             }
         }
-        true
+        turn.again = true;
     }
 
     /// The last of a child: everything it wrote, then the rest of its group, then the news.
@@ -255,15 +266,24 @@ where
             },
         );
         let how = link.child.bury();
-        let written = link.stdin.accepted();
+        // What lies unread in a pipe without readers was accepted by the system, but never received by anybody.
+        let unread = link.stdin.writer().map_or(0, |stdin| link.child.unread(stdin));
+        let written = link.stdin.accepted().saturating_sub(unread);
         self.engine.handle(Input::ChildExited { link: id, how, written }, now);
     }
 
+    /// Does what the engine asks for. Says whether that can have changed anything here; telling people has not.
     fn carry_out(&mut self, now: Moment) -> bool {
-        for done in 0..OUTPUTS_PER_ROUND {
+        let mut changed = false;
+        for _ in 0..OUTPUTS_PER_ROUND {
             let Some(output) = self.engine.poll_output() else {
-                return done > 0;
+                return changed;
             };
+            if let Output::Happened(event) = output {
+                self.observer.happened(&event);
+                continue;
+            }
+            changed = true;
             match output {
                 Output::Spawn { link } => self.spawn(link, now),
                 Output::CloseStdin { link } => {
@@ -280,12 +300,9 @@ where
                     let how = EndHow::NoConnection("this driver has no HTTP transport".to_owned());
                     self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
                 }
-                // Every exchange has already been answered by the end above.
-                Output::Abort { .. } => {}
-                Output::Happened(event) => self.observer.happened(&event),
-                Output::Finished { ever_ready } => {
-                    self.finished = Some((now + LAST_WORDS, Ended { ever_ready }));
-                }
+                Output::Finished { ever_ready } => self.finished = Some((now + LAST_WORDS, Ended { ever_ready })),
+                // An exchange has already been answered by the end above; an event has been told.
+                Output::Abort { .. } | Output::Happened(_) => {}
             }
         }
         true
@@ -306,29 +323,22 @@ where
         self.engine.handle(input, now);
     }
 
-    /// One write per sink.
+    /// Lets every sink write what there is. Says whether the client was lost over it.
     fn speak(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
-        let mut moved = false;
         let engine = &mut self.engine;
         for link in &mut self.links {
             let port = Port::Link(link.id);
-            match link.stdin.poll_write(cx, || engine.poll_write(port)) {
-                Ok(some) => moved |= some,
-                Err(_) => {
-                    link.suspect(Pipe::Stdin, now);
-                    moved = true;
-                }
+            if link.stdin.poll_write(cx, || engine.poll_write(port)).is_err() {
+                link.suspect(Pipe::Stdin, now);
             }
         }
         let port = Port::Client(self.client);
-        match self.to_client.poll_write(cx, || engine.poll_write(port)) {
-            Ok(some) => moved | some,
-            Err(_) => {
-                self.client_lost = true;
-                self.engine.handle(Input::ClientLost { client: self.client }, now);
-                true
-            }
+        if self.to_client.poll_write(cx, || engine.poll_write(port)).is_ok() {
+            return false;
         }
+        self.client_lost = true;
+        self.engine.handle(Input::ClientLost { client: self.client }, now);
+        true
     }
 
     fn ended(&mut self, now: Moment) -> Option<Ended> {
@@ -342,41 +352,13 @@ where
     }
 }
 
-/// The driver's clock: moments since its own start, and one sleep.
-///
-/// The sleep is re-armed only for an earlier deadline. Deadlines move away with every answered call, and waking once too
-/// early every few minutes costs less than moving a timer twice per call.
-struct Clock {
-    start: Instant,
-    sleep: Pin<Box<Sleep>>,
-    armed: Option<Moment>,
-}
-
-impl Clock {
-    fn start() -> Clock {
-        Clock { start: Instant::now(), sleep: Box::pin(tokio::time::sleep(FAR)), armed: None }
-    }
-
-    fn now(&self) -> Moment {
-        let since = self.start.elapsed();
-        Moment::ZERO + since
-    }
-
-    /// Ready when the armed moment has come, which may be before `deadline`.
-    fn poll_until(&mut self, deadline: Option<Moment>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = deadline else {
-            return Poll::Pending;
-        };
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.armed = Some(deadline);
-            self.sleep.as_mut().reset(self.start + (deadline - Moment::ZERO));
-        }
-        if self.sleep.as_mut().poll(cx).is_ready() {
-            self.armed = None;
-            return Poll::Ready(());
-        }
-        Poll::Pending
-    }
+/// What a round found out about the need for another.
+#[derive(Default)]
+struct Turn {
+    /// There is more to do at once.
+    again: bool,
+    /// A source was passed over, for want of leave to read.
+    held: bool,
 }
 
 fn stderr_text(line: Line) -> Bytes {

@@ -128,6 +128,10 @@ impl Child for Actor {
         self.fate.0.lock().unwrap().0.expect("buried alive")
     }
 
+    fn unread(&self, _: &DuplexStream) -> u64 {
+        0
+    }
+
     fn drain_stdout(&self, stdout: &mut DuplexStream, into: &mut BytesMut) -> Drained {
         drain(stdout, into)
     }

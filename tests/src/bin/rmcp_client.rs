@@ -73,7 +73,7 @@ async fn run() -> Result<Value, Anyhow> {
     let greeting = serde_json::to_value(service.peer().peer_info().as_deref())?;
     let performer = Performer { service, listener, modern };
     let mut steps = Vec::new();
-    for step in script.iter().filter(|step| !modern || step["era"] != "legacy") {
+    for step in script.iter().filter(|step| step["era"] != if modern { "legacy" } else { "modern" }) {
         let (gave, failed) = match performer.perform(step).await {
             Ok(gave) => (gave, false),
             Err(why) => match why.downcast::<ServiceError>().map(|why| *why) {
@@ -227,6 +227,7 @@ impl Performer {
             "cancel" => self.cancel(step).await,
             "read" => self.ask("resources/read", Some(json!({"uri": step["uri"]}))).await,
             "watch" => self.watch(step).await,
+            "hang_up" => self.hang_up(step).await,
             "level" => self.ask("logging/setLevel", Some(json!({"level": step["level"]}))).await,
             "prompt" => {
                 self.ask("prompts/get", Some(json!({"name": step["name"], "arguments": step["arguments"]}))).await
@@ -357,5 +358,14 @@ impl Performer {
         self.listener.until(|hearing| hearing.said.get(method).map_or(0, Vec::len) > before).await;
         self.ask("resources/unsubscribe", Some(json!({ "uri": uri }))).await?;
         Ok(json!([touched, self.listener.hearing().said[method][before..]]))
+    }
+
+    /// Subscribes and has the server end it.
+    async fn hang_up(&self, step: &Value) -> Result<Value, Anyhow> {
+        let filter = serde_json::from_value(json!({"resourceSubscriptions": [step["uri"]]}))?;
+        let mut subscription = self.service.listen(filter).await?;
+        let called = self.call(&step["call"]).await?;
+        let word = subscription.next().await?;
+        Ok(json!([called, word.is_none(), subscription.end().is_some()]))
     }
 }

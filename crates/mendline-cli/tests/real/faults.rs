@@ -16,9 +16,9 @@ fn failure(result: &Value) -> &Value {
 fn p53_a_server_killed_while_idle_is_replaced_before_anyone_notices() {
     let mut bridge = Bridge::around(&[]);
     kill(bridge.server(), Signal::KILL);
+    eventually("the next one starts by itself", SOON, || bridge.noted("start").len() == 2);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
-    assert_eq!(bridge.noted("start").len(), 2);
     assert_eq!(bridge.executions("create_note", "k"), 1);
 }
 
@@ -47,6 +47,22 @@ fn p54_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
     assert_eq!(bridge.executions("create_note", "k"), 0);
+}
+
+#[test]
+fn p54_an_unsafe_call_that_lay_unread_in_the_pipe_of_a_dead_server_goes_to_the_next_one() {
+    let setup = Setup { options: &["--log-level", "debug"], tempers: &["stop-reading=1"], ..Setup::default() };
+    let mut bridge = Bridge::start(setup);
+    bridge.greet();
+    bridge.call("a", "create_note", &json!({ "key": "read" }));
+    eventually("the first call runs", SOON, || bridge.executions("create_note", "read") == 1);
+    bridge.call("b", "create_note", &json!({ "key": "unread" }));
+    eventually("both are in the pipe", SOON, || bridge.log().matches("sent, attempt 1").count() == 4);
+    kill(bridge.server(), Signal::KILL);
+    assert_eq!(failure(&bridge.answer("a")["result"])["outcome"], "unknown");
+    assert_eq!(bridge.answer("b")["result"]["content"][0]["text"], "wrote unread");
+    assert_eq!(bridge.executions("create_note", "read"), 1);
+    assert_eq!(bridge.executions("create_note", "unread"), 1);
 }
 
 #[test]

@@ -63,3 +63,11 @@ fn logs_go_to_stderr_and_can_be_turned_off_by_the_environment() {
     let quiet = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
     assert!(quiet.ends_with("--- stdout\n--- stderr\n"), "{quiet}");
 }
+
+#[test]
+fn the_demonstration_keeps_its_word() {
+    let said = said(&["demo", "--calls", "8"], &[]);
+    assert!(said.starts_with("exit code 0\n"), "{said}");
+    assert!(said.contains("31 of 32, 1 told"), "{said}");
+    assert!(said.contains("Nothing was lost, nothing ran twice."), "{said}");
+}

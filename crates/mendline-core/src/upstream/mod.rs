@@ -31,7 +31,7 @@ use crate::moment::Moment;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{ClientId, Exit, LinkId, Pipe, SpawnFailure, UpstreamId};
-use crate::slab::{Key, Slab};
+use crate::slab::{self, Key, Slab};
 use crate::turn::Turn;
 use crate::words::{self, Cause, Failure};
 
@@ -55,7 +55,10 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    pub fn new(id: UpstreamId, config: UpstreamConfig) -> Self {
+    pub fn new(id: UpstreamId, mut config: UpstreamConfig) -> Self {
+        // Whatever is configured, there must be a name for every call; one place is the session's own.
+        config.limits.in_flight = config.limits.in_flight.min(slab::CAPACITY / 2 - 1);
+        config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
         Upstream {
             id,
             clients: Vec::new(),

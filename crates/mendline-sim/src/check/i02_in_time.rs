@@ -26,6 +26,11 @@ impl Check for InTime {
         if record.method == Method::SubscriptionsListen || record.twin {
             return Ok(());
         }
-        Err(format!("{} ({}) is not answered {:?} after it came", record.id, record.what, now - record.arrived.unwrap_or(now)))
+        Err(format!(
+            "{} ({}) is not answered {:?} after it came",
+            record.id,
+            record.what,
+            now - record.arrived.unwrap_or(now)
+        ))
     }
 }

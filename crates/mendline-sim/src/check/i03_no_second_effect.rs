@@ -22,7 +22,10 @@ impl Check for NoSecondEffect {
         }
         // A second whole copy in a pipe is a second effect that only luck prevents.
         if record.runs > 1 || record.whole > 1 {
-            return Err(format!("{} ({}) ran {} times and was sent {} times", record.id, record.what, record.runs, record.whole));
+            return Err(format!(
+                "{} ({}) ran {} times and was sent {} times",
+                record.id, record.what, record.runs, record.whole
+            ));
         }
         Ok(())
     }

@@ -43,7 +43,10 @@ impl Check for BoundedAttempts {
         }
         let limit = self.limit[record.upstream];
         if record.whole > limit {
-            return Err(format!("{} ({}) was sent {} times, {limit} are allowed", record.id, record.what, record.whole));
+            return Err(format!(
+                "{} ({}) was sent {} times, {limit} are allowed",
+                record.id, record.what, record.whole
+            ));
         }
         let traffic = &mut self.traffic[record.upstream];
         traffic.attempts += 1;

@@ -46,7 +46,10 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
     }
     let attempts = u64::from(record.whole)..=u64::from(record.whole + in_doubt);
     if !failure.attempts.is_some_and(|said| attempts.contains(&said)) && !record.is_replayed_state() {
-        return Err(format!("{id} ({what}) is said to have had {:?} attempts, but had {}", failure.attempts, record.whole));
+        return Err(format!(
+            "{id} ({what}) is said to have had {:?} attempts, but had {}",
+            failure.attempts, record.whole
+        ));
     }
     Ok(())
 }
@@ -58,7 +61,9 @@ impl Check for HonestOutcome {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Answered { key, .. } | Fact::Accepted { key, .. } | Fact::Ran { key, .. } if oracle.of(*key).twin => Ok(()),
+            Fact::Answered { key, .. } | Fact::Accepted { key, .. } | Fact::Ran { key, .. } if oracle.of(*key).twin => {
+                Ok(())
+            }
             Fact::Handed { link, key: Some(key), .. } => {
                 self.out.insert(*key, (*link, oracle.of(*key).whole));
                 Ok(())

@@ -37,11 +37,15 @@ impl Check for Alive {
             }
             Fact::Settled { wake: None, .. } => {
                 match self.links.iter().position(|state| matches!(*state, "Waiting" | "Parked" | "Draining")) {
-                    Some(upstream) => Err(format!("upstream {upstream} is {} and no wake-up is scheduled", self.links[upstream])),
+                    Some(upstream) => {
+                        Err(format!("upstream {upstream} is {} and no wake-up is scheduled", self.links[upstream]))
+                    }
                     None => Ok(()),
                 }
             }
-            Fact::StillDown(client) => Err(format!("client {} is not served again although everything has healed", client.0)),
+            Fact::StillDown(client) => {
+                Err(format!("client {} is not served again although everything has healed", client.0))
+            }
             _ => Ok(()),
         }
     }

@@ -83,7 +83,9 @@ impl Check for Order {
         for (client, upstream) in &self.upstream_of {
             let Notices { written, seen, dropped } = self.notices[*upstream];
             if !oracle.is_gone(*client) && seen + dropped < written {
-                return Err(format!("upstream {upstream} wrote {written} notices, {seen} arrived and {dropped} were counted as dropped"));
+                return Err(format!(
+                    "upstream {upstream} wrote {written} notices, {seen} arrived and {dropped} were counted as dropped"
+                ));
             }
         }
         Ok(())

@@ -40,14 +40,20 @@ impl Check for OneTruth {
             Fact::Happened(heard) => {
                 if let (Some(upstream), What::Moved(from, to)) = (heard.upstream, &heard.what) {
                     if self.links[upstream] != *from {
-                        return Err(format!("upstream {upstream} is said to leave {from} and was {}", self.links[upstream]));
+                        return Err(format!(
+                            "upstream {upstream} is said to leave {from} and was {}",
+                            self.links[upstream]
+                        ));
                     }
                     self.links[upstream] = to;
                 }
             }
             Fact::Stands { upstream, standing } => {
                 if standing.link != standing.own_link {
-                    return Err(format!("upstream {upstream}: the events say {}, the engine {}", standing.link, standing.own_link));
+                    return Err(format!(
+                        "upstream {upstream}: the events say {}, the engine {}",
+                        standing.link, standing.own_link
+                    ));
                 }
                 let greeting = standing.own_open.wrapping_sub(standing.open);
                 if greeting > 1 {
@@ -59,7 +65,11 @@ impl Check for OneTruth {
                 let running = !self.children[*upstream].is_empty();
                 let said = matches!(standing.link, "Up" | "Draining");
                 if running != said {
-                    return Err(format!("upstream {upstream} is {} and has {} child", standing.link, if running { "a" } else { "no" }));
+                    return Err(format!(
+                        "upstream {upstream} is {} and has {} child",
+                        standing.link,
+                        if running { "a" } else { "no" }
+                    ));
                 }
             }
             _ => {}

@@ -40,7 +40,10 @@ impl Check for TrueToTheEra {
             Fact::Handed { link, message, key: None } if message.method() == Method::Cancelled => {
                 let Some(named) = message.get(&["requestId"]) else { return Ok(()) };
                 let Some(key) = self.given.get(&(*link, named.to_vec())) else {
-                    return Err(format!("a child was told to cancel {}, which it was never given", String::from_utf8_lossy(named)));
+                    return Err(format!(
+                        "a child was told to cancel {}, which it was never given",
+                        String::from_utf8_lossy(named)
+                    ));
                 };
                 let record = oracle.of(*key);
                 if self.left.contains(&record.client) && !self.modern.contains(key) && record.cancelled.is_none() {

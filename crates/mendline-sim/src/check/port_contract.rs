@@ -24,7 +24,8 @@ impl PortContract {
     }
 
     fn alive(&self, link: LinkId, what: &str) -> Result<(), String> {
-        let known = self.dials.get(usize::from(link.upstream.0)).is_some_and(|last| link.dial <= *last && link.dial > 0);
+        let known =
+            self.dials.get(usize::from(link.upstream.0)).is_some_and(|last| link.dial <= *last && link.dial > 0);
         if known && !self.over.contains(&link) {
             return Ok(());
         }

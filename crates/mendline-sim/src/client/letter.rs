@@ -108,7 +108,11 @@ impl Client {
     fn params(&mut self, wish: Wish, key: Key, token: Option<&str>) -> String {
         let mut meta = format!("\"sim/key\":{}", key.0);
         if let Some(token) = token {
-            meta = if self.dice.percent(50) { format!("{meta},\"progressToken\":{token}") } else { format!("\"progressToken\" : {token} ,{meta}") };
+            meta = if self.dice.percent(50) {
+                format!("{meta},\"progressToken\":{token}")
+            } else {
+                format!("\"progressToken\" : {token} ,{meta}")
+            };
         }
         if self.era == Era::Modern {
             meta.push_str(r#","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#);

@@ -134,7 +134,8 @@ fn verdict(message: &Message) -> Verdict {
 
 fn words_for_a_model(message: &Message) -> String {
     let said = message.get_str(&["message"]).map(std::borrow::Cow::into_owned);
-    let content = || message.elements(&["content"]).find_map(|item| item.get_str(&["text"]).map(|text| text.into_owned()));
+    let content =
+        || message.elements(&["content"]).find_map(|item| item.get_str(&["text"]).map(|text| text.into_owned()));
     said.or_else(content).unwrap_or_default()
 }
 

@@ -85,9 +85,13 @@ impl Workload {
             ("completion/complete", Effect::Read),
             ("acme/frobnicate", Effect::Unsafe),
         ];
-        const LEGACY: &[(&str, Effect)] =
-            &[("ping", Effect::Read), ("logging/setLevel", Effect::Idempotent), ("resources/subscribe", Effect::Idempotent)];
-        const MODERN: &[(&str, Effect)] = &[("server/discover", Effect::Read), ("subscriptions/listen", Effect::Idempotent)];
+        const LEGACY: &[(&str, Effect)] = &[
+            ("ping", Effect::Read),
+            ("logging/setLevel", Effect::Idempotent),
+            ("resources/subscribe", Effect::Idempotent),
+        ];
+        const MODERN: &[(&str, Effect)] =
+            &[("server/discover", Effect::Read), ("subscriptions/listen", Effect::Idempotent)];
         let own = match self.era {
             Era::Legacy => LEGACY,
             Era::Modern if self.listens => MODERN,

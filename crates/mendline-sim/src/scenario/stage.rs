@@ -108,7 +108,10 @@ impl Stage {
                 Some(("handshake", time)) => config.timeouts.handshake = duration(time)?,
                 Some(("in-flight", count)) => config.limits.in_flight = number(count)?,
                 Some(("waiting", count)) => config.limits.waiting = number(count)?,
-                Some(("work", time)) => manner.work = (duration(time)?.as_millis() as u64, duration(time)?.as_millis() as u64),
+                Some(("work", time)) => {
+                    let millis = duration(time)?.as_millis() as u64;
+                    manner.work = (millis, millis);
+                }
                 Some(("start", time)) => health.start = duration(time)?,
                 Some(("pipe", bytes)) => capacity = number(bytes)? as u64,
                 _ => return Err(format!("no such option: {option}")),
@@ -202,7 +205,9 @@ impl Stage {
             .oracle
             .all()
             .filter(|(_, record)| record.what != "initialize")
-            .map(|(_, record)| format!("{} id={} ran {}×, was sent {}×", record.what, record.id, record.runs, record.whole))
+            .map(|(_, record)| {
+                format!("{} id={} ran {}×, was sent {}×", record.what, record.id, record.runs, record.whole)
+            })
             .collect();
         if let Some(story) = &mut world.story {
             ran.iter().for_each(|line| story.say("oracle", line));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mendline_wire::Method;
+
 use crate::fact::Fact;
 use crate::oracle::{Oracle, Verdict};
 
@@ -49,7 +51,10 @@ impl Story {
                 match verdict {
                     Verdict::Passed(_) => self.say(&who, &format!("← id={id} {}", summary(record.what))),
                     Verdict::Failed(failure) => {
-                        self.say(&who, &format!("← id={id} {} ({}) {:?}", failure.cause, failure.outcome, failure.text));
+                        self.say(
+                            &who,
+                            &format!("← id={id} {} ({}) {:?}", failure.cause, failure.outcome, failure.text),
+                        );
                     }
                 }
             }
@@ -57,6 +62,10 @@ impl Story {
             Fact::Told { client, stamp: Some(_) } => self.client_reads(client.0, "a notice"),
             Fact::Told { client, stamp: None } => self.client_reads(client.0, "a cancellation"),
             Fact::Asked { client, .. } => self.client_reads(client.0, "a question of the server"),
+            Fact::Handed { link, message, key: None } if message.method() == Method::Cancelled => {
+                let who = self.names[usize::from(link.upstream.0)].clone();
+                self.say(&who, &format!("child {} is told to cancel", link.dial));
+            }
             Fact::Signalled(link, signal) => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 match signal {
@@ -79,9 +88,12 @@ impl Story {
         let Some((before, rest)) = text.split_once("call ") else { return text.to_owned() };
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         let Ok(number) = digits.parse::<u64>() else { return text.to_owned() };
-        let next = self.calls.len() + 1;
         // Greetings that are replayed carry no number of their own.
-        let small = if number == 0 { 0 } else { *self.calls.entry((upstream, number)).or_insert(next) };
+        if number == 0 {
+            return format!("{before}the greeting{}", &rest[digits.len()..]);
+        }
+        let next = self.calls.len() + 1;
+        let small = *self.calls.entry((upstream, number)).or_insert(next);
         format!("{before}call {small}{}", &rest[digits.len()..])
     }
 }

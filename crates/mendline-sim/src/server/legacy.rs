@@ -23,7 +23,8 @@ pub enum Legacy {
 impl Door for Legacy {
     fn admit(&mut self, message: &Message, complaints: &mut Vec<String>) -> Admission {
         match (message.method(), *self) {
-            (Method::Initialize, Legacy::Fresh) => {
+            // A client whose first greeting ran into its deadline may try again.
+            (Method::Initialize, Legacy::Fresh | Legacy::Greeted) => {
                 *self = Legacy::Greeted;
                 let version = message.get_str(&["protocolVersion"]).unwrap_or_default();
                 Admission::Result(format!(

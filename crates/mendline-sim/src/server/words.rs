@@ -29,16 +29,23 @@ pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, odd: bool, 
         Method::ToolsList => TOOLS.to_owned(),
         Method::ResourcesList => r#"{"resources":[{"uri":"note:1","name":"one"}]}"#.into(),
         Method::PromptsList => r#"{"prompts":[]}"#.into(),
-        Method::Ping | Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::SubscriptionsListen => "{}".into(),
+        Method::Ping | Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::SubscriptionsListen => {
+            "{}".into()
+        }
         Method::ToolsCall => {
             let mut body = String::from(r#"{"content":[{"type":"text","text":"note "#);
             let _ = write!(body, "{}", key.map_or(0, |key| key.0));
-            body.push_str(if odd { r#" \u00fc\/ \ud83d\ude00"} ] , "n" : 1.50E+3,"big":12345678901234567890}"# } else { r#""}]}"# });
+            body.push_str(if odd {
+                r#" \u00fc\/ \ud83d\ude00"} ] , "n" : 1.50E+3,"big":12345678901234567890}"#
+            } else {
+                r#""}]}"#
+            });
             body
         }
         _ => format!(r#"{{"k":{},"x":1.0}}"#, key.map_or(0, |key| key.0)),
     };
-    let body = if odd && body != "{}" && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
+    let body =
+        if odd && body != "{}" && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
     with_stamp(&body, stamp)
 }
 

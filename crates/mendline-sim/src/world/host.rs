@@ -46,7 +46,9 @@ impl World {
         let failure = match temper.spawn {
             SpawnMood::Works => None,
             SpawnMood::NotFound => Some((SpawnFailureKind::NotFound, "notes-server: no such file or directory")),
-            SpawnMood::Exhausted => Some((SpawnFailureKind::Exhausted, "notes-server: resource temporarily unavailable")),
+            SpawnMood::Exhausted => {
+                Some((SpawnFailureKind::Exhausted, "notes-server: resource temporarily unavailable"))
+            }
         };
         if let Some((kind, text)) = failure {
             self.children.remove(&link);

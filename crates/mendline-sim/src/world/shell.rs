@@ -92,7 +92,6 @@ impl World {
 
     /// Lets the shell write to a child as much as it can.
     fn feed(&mut self, link: LinkId) -> bool {
-        let now = self.clock.now();
         let Some(child) = self.children.get(&link) else { return false };
         match child.pulse {
             Pulse::Alive => self.write_to(link),
@@ -107,7 +106,7 @@ impl World {
             Pulse::Reaped(how) if child.stdout.is_empty() => {
                 let written = child.stdin.accepted();
                 self.children.remove(&link);
-                self.machine.handle(Input::ChildExited { link, how, written }, now);
+                self.tell_engine(Input::ChildExited { link, how, written });
                 self.tell(&Fact::Exited(link));
                 true
             }
@@ -172,7 +171,7 @@ impl World {
             return false;
         }
         if let Some(line) = child.stderr.pop_front() {
-            self.machine.handle(Input::Said { link, line }, now);
+            self.tell_engine(Input::Said { link, line });
             return true;
         }
         if !child.has_output(now) || !self.machine.may_read(Port::Link(link)) {

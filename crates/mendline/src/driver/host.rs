@@ -46,6 +46,10 @@ pub trait Child: Send {
     /// Kills what is left of the group, reaps the process, and says how it had ended. Only after `poll_exited` was ready.
     fn bury(&mut self) -> Exit;
 
+    /// How many of the bytes that its stdin accepted nobody has read and nobody can read any more. Only after `bury`, and
+    /// nothing unless that is certain: a byte too many here is a call made twice.
+    fn unread(&self, stdin: &Self::Stdin) -> u64;
+
     /// Reads what lies in the pipe now, without waiting and without trusting a remembered readiness.
     fn drain_stdout(&self, stdout: &mut Self::Stdout, into: &mut BytesMut) -> Drained;
 

@@ -30,6 +30,8 @@ pub(super) struct Link<C: Child> {
     pub(super) stdin: Sink<C::Stdin>,
     pub(super) stdout: Source<C::Stdout>,
     pub(super) stderr: Source<C::Stderr>,
+    /// Not read from in the last round, for want of leave.
+    pub(super) held: bool,
     suspicions: Vec<(Moment, Pipe)>,
 }
 
@@ -43,6 +45,7 @@ impl<C: Child> Link<C> {
             stdin: Sink::new(stdin),
             stdout: Source::new(stdout, message_limit),
             stderr: Source::new(stderr, STDERR_LINE),
+            held: false,
             suspicions: Vec::new(),
         }
     }

@@ -22,12 +22,17 @@ const ENOUGH: usize = 64 * 1024;
 /// A gather buffer that grew beyond this is given back.
 const KEEP: usize = 128 * 1024;
 
+/// How many times a sink may fill and empty itself before the others get their turn.
+const WRITES_PER_TURN: usize = 16;
+
 /// Pieces per write. A message with two edits has five segments and a line end.
 const SLICES: usize = 16;
 
 /// One outgoing byte stream.
 pub(super) struct Sink<W> {
     writer: Option<W>,
+    /// A writer that failed is kept, since it may still tell what became of what it took.
+    failed: bool,
     pieces: VecDeque<Piece>,
     /// How much of the first piece has been accepted.
     offset: usize,
@@ -58,6 +63,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     pub(super) fn new(writer: W) -> Self {
         Self {
             writer: Some(writer),
+            failed: false,
             pieces: VecDeque::new(),
             offset: 0,
             queued: 0,
@@ -79,7 +85,12 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
 
     /// It can no longer be written to.
     pub(super) fn is_closed(&self) -> bool {
-        self.writer.is_none()
+        self.failed || self.writer.is_none()
+    }
+
+    /// What is written to, unless we closed it.
+    pub(super) fn writer(&self) -> Option<&W> {
+        self.writer.as_ref()
     }
 
     /// Closes it as soon as all that is there to be written has been.
@@ -87,41 +98,37 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         self.closing = true;
     }
 
-    /// Forgets what was not accepted, and the writer.
-    pub(super) fn abandon(&mut self) {
-        self.writer = None;
-        self.pieces.clear();
-        self.offset = 0;
-        self.queued = 0;
-    }
-
-    /// Pulls and writes until there is nothing more to pull or the peer takes no more. Says whether anything moved.
+    /// Pulls and writes until there is nothing more to pull or the peer takes no more.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         mut next: impl FnMut() -> Option<Spliced>,
-    ) -> io::Result<bool> {
-        if self.writer.is_none() {
-            return Ok(false);
-        }
-        let before = self.accepted;
-        let was_empty = self.is_empty();
-        if was_empty {
-            self.pull(&mut next);
-            if self.is_empty() && self.closing {
-                self.abandon();
-                return Ok(true);
+    ) -> io::Result<()> {
+        for _ in 0..WRITES_PER_TURN {
+            if self.is_closed() {
+                return Ok(());
+            }
+            if self.is_empty() {
+                self.pull(&mut next);
+            }
+            if self.is_empty() {
+                if self.closing {
+                    self.writer = None;
+                }
+                return Ok(());
+            }
+            match self.poll_flush(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    self.fail();
+                    return Err(error);
+                }
+                Poll::Pending => return Ok(()),
             }
         }
-        // A pull changes the engine, so it counts as movement even when the peer takes nothing.
-        let pulled = was_empty && !self.is_empty();
-        match self.poll_flush(cx) {
-            Poll::Ready(Ok(())) | Poll::Pending => Ok(pulled || self.accepted != before),
-            Poll::Ready(Err(error)) => {
-                self.abandon();
-                Err(error)
-            }
-        }
+        // Others first; the rest goes out in the next poll.
+        cx.waker().wake_by_ref();
+        Ok(())
     }
 
     fn pull(&mut self, next: &mut impl FnMut() -> Option<Spliced>) {
@@ -152,6 +159,14 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             self.advance(count);
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Forgets what was not accepted.
+    fn fail(&mut self) {
+        self.failed = true;
+        self.pieces.clear();
+        self.offset = 0;
+        self.queued = 0;
     }
 
     fn advance(&mut self, count: usize) {
@@ -211,4 +226,120 @@ fn poll_pieces<W: AsyncWrite + Unpin>(
         }
     }
     Pin::new(writer).poll_write_vectored(cx, &slices[..filled])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// Takes `step` bytes at a time, and nothing more once it holds `limit`.
+    struct Sip {
+        taken: Vec<u8>,
+        step: usize,
+        limit: usize,
+        vectored: bool,
+    }
+
+    impl AsyncWrite for Sip {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let count = bytes.len().min(self.step).min(self.limit - self.taken.len());
+            if count == 0 {
+                return Poll::Pending;
+            }
+            self.taken.extend_from_slice(&bytes[..count]);
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            if self.vectored {
+                let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+                return self.poll_write(cx, &all);
+            }
+            let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+            self.poll_write(cx, first)
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn messages() -> Vec<Spliced> {
+        let lengths = [1, 10, COPY_BELOW, 3, COPY_BELOW + 1, COPY_BELOW - 1, 2 * COPY_BELOW, 0, 7];
+        let fill = |(at, length): (usize, usize)| Spliced::whole(Bytes::from(vec![b'a' + at as u8; length]));
+        lengths.into_iter().enumerate().map(fill).collect()
+    }
+
+    #[test]
+    fn small_and_large_messages_leave_whole_and_in_order_however_little_is_taken_at_once() {
+        let mut expected = Vec::new();
+        for message in messages() {
+            message.segments().for_each(|segment| expected.extend_from_slice(segment));
+            expected.push(b'\n');
+        }
+        for step in [1, 2, 7, 4095, 4096, 4097, 100_000] {
+            for vectored in [false, true] {
+                let mut sink = Sink::new(Sip { taken: Vec::new(), step, limit: usize::MAX, vectored });
+                let mut waiting = messages().into_iter();
+                sink.poll_write(&mut Context::from_waker(Waker::noop()), || waiting.next()).unwrap();
+                assert!(sink.is_empty());
+                assert_eq!(sink.accepted(), expected.len() as u64);
+                assert!(sink.writer().unwrap().taken == expected, "step {step}, vectored {vectored}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_accepted_is_counted_to_the_byte() {
+        for limit in [0, 1, 5, 6, 4100, 4200, 9000] {
+            let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1000, limit, vectored: true });
+            let mut waiting = messages().into_iter();
+            let mut cx = Context::from_waker(Waker::noop());
+            sink.poll_write(&mut cx, || waiting.next()).unwrap();
+            sink.poll_write(&mut cx, || waiting.next()).unwrap();
+            assert_eq!(sink.accepted(), limit as u64);
+            assert!(!sink.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_sink_that_is_blocked_pulls_nothing_more() {
+        let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1, limit: 0, vectored: false });
+        let mut pulled = 0;
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            let mut next = || {
+                pulled += 1;
+                (pulled < 4).then(|| Spliced::whole(Bytes::from_static(b"x")))
+            };
+            sink.poll_write(&mut cx, &mut next).unwrap();
+        }
+        assert_eq!(pulled, 4, "three messages and one look for a fourth, in the first turn only");
+    }
+
+    #[test]
+    fn a_sink_closes_only_when_everything_has_left() {
+        let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1, limit: 3, vectored: false });
+        let mut waiting = [Spliced::whole(Bytes::from_static(b"abcd"))].into_iter();
+        let mut cx = Context::from_waker(Waker::noop());
+        sink.close_when_empty();
+        sink.poll_write(&mut cx, || waiting.next()).unwrap();
+        assert!(!sink.is_closed());
+        sink.writer.as_mut().unwrap().limit = 100;
+        sink.poll_write(&mut cx, || waiting.next()).unwrap();
+        assert!(sink.is_closed());
+        assert_eq!(sink.accepted(), 5);
+    }
 }

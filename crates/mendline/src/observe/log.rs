@@ -3,7 +3,7 @@
 //! Our stdout is protocol, so everything for people goes to stderr; and many clients never read it. A full pipe there must
 //! not cost a call anything: lines go through a bounded channel to one thread, which is the only one that may be blocked
 //! by stderr. When the channel is full, lines are dropped and counted, and the count is the first thing said when stderr
-//! flows again. At the end the thread gets [`FLUSH`] and no more.
+//! flows again. At the end the thread gets `FLUSH` and no more.
 //!
 //! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. Text from outside is escaped, so
 //! that it can neither break a line nor talk to a terminal.
@@ -115,7 +115,7 @@ impl Log {
         let (finished, done) = sync_channel(1);
         let dropped = Arc::new(AtomicU64::new(0));
         let lost = Arc::clone(&dropped);
-        let writer = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(move || {
+        let work = move || {
             while let Ok(first) = waiting.recv() {
                 let mut batch = first;
                 while batch.len() < BATCH {
@@ -131,9 +131,11 @@ impl Log {
             }
             // Nobody listens if the end could not wait for us.
             let _ = finished.send(());
-        });
-        // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
-        drop(writer);
+        };
+        if level > LogLevel::Off {
+            // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
+            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(work);
+        }
         Log { level, names, lines: Some(lines), dropped, done }
     }
 

@@ -18,6 +18,7 @@ use bytes::BytesMut;
 use mendline_core::LinkId;
 use mendline_core::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, kill_process_group, pidfd_open};
 use tokio::io::Interest;
@@ -150,6 +151,17 @@ impl Child for LiveChild {
     fn bury(&mut self) -> Exit {
         self.buried = true;
         end(&mut self.process, self.guard.as_deref())
+    }
+
+    fn unread(&self, stdin: &Sender) -> u64 {
+        let mut look = [PollFd::new(stdin, PollFlags::empty())];
+        let looked = poll(&mut look, Some(&Timespec::default()));
+        // The writing end of a pipe is in error exactly when nobody holds a reading end. As long as somebody does, a process
+        // that left the group for instance, what lies there may still be read.
+        if looked.is_err() || !look[0].revents().contains(PollFlags::ERR) {
+            return 0;
+        }
+        rustix::io::ioctl_fionread(stdin).unwrap_or(0)
     }
 
     fn drain_stdout(&self, stdout: &mut Receiver, into: &mut BytesMut) -> Drained {

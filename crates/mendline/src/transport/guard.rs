@@ -5,7 +5,7 @@
 //! children, so there is a guard: a second process of our own program, in its own session, which holds one end of a
 //! socket and nothing else. Each child sends its own id through that socket before it becomes the server, we send a
 //! removal when it is buried, and when the socket ends, we are gone: the guard gives the groups that are left
-//! [`BY_THEMSELVES`] to go, then asks, then kills. With no group left it ends at once.
+//! `BY_THEMSELVES` to go, then asks, then kills. With no group left it ends at once.
 //!
 //! A removal is sent while the ended process still holds its id, so the guard never signals an id that the system has
 //! given to somebody else.
