@@ -135,7 +135,8 @@ pub enum Input {
         link: LinkId,
         /// How it ended.
         how: Exit,
-        /// How many of the bytes that `poll_write` handed out for this link its stdin accepted, in all.
+        /// How many of the bytes that `poll_write` handed out for this link it can have read, at most: what its stdin
+        /// accepted, less what provably lies unread in a pipe that has no reader any more.
         written: u64,
     },
 

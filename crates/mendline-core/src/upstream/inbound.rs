@@ -69,7 +69,7 @@ impl Upstream {
     fn handle_response(&mut self, message: Message, turn: &mut Turn<'_>) {
         let Some(key) = self.find_answered(&message, turn) else { return };
         let Some(call) = self.take(key, turn) else { return };
-        self.link.note_answer();
+        self.link.note_answer(turn);
         self.ever_answered = true;
         let is_error = message.kind() == Kind::Error;
         match call.owner {

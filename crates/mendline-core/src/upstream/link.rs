@@ -231,17 +231,16 @@ impl Link {
     }
 
     /// Calls may go out over it from now on.
-    pub fn note_ready(&mut self, turn: &mut Turn<'_>) {
-        if self.health.ready.is_none() {
-            self.health.ready = Some(turn.now);
+    pub fn note_open(&mut self, now: Moment) {
+        self.health.ready.get_or_insert(now);
+    }
+
+    /// The server gave a real answer. The first one on a link is what people call ready.
+    pub fn note_answer(&mut self, turn: &mut Turn<'_>) {
+        if !std::mem::replace(&mut self.health.answered, true) {
             let after = turn.now.since(self.dialed);
             turn.tell(Event::UpstreamReady { upstream: self.upstream, link: self.id(), after });
         }
-    }
-
-    /// The server gave a real answer.
-    pub fn note_answer(&mut self) {
-        self.health.answered = true;
     }
 
     /// Ends the child, by the ladder.

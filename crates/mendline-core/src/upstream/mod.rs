@@ -271,7 +271,7 @@ impl Upstream {
         match self.session.begin() {
             Some(greeting) => self.replay(greeting, turn),
             None => {
-                self.link.note_ready(turn);
+                self.link.note_open(turn.now);
                 self.promote(turn);
             }
         }
@@ -336,7 +336,7 @@ impl Upstream {
             self.outbox.push_text(Spliced::whole(initialized.text().clone()), turn.ledger);
         }
         turn.tell(Event::SessionReplayed { upstream: self.id, link });
-        self.link.note_ready(turn);
+        self.link.note_open(turn.now);
     }
 
     fn say(&mut self, method: Method, text: Spliced, turn: &mut Turn<'_>) {

@@ -26,7 +26,7 @@ impl Check for TrueToTheEra {
         "I18 true to the era"
     }
 
-    fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Left(client) => {
                 self.left.insert(*client);
@@ -46,7 +46,10 @@ impl Check for TrueToTheEra {
                     ));
                 };
                 let record = oracle.of(*key);
-                if self.left.contains(&record.client) && !self.modern.contains(key) && record.cancelled.is_none() {
+                // A deadline that passed before the client left may have its cancellation still in the queue.
+                let expired = record.due(&oracle.patience[record.upstream]).is_some_and(|due| due <= now);
+                let has_reason = expired || record.cancelled.is_some() || record.answers > 0;
+                if self.left.contains(&record.client) && !self.modern.contains(key) && !has_reason {
                     return Err(format!("{} of a legacy client was cancelled because the client left", record.id));
                 }
             }
