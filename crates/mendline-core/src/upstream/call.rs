@@ -4,6 +4,7 @@ use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
 use super::outbox::Place;
 use crate::config::Timeouts;
+use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::effect::Effect;
 use crate::port::ClientId;
@@ -46,6 +47,8 @@ pub struct Call {
     pub state: State,
     /// Attempts that count: those that the peer may have seen whole.
     pub attempts: u32,
+    /// The least certain outcome of the attempts so far: what a later one says cannot undo what an earlier one may have done.
+    pub doubt: Outcome,
     pub arrived: Moment,
     /// When it arrived, or last made progress.
     pub renewed: Moment,
@@ -66,6 +69,7 @@ impl Call {
             effect,
             state,
             attempts: 0,
+            doubt: Outcome::NotSent,
             arrived: now,
             renewed: now,
             timer: None,

@@ -82,7 +82,13 @@ impl Upstream {
     /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.
     pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, turn: &mut Turn<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
+        if call.owner == Owner::Session {
+            // A greeting belongs to its link; the next link gets its own.
+            drop(self.take(key, turn));
+            return;
+        }
         let outcome = evidence.outcome();
+        call.doubt = call.doubt.max(outcome);
         let may_repeat = match outcome {
             // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
             Outcome::NotSent => {
@@ -135,6 +141,7 @@ impl Upstream {
     pub(super) fn fail(&mut self, key: Key, cause: Cause, outcome: Outcome, detail: String, turn: &mut Turn<'_>) {
         let Some(call) = self.take(key, turn) else { return };
         let Owner::Client { client, request } = call.owner else { return };
+        let outcome = outcome.max(call.doubt);
         let retryable = match outcome {
             Outcome::NotSent | Outcome::Refused => true,
             Outcome::Unknown => call.effect.is_repeatable(),

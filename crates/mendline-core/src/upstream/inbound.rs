@@ -9,6 +9,7 @@ use mendline_wire::{Id, Kind, Message, Method, Received, meta};
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
+use super::link::Wish;
 use crate::event::{Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::{ToClient, ToUpstream};
@@ -188,9 +189,14 @@ impl Upstream {
     fn handle_unreadable(&mut self, id: Option<Id>, what: &str, turn: &mut Turn<'_>) {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
         let Some(key) = self.find_named(id) else { return };
+        let greets = self.calls.get(key).is_some_and(|call| call.method() == Method::Initialize);
         let again = turn.now + backoff::retry(2, turn.dice);
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, turn);
         self.sort_waiting();
+        if greets {
+            // Nobody knows what was agreed, and a server must not be greeted twice: the next one is.
+            self.link.drain("its answer to the greeting could not be read", Wish::Ours, turn);
+        }
         self.promote(turn);
     }
 
@@ -199,6 +205,9 @@ impl Upstream {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text });
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
+            if self.calls.get(key).is_some_and(|call| call.owner == Owner::Session) {
+                self.link.drain("its answer to the greeting is over the limit for one message", Wish::Ours, turn);
+            }
             self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, turn);
             self.promote(turn);
         }
