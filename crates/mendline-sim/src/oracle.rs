@@ -143,8 +143,8 @@ pub struct Oracle {
 pub struct Reader {
     /// It will read no more.
     pub gone: bool,
-    /// It does not take anything at the moment: its pipe is full.
-    pub blocked: bool,
+    /// There is something that was written to it and that it has not read.
+    pub behind: bool,
 }
 
 impl Oracle {

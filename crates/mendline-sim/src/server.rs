@@ -368,7 +368,8 @@ impl Server {
 
     fn answer(&mut self, id: &Id, key: Option<Key>, (member, body): (&str, String), odd: bool, temper: &Temper) {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
-        let id = if temper.mangles_ids && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
+        let id =
+            if temper.mangles_ids && !temper.garbles && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
         let line = words::response(&id, member, &body, odd, &mut self.dice);
         if temper.garbles {
             // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.

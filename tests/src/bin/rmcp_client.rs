@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 /// Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-type Anyhow = Box<dyn std::error::Error>;
+type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -53,7 +53,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<Value, Anyhow> {
+async fn run() -> Result<Value, Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [file, era, command, rest @ ..] = args.as_slice() else {
         return Err("usage: rmcp_client SCRIPT (legacy|modern|probing) COMMAND [ARGS…]".into());
@@ -218,7 +218,7 @@ struct Performer {
 }
 
 impl Performer {
-    async fn perform(&self, step: &Value) -> Result<Value, Anyhow> {
+    async fn perform(&self, step: &Value) -> Result<Value, Failure> {
         match step["do"].as_str().unwrap_or_default() {
             "ping" => self.ask("ping", None).await,
             "list" => self.list(&step["what"]).await,
@@ -251,7 +251,7 @@ impl Performer {
         }
     }
 
-    async fn send(&self, method: &str, params: Option<Value>) -> Result<RequestHandle<RoleClient>, Anyhow> {
+    async fn send(&self, method: &str, params: Option<Value>) -> Result<RequestHandle<RoleClient>, Failure> {
         let mut request = json!({ "method": method });
         if let Some(params) = params {
             request["params"] = params;
@@ -260,11 +260,11 @@ impl Performer {
         Ok(self.service.send_cancellable_request(request, PeerRequestOptions::no_options()).await?)
     }
 
-    async fn ask(&self, method: &str, params: Option<Value>) -> Result<Value, Anyhow> {
+    async fn ask(&self, method: &str, params: Option<Value>) -> Result<Value, Failure> {
         Ok(serde_json::to_value(self.send(method, params).await?.await_response().await?)?)
     }
 
-    async fn list(&self, what: &Value) -> Result<Value, Anyhow> {
+    async fn list(&self, what: &Value) -> Result<Value, Failure> {
         let (method, key) = match what.as_str() {
             Some("tools") => ("tools/list", "tools"),
             Some("resources") => ("resources/list", "resources"),
@@ -297,7 +297,7 @@ impl Performer {
 
     /// A call. One that wants progress is sent by hand, because only the handle knows the token; the others go by the
     /// comfortable way, which answers what the modern era wants to know in between.
-    async fn call(&self, step: &Value) -> Result<Value, Anyhow> {
+    async fn call(&self, step: &Value) -> Result<Value, Failure> {
         let params = self.call_params(step);
         if step["progress"] == true {
             let handle = self.send("tools/call", Some(params)).await?;
@@ -314,7 +314,7 @@ impl Performer {
         Ok(result)
     }
 
-    async fn together(&self, calls: &Value) -> Result<Value, Anyhow> {
+    async fn together(&self, calls: &Value) -> Result<Value, Failure> {
         let mut handles = Vec::new();
         for call in calls.as_array().into_iter().flatten() {
             handles.push(self.send("tools/call", Some(self.call_params(call))).await?);
@@ -327,7 +327,7 @@ impl Performer {
     }
 
     /// Gives a running call up: after its first progress, or after another call that was sent behind it.
-    async fn cancel(&self, step: &Value) -> Result<Value, Anyhow> {
+    async fn cancel(&self, step: &Value) -> Result<Value, Failure> {
         let handle = self.send("tools/call", Some(self.call_params(&step["call"]))).await?;
         if step["after"] == "progress" {
             let token = json!(handle.progress_token).to_string();
@@ -340,7 +340,7 @@ impl Performer {
     }
 
     /// Subscribes, has the resource touched, waits for the word, unsubscribes.
-    async fn watch(&self, step: &Value) -> Result<Value, Anyhow> {
+    async fn watch(&self, step: &Value) -> Result<Value, Failure> {
         let uri = &step["uri"];
         if self.modern {
             let filter = serde_json::from_value(json!({"resourceSubscriptions": [uri]}))?;
@@ -361,7 +361,7 @@ impl Performer {
     }
 
     /// Subscribes and has the server end it.
-    async fn hang_up(&self, step: &Value) -> Result<Value, Anyhow> {
+    async fn hang_up(&self, step: &Value) -> Result<Value, Failure> {
         let filter = serde_json::from_value(json!({"resourceSubscriptions": [step["uri"]]}))?;
         let mut subscription = self.service.listen(filter).await?;
         let called = self.call(&step["call"]).await?;

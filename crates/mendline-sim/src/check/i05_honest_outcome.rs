@@ -69,7 +69,10 @@ impl Check for HonestOutcome {
                 Ok(())
             }
             Fact::Exited(link) => {
-                self.out.retain(|_, (at, _)| at != link);
+                // A client that is behind may have been answered before the end was known, and read it only later.
+                let is_behind =
+                    |key: &Key| oracle.readers.get(&oracle.of(*key).client).is_some_and(|reader| reader.behind);
+                self.out.retain(|key, (at, _)| at != link || is_behind(key));
                 Ok(())
             }
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {

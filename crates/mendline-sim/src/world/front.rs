@@ -81,7 +81,7 @@ impl World {
             self.clients[place].inbox.pull(message, None);
         }
         let client = &mut self.clients[place];
-        self.oracle.readers.entry(id).or_default().blocked = client.inbox.unaccepted() > 0;
+        self.oracle.readers.entry(id).or_default().behind = client.inbox.unaccepted() + client.inbox.unread() > 0;
         if client.inbox.unread() > 0 && client.reads && !client.will_read {
             client.will_read = true;
             self.clock.after(Duration::from_micros(100), Due::ClientReads(id));
