@@ -138,10 +138,13 @@ impl Link {
         self.trouble.is_some()
     }
 
-    /// When a parked or waiting link is tried next.
+    /// How long until it is tried next, or can be woken by a call.
     pub fn next_try(&self, now: Moment) -> std::time::Duration {
-        let cool = if self.is_parked() { self.dialed + defaults::PARKED_COOL_DOWN } else { self.wakes_at };
-        cool.min(self.wakes_at).since(now)
+        match self.state {
+            LinkState::Parked => self.wakes_at.min(self.dialed + defaults::PARKED_COOL_DOWN).since(now),
+            LinkState::Waiting => self.wakes_at.since(now),
+            LinkState::Idle | LinkState::Dialing | LinkState::Up | LinkState::Draining => std::time::Duration::ZERO,
+        }
     }
 
     /// Someone wants it: dial if it was never dialed.
