@@ -20,7 +20,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use contender::Contender;
+use crate::plan::Over;
+use contender::{Contender, Places};
 use round::{Figures, Rounds};
 use target::Verdict;
 
@@ -36,14 +37,17 @@ struct Options {
     json: bool,
     gate: bool,
     cores: usize,
+    over: Over,
     mendline: Option<PathBuf>,
+    peers: Option<PathBuf>,
     out: Option<PathBuf>,
 }
 
 /// Measures, prints, and says whether a gate was missed.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::try_new(args)?;
-    let mut contenders = contender::all(options.mendline.as_deref())?;
+    let places = Places { mendline: options.mendline.as_deref(), peers: options.peers.as_deref() };
+    let mut contenders = contender::all(options.over, &places)?;
     let load_average = load_average();
     let rounds = measure(&options, &mut contenders)?;
     let verdicts = target::judge(&rounds);
@@ -55,7 +59,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if options.json {
         println!("{report:#}");
     } else {
-        print!("{}", table::text(&contenders, &rounds, &verdicts, load_average));
+        print!("{}", table::text(options.over, &contenders, &rounds, &verdicts, load_average));
     }
     let missed = verdicts.iter().filter(|verdict| !verdict.is_reached()).count();
     match missed {
@@ -66,8 +70,17 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 
 impl Options {
     fn try_new(args: &[String]) -> Result<Self, String> {
-        let mut options =
-            Self { rounds: 5, quick: false, json: false, gate: false, cores: 2, mendline: None, out: None };
+        let mut options = Self {
+            rounds: 5,
+            quick: false,
+            json: false,
+            gate: false,
+            cores: 2,
+            over: Over::Stdio,
+            mendline: None,
+            peers: None,
+            out: None,
+        };
         let mut rounds = None;
         let mut args = args.iter();
         while let Some(option) = args.next() {
@@ -76,12 +89,17 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--json" => options.json = true,
                 "--gate" => options.gate = true,
+                "--http" => options.over = Over::Http,
                 "--rounds" => rounds = Some(count(option, value()?)?),
                 "--cores" => options.cores = count(option, value()?)?,
                 "--mendline" => options.mendline = Some(value()?.into()),
+                "--peers" => options.peers = Some(value()?.into()),
                 "--out" => options.out = Some(value()?.into()),
                 other => return Err(format!("unknown option `{other}`")),
             }
+        }
+        if options.peers.is_some() && options.over == Over::Stdio {
+            return Err("`--peers` needs `--http`: the peers go from stdio to HTTP".into());
         }
         options.rounds = rounds.unwrap_or(if options.quick { 3 } else { options.rounds });
         Ok(options)
@@ -126,7 +144,13 @@ fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     if options.quick {
         load.args(QUICK);
     }
-    let output = load.arg("--").args(command).output().map_err(|error| error.to_string())?;
+    if options.over == Over::Http {
+        load.args(["--over", "http"]);
+    }
+    if !command.is_empty() {
+        load.arg("--").args(command);
+    }
+    let output = load.output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
@@ -162,6 +186,10 @@ fn report(
         "rounds": options.rounds,
         "quick": options.quick,
         "cores": options.cores,
+        "over": match options.over {
+            Over::Stdio => "stdio",
+            Over::Http => "http",
+        },
         "load_average_before": load_average,
         "contenders": measured,
         "left_out": left_out,
@@ -198,7 +226,9 @@ mod tests {
 
     #[test]
     fn senseless_options_are_refused_by_name() {
-        for (line, named) in [("--rounds 0", "--rounds 0"), ("--rounds", "--rounds"), ("--fast", "--fast")] {
+        for (line, named) in
+            [("--rounds 0", "--rounds 0"), ("--rounds", "--rounds"), ("--fast", "--fast"), ("--peers x", "--http")]
+        {
             let why = options(line).unwrap_err();
             assert!(why.contains(named), "`{line}` was refused with `{why}`");
         }

@@ -1,4 +1,5 @@
-//! The load generator: starts a command, calls it, and says what that took.
+//! The load generator: starts a command, calls it, and says what that took. Over HTTP the upstream runs already, and
+//! where there is no command it is called directly.
 //!
 //! First many short lives, for the time from start to first answer; then one long life: memory at rest, round trips one
 //! at a time, throughput with many in flight, big results, round trips with everybody on one processor, memory
@@ -13,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::plan::Plan;
+use crate::http::remote::Remote;
+use crate::plan::{Over, Plan, URL};
 use crate::processes::{self, Processes};
 use crate::sample::{Sample, micros};
 use crate::seats::{Seating, Seats};
-use crate::subject::Subject;
+use crate::subject::{Aim, Subject};
 
 /// A run that takes longer than this does not get on and is ended.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -32,9 +34,16 @@ pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
     let seats = Seats::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
     processes::adopt_orphans().map_err(|error| format!("cannot adopt orphans: {error}"))?;
     thread::spawn(watch);
-    let first_answers = first_answers(plan)?;
-    let before = processes::descendants().map_err(|error| error.to_string())?;
-    conversing(&plan.command, |subject| {
+    let remote = match plan.over {
+        Over::Stdio => None,
+        Over::Http => Some(Remote::start().map_err(|error| error.to_string())?),
+    };
+    let aim = aim(plan, remote.as_ref());
+    let first_answers = first_answers(plan, &aim)?;
+    let mut before = processes::descendants().map_err(|error| error.to_string())?;
+    // Who serves all lives belongs to the long one as well.
+    before.retain(|pid| remote.as_ref().is_none_or(|remote| *pid != remote.id()));
+    conversing(&aim, |subject| {
         subject.greet()?;
         one_at_a_time(subject, 1)?;
         // Helpers that only take part in a start have gone by then.
@@ -43,12 +52,21 @@ pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
     })
 }
 
+/// The command with the address filled in, or the address itself where there is no command.
+fn aim(plan: &Plan, remote: Option<&Remote>) -> Aim {
+    match remote {
+        None => Aim::Command(plan.command.clone()),
+        Some(remote) if plan.command.is_empty() => Aim::Url(remote.url().to_owned()),
+        Some(remote) => Aim::Command(plan.command.iter().map(|arg| arg.replace(URL, remote.url())).collect()),
+    }
+}
+
 /// Many short lives, each up to its first answer.
-fn first_answers(plan: &Plan) -> Result<Sample, String> {
+fn first_answers(plan: &Plan, aim: &Aim) -> Result<Sample, String> {
     let mut durations = Vec::with_capacity(plan.starts);
     for _ in 0..plan.starts {
         let started = Instant::now();
-        durations.push(conversing(&plan.command, |subject| {
+        durations.push(conversing(aim, |subject| {
             subject.initialize()?;
             Ok(started.elapsed())
         })?);
@@ -166,9 +184,9 @@ fn big_results(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>>
     Ok(durations)
 }
 
-/// Starts the command, converses, and ends it; an error brings what the command itself said.
-fn conversing<T>(command: &[String], converse: impl FnOnce(&mut Subject) -> io::Result<T>) -> Result<T, String> {
-    let mut subject = Subject::start(command).map_err(|error| format!("{}: {error}", command[0]))?;
+/// Starts what is measured, converses, and ends it; an error brings what the program itself said.
+fn conversing<T>(aim: &Aim, converse: impl FnOnce(&mut Subject) -> io::Result<T>) -> Result<T, String> {
+    let mut subject = Subject::start(aim)?;
     let done = converse(&mut subject).map_err(|error| format!("{error}\n{}", subject.complaint()));
     subject.end().map_err(|error| error.to_string())?;
     done

@@ -1,4 +1,4 @@
-//! What `cargo xtask bench` measures with: a load generator, an upstream, a byte relay, and the comparison.
+//! What `cargo xtask bench` measures with: a load generator, upstreams, relays, and the comparison.
 //!
 //! They are one binary so that one build makes all of them, and they are as lean as we could write them, so that what
 //! is measured is the program in the middle. `compare` runs them in turn and holds the figures against the targets;
@@ -6,7 +6,10 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing figures is what this program is for")]
 
+mod answers;
 mod compare;
+mod http;
+mod lines;
 mod load;
 mod plan;
 mod processes;
@@ -22,14 +25,16 @@ use std::process::ExitCode;
 const HELP: &str = "\
 What `cargo xtask bench` measures with.
 
-Usage: mendline-bench upstream
+Usage: mendline-bench upstream [--http PORT]
        mendline-bench relay -- CMD [ARGS…]
+       mendline-bench relay --http URL
        mendline-bench load [OPTIONS] -- CMD [ARGS…]
        mendline-bench compare [OPTIONS]
 
 Commands:
-  upstream  a minimal MCP server on stdio, with the tools `echo` and `big`
-  relay     starts CMD and copies bytes both ways: the least that a program in the middle can do
+  upstream  a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and `big`
+  relay     starts CMD and copies bytes both ways, or makes each line a POST to URL and each body a line: the least
+            that a program in the middle can do
   load      starts CMD, calls it, and prints figures as one JSON object
   compare   direct, relay and mendline in turn: a table, ratios, targets
 
@@ -41,6 +46,8 @@ Options of load:
   --big-calls N   calls with a result of 1 MiB                  [40]
   --starts N      starts measured up to the first answer        [20]
   --cores N       processors that everything runs on together   [2]
+  --over HOW      stdio: CMD starts the upstream; http: it runs already, at what stands in place of {url} in CMD, and is
+                  called directly where there is no CMD         [stdio]
 
 Options of compare:
   --rounds N       turns for each contender                     [5, quick: 3]
@@ -48,6 +55,8 @@ Options of compare:
   --json           the report as JSON in place of the table
   --gate           fails when a target is missed
   --cores N        processors that everything runs on together  [2]
+  --http           in front of an upstream on HTTP in place of one on stdio
+  --peers PATH     with the peers that are installed there; needs --http
   --mendline PATH  the binary to be measured
   --out PATH       where the report is kept as JSON
 ";
@@ -57,8 +66,8 @@ fn main() -> ExitCode {
     let command = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     let done = match command.as_str() {
-        "upstream" => upstream::serve().map_err(|error| error.to_string()).map(|()| ExitCode::SUCCESS),
-        "relay" => plan::command_of(&rest).and_then(|command| relay::run(command).map_err(|error| error.to_string())),
+        "upstream" => serve(&rest).map(|()| ExitCode::SUCCESS),
+        "relay" => relay(&rest),
         "load" => plan::Plan::try_new(&rest).and_then(|plan| load::run(&plan)).map(|figures| {
             println!("{figures}");
             ExitCode::SUCCESS
@@ -74,4 +83,23 @@ fn main() -> ExitCode {
         eprintln!("mendline-bench {command}: {why}");
         ExitCode::FAILURE
     })
+}
+
+fn serve(args: &[String]) -> Result<(), String> {
+    let served = match args {
+        [] => upstream::serve(),
+        [option, port] if option == "--http" => {
+            http::upstream::serve(port.parse().map_err(|_| format!("`--http {port}`: not a port"))?)
+        }
+        _ => return Err("only `--http PORT` is understood".into()),
+    };
+    served.map_err(|error| error.to_string())
+}
+
+fn relay(args: &[String]) -> Result<ExitCode, String> {
+    let relayed = match args {
+        [option, url] if option == "--http" => http::relay::run(url),
+        _ => relay::run(plan::command_of(args)?),
+    };
+    relayed.map_err(|error| error.to_string())
 }

@@ -15,14 +15,26 @@ pub(crate) struct Plan {
     pub(crate) big_calls: usize,
     pub(crate) starts: usize,
     pub(crate) cores: usize,
-    /// Never empty.
+    pub(crate) over: Over,
+    /// Empty only over HTTP, where it means that nobody is in the middle.
     pub(crate) command: Vec<String>,
 }
+
+/// How the upstream is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The command starts it.
+    Stdio,
+    /// It runs already; the command finds its address in place of [`URL`].
+    Http,
+}
+
+/// What stands in a command for the address of the upstream.
+pub(crate) const URL: &str = "{url}";
 
 impl Plan {
     /// Reads `[OPTIONS] -- CMD ARGS…`.
     pub(crate) fn try_new(args: &[String]) -> Result<Self, String> {
-        let command = command_of(args)?.to_vec();
         let options = args.split(|arg| arg == "--").next().unwrap_or_default();
         let mut plan = Self {
             calls: 5_000,
@@ -32,10 +44,19 @@ impl Plan {
             big_calls: 40,
             starts: 20,
             cores: 2,
-            command,
+            over: Over::Stdio,
+            command: Vec::new(),
         };
         for pair in options.chunks(2) {
-            let [option, value] = pair else { return Err(format!("`{}` needs a number", pair[0])) };
+            let [option, value] = pair else { return Err(format!("`{}` needs a value", pair[0])) };
+            if option == "--over" {
+                plan.over = match value.as_str() {
+                    "stdio" => Over::Stdio,
+                    "http" => Over::Http,
+                    other => return Err(format!("`--over {other}`: neither stdio nor http")),
+                };
+                continue;
+            }
             let number: usize = value.parse().map_err(|_| format!("`{option} {value}`: not a number"))?;
             if number == 0 {
                 return Err(format!("`{option} 0` would measure nothing"));
@@ -52,6 +73,9 @@ impl Plan {
                 "--cores" => plan.cores = number,
                 other => return Err(format!("unknown option `{other}`")),
             }
+        }
+        if plan.over == Over::Stdio || args.len() > options.len() {
+            plan.command = command_of(args)?.to_vec();
         }
         Ok(plan)
     }
@@ -82,6 +106,14 @@ mod tests {
     }
 
     #[test]
+    fn nobody_has_to_be_in_the_middle_over_http() {
+        let plan = Plan::try_new(&words("--calls 7 --over http")).unwrap();
+        assert_eq!((plan.over, plan.command), (Over::Http, Vec::new()));
+        let plan = Plan::try_new(&words("--over http -- relay {url}")).unwrap();
+        assert_eq!(plan.command, words("relay {url}"));
+    }
+
+    #[test]
     fn what_cannot_be_measured_is_refused_by_name() {
         for (line, named) in [
             ("--calls 7", "command is missing"),
@@ -91,6 +123,9 @@ mod tests {
             ("--starts -- cat", "--starts"),
             ("--in-flight 257 -- cat", "--in-flight"),
             ("--color 2 -- cat", "--color"),
+            ("--over pigeon -- cat", "pigeon"),
+            ("--over stdio", "command is missing"),
+            ("--over http --", "command is missing"),
         ] {
             let why = Plan::try_new(&words(line)).unwrap_err();
             assert!(why.contains(named), "`{line}` was refused with `{why}`");

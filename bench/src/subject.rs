@@ -1,55 +1,57 @@
-//! The program that is measured, and our conversation with it.
+//! What is measured, and our conversation with it.
 //!
-//! Requests are written and answers are read with blocking calls on one thread, one `write` per request as real clients
-//! do. Nothing here waits with a timeout, because that would cost a system call per answer: the watchdog of `load` ends
-//! a run that does not get on.
+//! Requests are sent and answers are read on one thread, one `write` per request as real clients do. Nothing here waits
+//! with a timeout, because that would cost a system call per answer: the watchdog of `load` ends a run that does not get
+//! on.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+mod program;
 
-use memchr::{memchr, memmem};
-use rustix::fs::{MemfdFlags, memfd_create};
+use std::io::{self, Write};
 
+use memchr::memmem;
+
+use crate::http::pool::Pool;
 use crate::scan;
-
-/// How long a program may take to end after its stdin was closed.
-const GOODBYE: Duration = Duration::from_secs(5);
+use program::Program;
 
 /// How far from either end of a message the members of its envelope are looked for.
 const ENVELOPE: usize = 256;
 
-/// A started command that speaks MCP on its stdio.
+/// Whom the client talks to.
+pub(crate) enum Aim {
+    /// A command that speaks MCP on its stdio; never empty.
+    Command(Vec<String>),
+    /// The upstream itself over HTTP, with nobody in the middle.
+    Url(String),
+}
+
+/// A client and its conversation.
 pub(crate) struct Subject {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    answers: Lines,
-    /// Its stderr goes into a file in memory: it must not disturb the figures on a terminal, and is shown when it
-    /// fails.
-    complaints: File,
+    channel: Channel,
     request: Vec<u8>,
     last_id: u64,
 }
 
+enum Channel {
+    Stdio(Program),
+    Http(Pool),
+}
+
 impl Subject {
-    pub(crate) fn start(command: &[String]) -> io::Result<Self> {
-        let complaints = File::from(memfd_create("stderr", MemfdFlags::CLOEXEC)?);
-        let mut child = Command::new(&command[0])
-            .args(&command[1..])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(complaints.try_clone()?)
-            .spawn()?;
-        let stdin = child.stdin.take();
-        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("the child has no stdout"))?;
-        Ok(Self { child, stdin, answers: Lines::new(stdout), complaints, request: Vec::new(), last_id: 0 })
+    pub(crate) fn start(aim: &Aim) -> Result<Self, String> {
+        let channel = match aim {
+            Aim::Command(command) => {
+                Program::start(command).map(Channel::Stdio).map_err(|error| format!("{}: {error}", command[0]))?
+            }
+            Aim::Url(url) => Pool::try_new(url).map(Channel::Http).map_err(|error| error.to_string())?,
+        };
+        Ok(Self { channel, request: Vec::new(), last_id: 0 })
     }
 
     /// The greeting of the legacy era, which every peer that we compare ourselves with speaks.
     pub(crate) fn greet(&mut self) -> io::Result<()> {
         self.initialize()?;
-        self.send(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        self.channel.send(&mut br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec())
     }
 
     /// Only its first half, up to the first answer.
@@ -73,7 +75,7 @@ impl Subject {
     /// nothing.
     pub(crate) fn take_answer(&mut self) -> io::Result<(u64, usize)> {
         loop {
-            let line = self.answers.next()?;
+            let line = self.channel.next()?;
             // Members of the envelope stand before or behind the result, and nobody wants to search a MiB for them.
             let head = &line[..line.len().min(ENVELOPE)];
             let tail = &line[line.len().saturating_sub(ENVELOPE)..];
@@ -98,122 +100,50 @@ impl Subject {
         }
     }
 
-    /// Closes its stdin and waits for its end; a program that does not go is killed.
-    pub(crate) fn end(mut self) -> io::Result<()> {
-        self.stdin = None;
-        let until = Instant::now() + GOODBYE;
-        while self.child.try_wait()?.is_none() {
-            if Instant::now() > until {
-                self.child.kill()?;
-                self.child.wait()?;
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+    /// Ends the conversation and waits for the end of the program; one that does not go is killed.
+    pub(crate) fn end(self) -> io::Result<()> {
+        match self.channel {
+            Channel::Stdio(program) => program.end(),
+            Channel::Http(_) => Ok(()),
         }
-        Ok(())
     }
 
-    /// The last lines that it wrote to stderr.
+    /// The last lines that the program wrote to stderr.
     pub(crate) fn complaint(&mut self) -> String {
-        let mut text = Vec::new();
-        let read = self.complaints.seek(SeekFrom::Start(0)).and_then(|_| self.complaints.read_to_end(&mut text));
-        if read.is_err() {
-            return String::new();
+        match &mut self.channel {
+            Channel::Stdio(program) => program.complaint(),
+            Channel::Http(_) => String::new(),
         }
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<_> = text.lines().collect();
-        lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
     fn ask(&mut self, method: &str, params: &str) -> io::Result<u64> {
         self.last_id += 1;
-        let mut request = std::mem::take(&mut self.request);
-        request.clear();
-        write!(request, r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{params}}}"#, self.last_id)?;
-        let sent = self.send_line(&mut request);
-        self.request = request;
-        sent.map(|()| self.last_id)
+        self.request.clear();
+        write!(self.request, r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{params}}}"#, self.last_id)?;
+        self.channel.send(&mut self.request)?;
+        Ok(self.last_id)
     }
+}
 
-    fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.send_line(&mut message.to_vec())
-    }
-
-    fn send_line(&mut self, message: &mut Vec<u8>) -> io::Result<()> {
-        message.push(b'\n');
-        match &mut self.stdin {
-            Some(stdin) => stdin.write_all(message),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
+impl Channel {
+    /// Sends a message; what is left in its buffer afterwards is of no use.
+    fn send(&mut self, message: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Stdio(program) => program.send(message),
+            Self::Http(pool) => pool.post(message),
         }
     }
-}
 
-/// Lines out of a pipe, without copying them.
-struct Lines<R = ChildStdout> {
-    source: R,
-    buffer: Vec<u8>,
-    /// The rest that was read and not yet given out; its part before `searched` holds no newline.
-    start: usize,
-    searched: usize,
-    end: usize,
-}
-
-impl<R: Read> Lines<R> {
-    fn new(source: R) -> Self {
-        Self { source, buffer: vec![0; 64 << 10], start: 0, searched: 0, end: 0 }
-    }
-
+    /// The next message from the other side.
     fn next(&mut self) -> io::Result<&[u8]> {
-        loop {
-            if let Some(length) = memchr(b'\n', &self.buffer[self.searched..self.end]) {
-                let line = self.start..self.searched + length;
-                self.start = line.end + 1;
-                self.searched = self.start;
-                return Ok(&self.buffer[line]);
-            }
-            if self.start > 0 {
-                self.buffer.copy_within(self.start..self.end, 0);
-                self.end -= self.start;
-                self.start = 0;
-            }
-            self.searched = self.end;
-            if self.end == self.buffer.len() {
-                self.buffer.resize(2 * self.end, 0);
-            }
-            match self.source.read(&mut self.buffer[self.end..])? {
-                0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed its stdout")),
-                read => self.end += read,
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Gives a few bytes at a time.
-    struct Drops<'a>(&'a [u8], usize);
-
-    impl Read for Drops<'_> {
-        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            let size = self.1.min(into.len()).min(self.0.len());
-            into[..size].copy_from_slice(&self.0[..size]);
-            self.0 = &self.0[size..];
-            Ok(size)
-        }
-    }
-
-    #[test]
-    fn lines_are_the_same_however_the_bytes_arrive() {
-        let long = "x".repeat(200_000);
-        let text = format!("one\n\n{long}\ntwo\nnot ended");
-        for size in [1, 2, 3, 1000, 1 << 20] {
-            let mut lines = Lines::new(Drops(text.as_bytes(), size));
-            for expected in ["one", "", &long, "two"] {
-                assert_eq!(lines.next().unwrap(), expected.as_bytes(), "{size} bytes at a time");
-            }
-            assert_eq!(lines.next().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        match self {
+            Self::Stdio(program) => program.next(),
+            Self::Http(pool) => loop {
+                let number = pool.ready()?;
+                if pool.read(number)? {
+                    return Ok(pool.body(number));
+                }
+            },
         }
     }
 }

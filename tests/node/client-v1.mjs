@@ -1,9 +1,11 @@
 // The official TypeScript client, first major (`@modelcontextprotocol/sdk`), which speaks the legacy era only.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { SSEClientTransport as Sse } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StdioClientTransport as Stdio } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport as Http } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { CreateMessageRequestSchema, ElicitRequestSchema, EmptyResultSchema, ListRootsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
-import { CAPABILITIES, run } from './script.mjs';
+import { CAPABILITIES, run, transport } from './script.mjs';
 
 await run(async (server, listener) => {
     const client = new Client({ name: 'peer-ts-1', version: '1.0.0' }, { capabilities: CAPABILITIES });
@@ -11,7 +13,7 @@ await run(async (server, listener) => {
         client.setRequestHandler(schema, ({ method, params }) => listener.answer(client, method, params));
     }
     client.fallbackNotificationHandler = async ({ method, params }) => listener.note(method, params);
-    await client.connect(new StdioClientTransport(server));
+    await client.connect(transport(server, { Stdio, Http, Sse }));
     return {
         client,
         callTool: (params, options) => client.callTool(params, undefined, options),

@@ -1,11 +1,11 @@
 // The official TypeScript client, second major (`@modelcontextprotocol/client`), which speaks both eras.
 //
-// The modern era is pinned rather than probed for: over stdio this package probes on a second, short-lived process, and a
-// transcript should hold one conversation.
+// The modern era is pinned, so that a server without it is an error and not another conversation. Over stdio this package
+// greets on a second, short-lived process even then; the tap of the process that follows begins the log anew.
 
-import { Client, specTypeSchemas } from '@modelcontextprotocol/client';
-import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { ANSWERS, CAPABILITIES, run } from './script.mjs';
+import { Client, SSEClientTransport as Sse, StreamableHTTPClientTransport as Http, specTypeSchemas } from '@modelcontextprotocol/client';
+import { StdioClientTransport as Stdio } from '@modelcontextprotocol/client/stdio';
+import { ANSWERS, CAPABILITIES, run, transport } from './script.mjs';
 
 await run(async (server, listener, modern) => {
     const mode = modern ? { pin: '2026-07-28' } : 'legacy';
@@ -14,7 +14,7 @@ await run(async (server, listener, modern) => {
         client.setRequestHandler(method, ({ params }) => listener.answer(client, method, params));
     }
     client.fallbackNotificationHandler = async ({ method, params }) => listener.note(method, params);
-    await client.connect(new StdioClientTransport(server));
+    await client.connect(transport(server, { Stdio, Http, Sse }));
     return {
         client,
         callTool: (params, options) => client.callTool(params, options),

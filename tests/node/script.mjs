@@ -1,6 +1,8 @@
 // The script's operations, for both majors of the official TypeScript client.
 //
-//     client-vN.mjs SCRIPT (legacy|modern) COMMAND [ARGS…]
+//     client-vN.mjs SCRIPT (legacy|modern) (COMMAND [ARGS…] | URL)
+//
+// A URL is dialed over Streamable HTTP, or over the first revision's transport if its path ends in `/sse`.
 //
 // The operations are performed one after the other; one JSON object is printed: what the package's API returned for each,
 // what the server asked and what it told. Ids, times and other chance are left out, so that two runs can be compared as
@@ -48,6 +50,12 @@ export class Listener {
         const enough = () => (this.heard[method]?.length ?? 0) >= count;
         return enough() ? undefined : new Promise(done => this.#waiting.push(() => enough() && (done(), true)));
     }
+}
+
+/** The way to a server that is named by a command or by a URL, with the transports of the caller's major. */
+export function transport([server, ...args], { Stdio, Http, Sse }) {
+    if (!server.startsWith('http')) return new Stdio({ command: server, args, stderr: 'inherit' });
+    return new (server.endsWith('/sse') ? Sse : Http)(new URL(server));
 }
 
 class Script {
@@ -164,14 +172,14 @@ class Script {
 }
 
 export async function run(open) {
-    const [file, era, command, ...args] = process.argv.slice(2);
+    const [file, era, ...server] = process.argv.slice(2);
     const modern = era === 'modern';
     const timer = setTimeout(() => {
         console.error(`the script did not end within ${PATIENCE_MS} ms`);
         process.exit(1);
     }, PATIENCE_MS);
     const listener = new Listener();
-    const peer = await open({ command, args, stderr: 'inherit' }, listener, modern);
+    const peer = await open(server, listener, modern);
     const { client } = peer;
     const greeting = [client.getServerCapabilities(), client.getServerVersion(), client.getInstructions()];
     const script = new Script(peer, listener, modern);

@@ -1,14 +1,14 @@
 """The official Python client, driven by a script, for `mcp` 1.27 and 2.3 alike.
 
-    client.py SCRIPT (legacy|modern|probing) COMMAND [ARGS…]
+    client.py SCRIPT (legacy|modern|probing) (COMMAND [ARGS…] | URL)
 
-It starts the command, performs the operations of the script one after the other and prints one JSON object: what the
+It starts the command or dials the URL (over the first revision's transport if its path ends in `/sse`), performs the operations of the script one after the other and prints one JSON object: what the
 package's API returned for each, what the server asked and what it told. Ids, times and other chance are left out, so that
 two runs can be compared as text. In both other eras than the legacy one the second major probes for the modern era first; a
 script for `probing` expects to end up in the legacy one.
 
-The two majors differ in how a conversation is opened and in the names of their attributes. The first is kept in the two
-`open_*` functions; the second disappears because results are dumped in the protocol's own spelling.
+The two majors differ in how a conversation is opened and in the names of their attributes. The first is kept in `transport`
+and the two `open_*` functions; the second disappears because results are dumped in the protocol's own spelling.
 """
 
 import json
@@ -18,7 +18,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 from mcp import types
+from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 try:
     from mcp import Client, MCPError
@@ -93,9 +95,19 @@ class Listener:
         return types.ListRootsResult.model_validate({"roots": [{"uri": "file:///srv/data", "name": "data"}]})
 
 
+def transport(server, args):
+    """The way to a server that is named by a command or by a URL."""
+    if not server.startswith("http"):
+        return stdio_client(StdioServerParameters(command=server, args=args))
+    if server.endswith("/sse"):
+        return sse_client(server)
+    # The second major limits the size of an event, to less than what the script asks for.
+    return streamable_http_client(server, **({} if MAJOR == 1 else {"max_sse_event_size": None}))
+
+
 @asynccontextmanager
 async def open_first(server, listener):
-    async with stdio_client(server) as (read, write):
+    async with server as (read, write, *_):
         async with ClientSession(
             read,
             write,
@@ -258,12 +270,11 @@ class Script:
         return await getattr(self, step["do"])(step)
 
 
-async def main(script, command, args):
+async def main(script, server, args):
     listener, steps, modern = Listener(), [], ERA == "modern"
     opening = open_first if MAJOR == 1 else open_second
-    server = StdioServerParameters(command=command, args=args)
     with anyio.fail_after(PATIENCE_SECONDS):
-        async with opening(server, listener) as (client, session, greeting):
+        async with opening(transport(server, args), listener) as (client, session, greeting):
             performer = Script(client, session, listener, modern)
             for step in script:
                 if step.get("era", ERA) not in ((ERA,) if modern else ("legacy", "probing")):

@@ -7,18 +7,30 @@ that two conversations with the same script have the same transcript.
 The package serves both eras on one pipe and lets the first request decide. What differs between them is kept in `ask` and
 in `touch`: the legacy era asks the client by a request of its own, the modern era answers "input required" and is called
 again with the answer.
+
+    server.py [stdio|http|stateless|sse]
+
+Over HTTP it listens on a port of the system's choice and prints `listening on PORT`. `http` and `stateless` serve
+Streamable HTTP of both eras at `/mcp`, the legacy one with and without a session; `sse` is the transport of the first
+revision, at `/sse`. One process is meant for one conversation: what the fixture remembers, it remembers for all.
 """
 
+import socket
 import sys
 import warnings
 
 import anyio
 import mcp_types as types
+import uvicorn
 from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.sse import SseServerTransport
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 # The older era's features are deprecated by name; exercising them is the point of this server.
 warnings.simplefilter("ignore")
@@ -229,9 +241,35 @@ class Fixture:
         return text(answer.model_dump_json(by_alias=True, exclude_none=True) + f" after {params.request_state}")
 
 
-async def main():
+class Greeter(Server):
+    """The server itself. The package's HTTP transports ask it for its greeting without options, so it knows them itself."""
+
+    def create_initialization_options(self, notification_options=None, *more, **options):
+        announced = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(announced, *more, **options)
+
+
+def sse_app(server):
+    transport = SseServerTransport("/messages/")
+
+    async def stream(request):
+        async with transport.connect_sse(request.scope, request.receive, request._send) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        return Response()
+
+    return Starlette(routes=[Route("/sse", stream, methods=["GET"]), Mount("/messages/", transport.handle_post_message)])
+
+
+async def listen(app):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # The system takes connections from here on, and the loop will find them waiting.
+        print("listening on", listener.getsockname()[1], flush=True)
+        await uvicorn.Server(uvicorn.Config(app, log_level="info")).serve([listener])
+
+
+async def main(over):
     fixture = Fixture()
-    server = Server(
+    server = Greeter(
         "mendline-fixture",
         version="1.0.0",
         instructions="Provoke me.",
@@ -250,8 +288,12 @@ async def main():
         on_roots_list_changed=fixture.roots_changed,
     )
     print("the fixture serves", file=sys.stderr)
+    if over == "sse":
+        return await listen(sse_app(server))
+    if over in ("http", "stateless"):
+        return await listen(server.streamable_http_app(stateless_http=over == "stateless"))
     async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options(NotificationOptions(tools_changed=True)))
+        await server.run(read, write, server.create_initialization_options())
 
 
-anyio.run(main)
+anyio.run(main, sys.argv[1] if len(sys.argv) > 1 else "stdio")

@@ -23,19 +23,24 @@ const DICE: [(&str, &str); 8] = [
     ("emergency", "Emergency-level message"),
 ];
 
+/// `server-everything` names its session, which is a random UUID, or `undefined` where there is none. What stands before
+/// the name goes with it if it would not be there without a session.
+const SESSIONS: [(&str, &str); 3] = [(" - SessionId ", ""), ("from session ", ""), ("for session ", "for session •")];
+
 /// A transcript without chance.
 pub fn taken_out_of(transcript: &Transcript) -> Transcript {
-    let clean = |lines: &[String]| lines.iter().map(|line| without_dice(&without_clock(line))).collect();
+    let clean =
+        |lines: &[String]| lines.iter().map(|line| without_dice(&without_session(&without_clock(line)))).collect();
     Transcript { up: clean(&transcript.up), down: clean(&transcript.down) }
 }
 
 /// A client's report without chance.
 pub fn taken_out_of_report(report: &mut Value) {
     match report {
-        Value::String(text) => *text = without_clock(text),
+        Value::String(text) => *text = without_session(&without_clock(text)),
         Value::Array(items) => items.iter_mut().for_each(taken_out_of_report),
         Value::Object(members) => {
-            let said = members.get("data").and_then(Value::as_str);
+            let said = members.get("data").and_then(Value::as_str).map(without_session);
             if said.is_some_and(|said| DICE.iter().any(|(_, words)| *words == said)) {
                 members.insert("data".into(), "•".into());
                 members.insert("level".into(), "•".into());
@@ -51,6 +56,24 @@ fn without_clock(text: &str) -> String {
     // The time is the last thing in its string, and `2:58:12 AM` is all that it is made of.
     let end = rest.find(|c: char| !(c.is_ascii_digit() || ": \u{202f}APM".contains(c))).unwrap_or(rest.len());
     format!("{before}{CLOCK}•{}", &rest[end..])
+}
+
+fn without_session(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (before, instead) in SESSIONS {
+        let Some((head, rest)) = text.split_once(before) else { continue };
+        let length = if rest.starts_with("undefined") { "undefined".len() } else { uuid_length(rest) };
+        if length > 0 {
+            text = format!("{head}{instead}{}", &rest[length..]);
+        }
+    }
+    text
+}
+
+/// The length of the UUID that the text begins with, or nothing.
+fn uuid_length(text: &str) -> usize {
+    let length = text.find(|c: char| !(c.is_ascii_hexdigit() || c == '-')).unwrap_or(text.len());
+    if length == "01234567-89ab-cdef-0123-456789abcdef".len() { length } else { 0 }
 }
 
 fn without_dice(line: &str) -> String {
@@ -84,6 +107,21 @@ mod tests {
                 r#"{"params":{"level":"alert","data":"something else"}}"#,
             ]
         );
+    }
+
+    #[test]
+    fn a_session_is_not_named_and_what_only_a_session_adds_is_not_there() {
+        let session = "0b8f3c52-8d3e-4d5e-9a51-0f6f1c2d3e4f";
+        let said = |text: String| taken_out_of(&Transcript { up: vec![text], down: vec![] }).up.remove(0);
+        for name in [session, "undefined"] {
+            assert_eq!(said(format!("logging for session {name} at a pace")), "logging for session • at a pace");
+        }
+        assert_eq!(said(format!("request for URI: a://b from session {session}\"")), "request for URI: a://b \"");
+        assert_eq!(
+            said(format!(r#""level":"info","data":"Info-level message - SessionId {session}""#)),
+            r#""level":"•","data":"•""#
+        );
+        assert_eq!(said("no one from session 5".into()), "no one from session 5");
     }
 
     #[test]

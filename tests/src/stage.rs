@@ -10,8 +10,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::chance;
+use crate::listening::Listening;
 use crate::transcript::Transcript;
+use crate::{chance, script};
+
+/// Where a server that listens prints to, in the folder of its conversation.
+const SERVER_LOG: &str = "server.txt";
 
 /// The official clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,39 @@ pub enum Era {
     Probing,
 }
 
+/// How the server is reached by whoever stands before it, the client or Mendline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// A pipe to a child.
+    Stdio,
+    /// Streamable HTTP; in the legacy era with a session.
+    Http,
+    /// Streamable HTTP without a session in the legacy era.
+    Stateless,
+    /// The transport of the first revision: one stream for all that the server says.
+    Sse,
+}
+
+impl Over {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Stdio, Self::Http, Self::Stateless, Self::Sse];
+
+    /// What the scripts and our own server call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Stateless => "stateless",
+            Self::Sse => "sse",
+        }
+    }
+
+    /// Where both servers offer it.
+    fn path(self) -> &'static str {
+        if self == Self::Sse { "/sse" } else { "/mcp" }
+    }
+}
+
 /// The programs of this workspace that take part.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -70,6 +107,17 @@ pub struct Played {
     pub server_side: Transcript,
 }
 
+/// A conversation that was held through Mendline with a server at a URL, where there is no pipe on the server's side.
+#[derive(Debug)]
+pub struct Reached {
+    /// What the client's API returned, without chance.
+    pub report: Value,
+    /// What went over the client's pipes.
+    pub client_side: Transcript,
+    /// What the server printed.
+    pub server_log: String,
+}
+
 /// One pair of peers.
 #[derive(Clone, Debug)]
 pub struct Stage {
@@ -79,6 +127,9 @@ pub struct Stage {
     pub server: Server,
     /// How they speak.
     pub era: Era,
+    /// How the server is reached when it is not a child. It also says what the script leaves out, so that conversations
+    /// with a child remain comparable.
+    pub over: Over,
     /// What we bring along.
     pub programs: Programs,
 }
@@ -92,7 +143,7 @@ impl Stage {
     pub fn play_directly(&self, name: &str) -> Result<Played, String> {
         let folder = self.folder(name)?;
         let log = folder.join("pipe.log");
-        let report = self.play(&folder, &self.tapped(&log, self.server_command()?))?;
+        let report = self.play(&folder, &self.tapped(&log, self.server_command(Over::Stdio)?))?;
         let transcript = read(&log)?;
         Ok(Played { report, client_side: transcript.clone(), server_side: transcript })
     }
@@ -106,18 +157,50 @@ impl Stage {
         let folder = self.folder(name)?;
         let (outer, inner) = (folder.join("client-side.log"), folder.join("server-side.log"));
         let mut bridged: Vec<OsString> = vec![present(&self.programs.mendline)?.into(), "run".into(), "--".into()];
-        bridged.extend(self.tapped(&inner, self.server_command()?));
+        bridged.extend(self.tapped(&inner, self.server_command(Over::Stdio)?));
         let report = self.play(&folder, &self.tapped(&outer, bridged))?;
         Ok(Played { report, client_side: read(&outer)?, server_side: read(&inner)? })
     }
 
+    /// Lets the client dial the server by itself. `None` if it cannot: the workspace has rmcp without its HTTP client,
+    /// which would bring a second HTTP stack into every build.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::play_directly`], and when the server does not listen in time.
+    pub fn play_dialed(&self, name: &str) -> Result<Option<Value>, String> {
+        if self.client == Client::Rust {
+            return Ok(None);
+        }
+        let folder = self.folder(name)?;
+        let server = self.listening(&folder)?;
+        self.play(&folder, &[server.url(self.over.path()).into()]).map(Some)
+    }
+
+    /// Plays the script through Mendline with a server at a URL: client, tap, `mendline run URL`, server.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::play_dialed`].
+    pub fn play_reached(&self, name: &str) -> Result<Reached, String> {
+        let folder = self.folder(name)?;
+        let log = folder.join("client-side.log");
+        let server = self.listening(&folder)?;
+        let url = server.url(self.over.path());
+        let bridged = vec![present(&self.programs.mendline)?.into(), "run".into(), url.into()];
+        let report = self.play(&folder, &self.tapped(&log, bridged))?;
+        let server_log = fs::read_to_string(folder.join(SERVER_LOG)).map_err(|why| why.to_string())?;
+        Ok(Reached { report, client_side: read(&log)?, server_log })
+    }
+
+    fn listening(&self, folder: &Path) -> Result<Listening, String> {
+        Listening::start(&self.server_command(self.over)?, &folder.join(SERVER_LOG))
+    }
+
     fn play(&self, folder: &Path, command: &[OsString]) -> Result<Value, String> {
-        let (out, err) = (folder.join("report.json"), folder.join("stderr.txt"));
+        let (out, err, script) = (folder.join("report.json"), folder.join("stderr.txt"), folder.join("script.json"));
         let [client, client_args @ ..] = &self.client_command()?[..] else { return Err("no client".into()) };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(match self.server {
-            Server::Fixture => "fixture.json",
-            Server::Everything => "everything.json",
-        });
+        script::write(self.server, self.over, &script)?;
         let era = match self.era {
             Era::Legacy => "legacy",
             Era::Modern => "modern",
@@ -156,12 +239,23 @@ impl Stage {
         })
     }
 
-    fn server_command(&self) -> Result<Vec<OsString>, String> {
+    fn server_command(&self, over: Over) -> Result<Vec<OsString>, String> {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/server.py");
-        let everything = "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-        Ok(match self.server {
-            Server::Fixture => vec![installed("python-2/bin/python")?.into(), fixture.into()],
-            Server::Everything => vec!["node".into(), installed(everything)?.into(), "stdio".into()],
+        let everything = installed("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+        Ok(match (self.server, over) {
+            (Server::Fixture, over) => {
+                vec![installed("python-2/bin/python")?.into(), fixture.into(), over.name().into()]
+            }
+            (Server::Everything, Over::Stdio) => vec!["node".into(), everything?.into(), "stdio".into()],
+            (Server::Everything, over) => {
+                let loopback = installed("node/loopback.mjs")?;
+                let mode = match over {
+                    Over::Sse => "sse",
+                    Over::Http => "streamableHttp",
+                    _ => return Err(format!("server-everything is not {}", over.name())),
+                };
+                vec!["node".into(), "--import".into(), loopback.into(), everything?.into(), mode.into()]
+            }
         })
     }
 
@@ -173,7 +267,8 @@ impl Stage {
 
     /// An empty folder for the logs of one conversation.
     fn folder(&self, name: &str) -> Result<PathBuf, String> {
-        let folder = home().join("runs").join(format!("{:?}-{:?}-{:?}", self.client, self.era, self.server)).join(name);
+        let peers = format!("{:?}-{:?}-{:?}-{}", self.client, self.era, self.server, self.over.name());
+        let folder = home().join("runs").join(peers).join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
         Ok(folder)

@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask peers` installs the peers, builds `mendline` and runs these tests.
 
-use std::path::{Path, PathBuf};
+mod programs;
 
 use mendline_peers::compare::compare;
 use mendline_peers::differences::{DIFFERENCES, Messages, Side, Spoken};
@@ -10,14 +10,10 @@ use mendline_peers::rename::Renames;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
 use mendline_peers::stage::Server::{Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Played, Programs, Server, Stage};
+use mendline_peers::stage::{Client, Era, Over, Played, Server, Stage};
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
-    let tap = Path::new(env!("CARGO_BIN_EXE_tap"));
-    let beside = tap.with_file_name("mendline");
-    let mendline = std::env::var_os("MENDLINE_BIN").map_or(beside, PathBuf::from);
-    let rmcp_client = env!("CARGO_BIN_EXE_rmcp_client").into();
-    Stage { client, server, era, programs: Programs { tap: tap.into(), rmcp_client, mendline } }
+    Stage { client, server, era, over: Over::Stdio, programs: programs::built() }
 }
 
 /// A conversation that was held to its end.

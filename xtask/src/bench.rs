@@ -4,12 +4,18 @@
 //! The arithmetic lives with the load generator in `bench/`, where it is tested next to the figures that it is about.
 //! Figures are never asserted in tests, because a shared machine would make them fail for no reason; `--gate` is for
 //! whoever wants a missed target to be an error.
+//!
+//! The peers are installed from the lock files in `bench/peers`, once for every change of them.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::command::{Line, root};
+use crate::tools::{NODE, NPM, PYTHON};
+
 const HELP: &str = "\
-Speed and memory of `mendline run`, next to the upstream alone and to a byte relay, measured in one run.
+Speed and memory of `mendline run`, next to the upstream alone and to a minimal relay, measured in one run.
 
 Usage: cargo xtask bench [OPTIONS]
 
@@ -19,8 +25,11 @@ Options:
   --json      the report as JSON in place of the table
   --gate      fails when a target is missed
   --cores N   processors that client, middle and upstream share [default: 2]
+  --http      from stdio to an upstream on HTTP, in place of one on stdio
+  --peers     with mcp-remote, supergateway and mcp-proxy, which are installed if need be; needs --http
 
-The report is kept in bench/latest.json of the target directory. Leave the machine alone meanwhile.
+The report is kept in bench/latest.json (bench/latest-http.json) of the target directory. Leave the machine alone
+meanwhile.
 ";
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -28,13 +37,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         print!("{HELP}");
         return Ok(());
     }
+    let has = |option: &str| args.iter().any(|arg| arg == option);
     // We run from `<target>/<profile>/xtask`, which finds the target directory however it was configured.
     let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
 
     build(target, "mendline-bench")?;
+    let report = if has("--http") { "bench/latest-http.json" } else { "bench/latest.json" };
     let mut compare = Command::new(target.join("release/mendline-bench"));
-    compare.arg("compare").args(args).arg("--out").arg(target.join("bench/latest.json"));
+    compare.arg("compare").args(args.iter().filter(|arg| *arg != "--peers")).arg("--out").arg(target.join(report));
+    if has("--peers") {
+        compare.arg("--peers").arg(install_peers(target)?);
+    }
     match build(target, "mendline-cli") {
         Ok(()) => _ = compare.arg("--mendline").arg(target.join("release/mendline")),
         // Direct and relay are still worth measuring, and `--gate` fails without Mendline's figures.
@@ -55,4 +69,54 @@ fn build(target: &Path, package: &str) -> Result<(), String> {
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{package} does not build")) }
+}
+
+/// Puts the peers into one folder and says which.
+///
+/// A copy of each lock file is put there last, so that an installation counts only if it is complete and the lock file
+/// has not changed since.
+fn install_peers(target: &Path) -> Result<PathBuf, String> {
+    let locks = root().join("bench/peers");
+    let folder = target.join("peers/bench");
+    let stamps = folder.join("installed");
+    let wanted = ["package-lock.json", "requirements.txt"];
+    if wanted.iter().all(|lock| is_same(&locks.join(lock), &stamps.join(lock))) {
+        return Ok(folder);
+    }
+    for tool in [NODE, NPM, PYTHON] {
+        tool.ensure()?;
+    }
+    eprintln!("installing {} into {}", locks.display(), folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    }
+    fs::create_dir_all(&stamps).map_err(|why| format!("{}: {why}", stamps.display()))?;
+
+    for file in ["package.json", "package-lock.json", ".npmrc"] {
+        copy(&locks.join(file), &folder.join(file))?;
+    }
+    // What npm says goes to stderr, because stdout belongs to the report.
+    let npm = "npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2";
+    Line::new("sh", &["-c", npm]).within(&folder).run()?;
+
+    let python = folder.join("python");
+    Line::new("python3", &["-m", "venv", &python.to_string_lossy()]).run()?;
+    let lock = locks.join("requirements.txt");
+    let install =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement"];
+    let args: Vec<&str> = install.into_iter().chain(lock.to_str()).collect();
+    Line::new(python.join("bin/python"), &args).run()?;
+
+    for lock in wanted {
+        copy(&locks.join(lock), &stamps.join(lock))?;
+    }
+    Ok(folder)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((fs::read(one), fs::read(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    fs::copy(from, to).map(drop).map_err(|why| format!("{} to {}: {why}", from.display(), to.display()))
 }

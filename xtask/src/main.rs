@@ -4,6 +4,7 @@
 
 mod bench;
 mod command;
+mod cuts;
 mod peers;
 mod sim;
 mod test;
@@ -20,6 +21,7 @@ Commands:
   test     everything that must pass before a change lands (installs what it needs into target/)
   peers    the real SDKs in front of and behind Mendline; part of `test`
   sim      simulated worlds: --seeds N --from S
+  cuts     conversations over cables in memory, cut at single bytes: --all --conversation NAME --fault KIND --at N
   bench    speed and memory as ratios against a byte relay, measured in one run
   help     this text
 ";
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         "test" => test::run(&rest),
         "peers" => peers::run(&rest),
         "sim" => sim::run(&rest),
+        "cuts" => cuts::run(&rest),
         "bench" => bench::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

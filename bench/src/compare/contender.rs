@@ -1,14 +1,15 @@
 //! Who is compared.
 //!
-//! A contender is a command in front of the upstream, so a new one is a new row of [`all`]. Peers that listen on HTTP
-//! need a bridge back to stdio to be called by the same load generator; a row may start both through one wrapper, whose
-//! descendants are all counted.
+//! A contender is a command in front of the upstream, so a new one is a new row of [`over_stdio`] or [`over_http`].
+//! Helpers that a command starts are counted with it.
 
 use std::path::Path;
 
+use crate::plan::{Over, URL};
+
 /// The upstream alone: what everything else is added to.
 pub(crate) const DIRECT: &str = "direct";
-/// The byte relay: what everything else is compared with.
+/// The relay of the transport: what everything else is compared with.
 pub(crate) const RELAY: &str = "relay";
 /// The one that has targets to reach.
 pub(crate) const MENDLINE: &str = "mendline";
@@ -22,27 +23,81 @@ pub(crate) struct Contender {
 }
 
 enum State {
+    /// The command; over HTTP none at all is the upstream alone.
     Runs(Vec<String>),
     LeftOut(String),
 }
 
+/// Where those contenders are that are not part of the bench.
+#[derive(Default)]
+pub(crate) struct Places<'a> {
+    pub(crate) mendline: Option<&'a Path>,
+    pub(crate) peers: Option<&'a Path>,
+}
+
 /// All contenders, in the order of their columns.
-pub(crate) fn all(mendline: Option<&Path>) -> Result<Vec<Contender>, String> {
+pub(crate) fn all(over: Over, places: &Places<'_>) -> Result<Vec<Contender>, String> {
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let ours = ours.display().to_string();
-    let upstream = [ours.clone(), "upstream".into()];
-    let in_front =
-        |command: &[&str]| State::Runs(command.iter().map(|&arg| arg.into()).chain(upstream.clone()).collect());
-    let mendline = match mendline {
-        Some(path) if path.is_file() => in_front(&[&path.display().to_string(), "run", "--"]),
-        Some(path) => State::LeftOut(format!("there is no {}", path.display())),
-        None => State::LeftOut("no --mendline PATH was given".into()),
-    };
-    Ok(vec![
-        Contender { name: DIRECT, must_work: true, state: in_front(&[]) },
-        Contender { name: RELAY, must_work: true, state: in_front(&[&ours, "relay", "--"]) },
-        Contender { name: MENDLINE, must_work: false, state: mendline },
-    ])
+    Ok(match over {
+        Over::Stdio => over_stdio(&ours, places),
+        Over::Http => over_http(&ours, places),
+    })
+}
+
+fn over_stdio(ours: &str, places: &Places<'_>) -> Vec<Contender> {
+    let upstream = [ours, "upstream"];
+    vec![
+        needed(DIRECT, &upstream),
+        needed(RELAY, &[&[ours, "relay", "--"], &upstream[..]].concat()),
+        mendline(places, &[&["--"], &upstream[..]].concat()),
+    ]
+}
+
+fn over_http(ours: &str, places: &Places<'_>) -> Vec<Contender> {
+    let mut all = vec![needed(DIRECT, &[]), needed(RELAY, &[ours, "relay", "--http", URL]), mendline(places, &[URL])];
+    let Some(peers) = places.peers else { return all };
+    let within = |path: &str| peers.join(path).display().to_string();
+    // It keeps a file per server, which must not be that of whoever measures. `env` is gone once it has started node.
+    let folder = format!("MCP_REMOTE_CONFIG_DIR={}", within("mcp-remote"));
+    let remote = within("node_modules/mcp-remote/dist/proxy.js");
+    all.push(there(
+        "mcp-remote",
+        Path::new(&remote),
+        &["env", &folder, "node", &remote, URL, "--allow-http", "--transport", "http-only"],
+    ));
+    let gateway = within("node_modules/supergateway/dist/index.js");
+    all.push(there(
+        "supergateway",
+        Path::new(&gateway),
+        &["node", &gateway, "--streamableHttp", URL, "--logLevel", "none"],
+    ));
+    let proxy = within("python/bin/mcp-proxy");
+    all.push(there("mcp-proxy", Path::new(&proxy), &[&proxy, "--transport", "streamablehttp", URL]));
+    all
+}
+
+fn needed(name: &'static str, command: &[&str]) -> Contender {
+    Contender { name, must_work: true, state: runs(command) }
+}
+
+fn mendline(places: &Places<'_>, args: &[&str]) -> Contender {
+    match places.mendline {
+        Some(path) => there(MENDLINE, path, &[&[&*path.display().to_string(), "run"], args].concat()),
+        None => {
+            Contender { name: MENDLINE, must_work: false, state: State::LeftOut("no --mendline PATH was given".into()) }
+        }
+    }
+}
+
+/// A contender that takes part if this file is there.
+fn there(name: &'static str, file: &Path, command: &[&str]) -> Contender {
+    let state = if file.is_file() { runs(command) } else { State::LeftOut(format!("there is no {}", file.display())) };
+    Contender { name, must_work: false, state }
+}
+
+fn runs(command: &[&str]) -> State {
+    State::Runs(command.iter().map(|&arg| arg.to_owned()).collect())
 }
 
 impl Contender {
@@ -62,5 +117,30 @@ impl Contender {
 
     pub(crate) fn leave_out(&mut self, why: String) {
         self.state = State::LeftOut(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_that_are_not_installed_are_left_out_by_name_of_the_missing_file() {
+        let places = Places { mendline: None, peers: Some(Path::new("/nowhere")) };
+        let contenders = all(Over::Http, &places).unwrap();
+        for name in ["mcp-remote", "supergateway", "mcp-proxy"] {
+            let peer = contenders.iter().find(|contender| contender.name == name).unwrap();
+            assert!(peer.why_left_out().unwrap().contains("/nowhere/"), "{name}");
+        }
+    }
+
+    #[test]
+    fn over_http_everybody_in_the_middle_is_told_the_address() {
+        let contenders = all(Over::Http, &Places { mendline: std::env::current_exe().ok().as_deref(), peers: None });
+        for contender in contenders.unwrap() {
+            let command = contender.command().unwrap();
+            assert_eq!(contender.name == DIRECT, command.is_empty());
+            assert!(command.is_empty() || command.iter().any(|arg| arg == URL), "{}", contender.name);
+        }
     }
 }

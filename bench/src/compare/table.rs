@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::plan::Over;
+
 use super::contender::{Contender, RELAY};
 use super::figure::{self, CALLS, CPU_BUSY, Figure, P50, PROCESSES};
 use super::round::{Rounds, Spread};
@@ -13,12 +15,14 @@ const COLUMN: usize = 13;
 /// Above this the machine had other things to do, and the reader should know.
 const BUSY_MACHINE: f64 = 0.5;
 
-/// What a byte relay of this kind took on another machine with two cores: added p50 in µs, calls per second with 32 in
+/// What relays of these kinds took on another machine with two cores: added p50 in µs, calls per second with 32 in
 /// flight, µs of processor time per call. A relay far from it says that the machine or the bench is unusual.
-const RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
+const BYTE_RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
+const HTTP_RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 152.0), (CALLS, 16_850.0), (CPU_BUSY, 50.0)];
 
 /// Everything that was found out, for a terminal.
 pub(crate) fn text(
+    over: Over,
     contenders: &[Contender],
     rounds: &Rounds,
     verdicts: &[Verdict],
@@ -47,7 +51,7 @@ pub(crate) fn text(
             let _ = writeln!(text, "{} is left out: {why}", contender.name);
         }
     }
-    let _ = writeln!(text, "{}", relay_elsewhere(rounds));
+    let _ = writeln!(text, "{}", relay_elsewhere(over, rounds));
     if let Some(load) = load_average.filter(|load| *load > BUSY_MACHINE) {
         let _ = writeln!(
             text,
@@ -94,8 +98,12 @@ fn line_of(text: &mut String, verdict: &Verdict) {
     let _ = writeln!(text, "  {mark} {:<32}{wanted:<10}{measured}", target.what);
 }
 
-fn relay_elsewhere(rounds: &Rounds) -> String {
-    let here = RELAY_ELSEWHERE.map(|(key, elsewhere)| {
+fn relay_elsewhere(over: Over, rounds: &Rounds) -> String {
+    let elsewhere = match over {
+        Over::Stdio => BYTE_RELAY_ELSEWHERE,
+        Over::Http => HTTP_RELAY_ELSEWHERE,
+    };
+    let here = elsewhere.map(|(key, elsewhere)| {
         let here = if key == P50 { rounds.beyond_direct(RELAY, key) } else { rounds.of(RELAY, key) };
         let digits = if key == CALLS { 0 } else { 1 };
         format!("{:.digits$} ({elsewhere})", here.map_or(f64::NAN, |here| here.median))
@@ -116,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_table_says_who_added_what_and_who_was_left_out() {
-        let contenders = contender::all(None).unwrap();
+        let contenders = contender::all(Over::Stdio, &contender::Places::default()).unwrap();
         let mut rounds = Rounds::default();
         let figures = |p50: f64, processes: f64| {
             Figures::from(
@@ -125,7 +133,7 @@ mod tests {
         };
         rounds.add(0, contender::DIRECT, figures(10.0, 0.0));
         rounds.add(0, RELAY, figures(60.0, 1.0));
-        let text = text(&contenders, &rounds, &judge(&rounds), Some(3.0));
+        let text = text(Over::Stdio, &contenders, &rounds, &judge(&rounds), Some(3.0));
         let line = |start: &str| {
             let line =
                 text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no `{start}` in\n{text}"));

@@ -40,6 +40,8 @@ pub(crate) enum Command {
 const RUN_EXAMPLES: &str = "\
 Examples:
   mendline run -- npx -y @modelcontextprotocol/server-everything
+  mendline run https://mcp.example.com/mcp
+  mendline run --header 'Authorization: Bearer ${TOKEN}' https://mcp.example.com/sse
   mendline run --name notes --call-timeout 2m -- uvx notes-server --db notes.sqlite
 
 In a client's configuration:
@@ -52,9 +54,9 @@ Protocol goes through stdin and stdout; everything for people goes to stderr.
 Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage.";
 
 #[derive(Args)]
-#[command(after_help = RUN_EXAMPLES, override_usage = "mendline run [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
+#[command(after_help = RUN_EXAMPLES, override_usage = "mendline run [OPTIONS] -- <COMMAND> [ARGUMENTS]...\n       mendline run [OPTIONS] <URL>")]
 pub(crate) struct RunOptions {
-    /// What the server is called in logs and errors [default: taken from the command]
+    /// What the server is called in logs and errors [default: taken from the command or the host]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<Name>,
 
@@ -66,13 +68,39 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 
-    /// Where a command was expected after `--`
-    #[arg(hide = true, value_name = "TARGET")]
+    /// How a server at a URL is spoken to: auto finds out
+    #[arg(long, value_name = "auto|http|sse", value_enum, default_value_t = TransportFlag::Auto, hide_default_value = true, hide_possible_values = true)]
+    pub(crate) transport: TransportFlag,
+
+    /// A header for every request to the URL, as 'Name: value'; ${VAR} is taken from the environment; may be given several times
+    #[arg(long, value_name = "HEADER")]
+    pub(crate) header: Vec<String>,
+
+    /// How long a connection to the URL may take [default: 5s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) connect_timeout: Option<Duration>,
+
+    /// Where the server lives, when it is not a command
+    #[arg(value_name = "URL", conflicts_with = "command")]
     pub(crate) target: Option<String>,
 
     /// The server's command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// How a server at a URL is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TransportFlag {
+    /// Found out: Streamable HTTP first, then legacy SSE.
+    #[value(alias = "http-first", alias = "sse-first")]
+    Auto,
+    /// Streamable HTTP only.
+    #[value(alias = "http-only", alias = "streamable-http")]
+    Http,
+    /// Legacy HTTP+SSE only.
+    #[value(alias = "sse-only")]
+    Sse,
 }
 
 #[derive(Args)]

@@ -10,6 +10,7 @@ mod demo;
 mod demo_server;
 mod name;
 mod run;
+mod variables;
 
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         return mendline::transport::guard::keep_watch();
     }
     match Cli::parse().command {
-        Command::Run(options) => run::run(options),
+        Command::Run(options) => run::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }

@@ -54,6 +54,12 @@ impl Name {
         Name::tidied(&launched.unwrap_or(program))
     }
 
+    /// The name that a host gives: without what every host has.
+    pub(crate) fn of_host(host: &str) -> Name {
+        let host = host.strip_prefix("www.").or(host.strip_prefix("mcp.")).unwrap_or(host);
+        Name::tidied(host)
+    }
+
     /// The nearest name to any text.
     fn tidied(text: &str) -> Name {
         let mut tidy = String::new();

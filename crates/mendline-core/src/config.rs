@@ -36,8 +36,10 @@ impl Config {
 pub struct UpstreamConfig {
     /// What people and models read it as.
     pub name: String,
-    /// How it is called in words: the command of a child.
+    /// How it is called in words: the command of a child, the URL of a remote server.
     pub place: String,
+    /// How it is reached.
+    pub transport: Transport,
     /// Limits in time.
     pub timeouts: Timeouts,
     /// Limits in number.
@@ -51,12 +53,21 @@ pub struct UpstreamConfig {
 }
 
 impl UpstreamConfig {
+    /// A server that is reached over HTTP, with every policy at its default. `url` is for words only, without credentials.
+    pub fn http(name: impl Into<String>, url: impl Into<String>, dialect: Dialect) -> Self {
+        let mut config = UpstreamConfig::child(name, url);
+        config.transport = Transport::Http(dialect);
+        config.timeouts.handshake = defaults::HANDSHAKE_HTTP;
+        config
+    }
+
     /// A server that is a child process, with every policy at its default. `command` is for words only; the shell knows
     /// what to run.
     pub fn child(name: impl Into<String>, command: impl Into<String>) -> Self {
         UpstreamConfig {
             name: name.into(),
             place: command.into(),
+            transport: Transport::Child,
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             attempts: defaults::ATTEMPTS,
@@ -64,6 +75,26 @@ impl UpstreamConfig {
             trust_hints: true,
         }
     }
+}
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// As a child process, over its pipes.
+    Child,
+    /// Over HTTP.
+    Http(Dialect),
+}
+
+/// Which of the two ways to speak MCP over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Found out: Streamable HTTP first, legacy SSE if the server does not know it.
+    Auto,
+    /// Streamable HTTP.
+    Streamable,
+    /// The HTTP+SSE of 2024-11-05.
+    Sse,
 }
 
 /// Limits in time.

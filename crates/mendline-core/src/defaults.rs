@@ -13,6 +13,23 @@ pub const RECOVERY: Duration = Duration::from_secs(45);
 /// How long a child may take to answer the greeting that we replay: `npx` may have to download it.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
 
+/// The same over HTTP, where nothing has to be installed first.
+pub const HANDSHAKE_HTTP: Duration = Duration::from_secs(10);
+
+/// A response stream that ended early is resumed at most this often since its last message: a server that accepts and
+/// closes for ever must not be asked for ever.
+pub const RESUME_ATTEMPTS: u32 = 10;
+/// The wait before a stream is resumed or opened again when the server names none.
+pub const RESUME_WAIT: Duration = Duration::from_secs(1);
+/// The shortest wait that a server may name: zero would be a loop without a pause.
+pub const RESUME_WAIT_MIN: Duration = Duration::from_millis(100);
+/// The longest: nobody sleeps for a week because a server said so.
+pub const RESUME_WAIT_MAX: Duration = Duration::from_secs(60);
+/// The longest wait before the stream for notices is opened again.
+pub const NOTICES_CAP: Duration = Duration::from_secs(30);
+/// How long a server has to take our goodbye.
+pub const GOODBYE: Duration = Duration::from_secs(2);
+
 /// Attempts per call, the first included: what SRE practice found to mask blips without feeding an outage.
 pub const ATTEMPTS: u32 = 3;
 /// First delay before a call is sent again on a link that stayed up; doubles, with full jitter.

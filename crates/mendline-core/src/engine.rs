@@ -98,57 +98,40 @@ impl Engine {
         match input {
             Input::ClientOpened { client, upstream } => self.open(client, upstream),
             Input::FromClient { client, received } => {
-                if let Some(session) = self.clients.get_mut(&client) {
-                    session.handle_received(received, turn!(self));
-                }
+                self.with_client(client, |it, turn| it.handle_received(received, turn));
             }
-            Input::ClientEnded { client } => {
-                if let Some(session) = self.clients.get_mut(&client) {
-                    session.handle_ended(turn!(self));
-                }
-            }
-            Input::ClientLost { client } => {
-                if let Some(session) = self.clients.get_mut(&client) {
-                    session.handle_lost(turn!(self));
-                }
-            }
-            Input::Spawned { link, .. } => {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
-                    upstream.handle_spawned(link, turn!(self));
-                }
-            }
+            Input::ClientEnded { client } => self.with_client(client, ClientSession::handle_ended),
+            Input::ClientLost { client } => self.with_client(client, ClientSession::handle_lost),
+            Input::Spawned { link, .. } => self.with_upstream(link, |it, turn| it.handle_spawned(link, turn)),
             Input::SpawnFailed { link, why } => {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
-                    upstream.handle_spawn_failed(link, &why, turn!(self));
-                }
+                self.with_upstream(link, |it, turn| it.handle_spawn_failed(link, &why, turn));
             }
             Input::FromLink { link, received } => {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
-                    upstream.handle_received(link, received, turn!(self));
-                }
+                self.with_upstream(link, |it, turn| it.handle_received(link, received, turn));
             }
-            Input::Said { link, line } => {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
-                    upstream.link_mut().note_last_words(&line);
-                }
-            }
+            Input::Said { link, line } => self.with_upstream(link, |it, _| it.handle_said(&line)),
             Input::LinkBroken { link, pipe } => {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
-                    upstream.handle_broken(link, pipe, turn!(self));
-                }
+                self.with_upstream(link, |it, turn| it.handle_broken(link, pipe, turn));
             }
             Input::ChildExited { link, how, written } => {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(link.upstream.0)) {
-                    upstream.handle_exited(link, how, written, turn!(self));
-                }
+                self.with_upstream(link, |it, turn| it.handle_exited(link, how, written, turn));
             }
-            // No transport makes exchanges yet, so nothing about them can be news.
-            Input::Head { .. } | Input::StreamEvent { .. } | Input::Body { .. } | Input::End { .. } => {}
-            Input::Reconnect { upstream } => {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
-                    upstream.link_mut().reconnect(turn!(self));
-                }
+            Input::Reached { exchange } => {
+                self.with_upstream(exchange, |it, turn| it.handle_reached(exchange, turn));
             }
+            Input::Head { exchange, head } => {
+                self.with_upstream(exchange, |it, turn| it.handle_head(exchange, head, turn));
+            }
+            Input::StreamEvent { exchange, event } => {
+                self.with_upstream(exchange, |it, turn| it.handle_event(exchange, event, turn));
+            }
+            Input::Body { exchange, received } => {
+                self.with_upstream(exchange, |it, turn| it.handle_body(exchange, received, turn));
+            }
+            Input::End { exchange, how, written } => {
+                self.with_upstream(exchange, |it, turn| it.handle_end(exchange, &how, written, turn));
+            }
+            Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
             Input::Stop => match self.phase {
                 Phase::Running => {
                     self.begin_drain();
@@ -167,16 +150,11 @@ impl Engine {
         self.now = self.now.max(now);
         while let Some(alarm) = self.timers.take_due(self.now) {
             match alarm {
-                Alarm::Call(upstream, key) => {
-                    if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
-                        upstream.handle_time(key, turn!(self));
-                    }
-                }
-                Alarm::Link(upstream) => {
-                    if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
-                        upstream.link_mut().handle_timer(turn!(self));
-                    }
-                }
+                Alarm::Call(upstream, key) => self.with_upstream(upstream, |it, turn| it.handle_time(key, turn)),
+                Alarm::Link(upstream) => self.with_upstream(upstream, Upstream::handle_link_timer),
+                Alarm::Notices(upstream) => self.with_upstream(upstream, Upstream::handle_notices_timer),
+                Alarm::Initialized(upstream) => self.with_upstream(upstream, Upstream::handle_initialized_timer),
+                Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
                 Alarm::Drain => self.close(),
             }
             self.carry();
@@ -196,6 +174,7 @@ impl Engine {
         match port {
             Port::Client(client) => self.clients.get_mut(&client)?.pull(turn!(self)),
             Port::Link(link) => self.upstreams.get_mut(usize::from(link.upstream.0))?.pull(link, turn!(self)),
+            Port::Exchange(_) => None,
         }
     }
 
@@ -204,10 +183,16 @@ impl Engine {
     pub fn may_read(&self, port: Port) -> bool {
         match port {
             Port::Client(client) => self.clients.get(&client).is_none_or(|session| !session.outbox().is_stuck()),
-            Port::Link(link) => match self.upstreams.get(usize::from(link.upstream.0)).map(Upstream::clients) {
-                Some([only]) => self.clients.get(only).is_none_or(|session| !session.outbox().is_behind()),
-                _ => true,
-            },
+            Port::Link(link) => self.takes_more(link.upstream),
+            Port::Exchange(exchange) => self.takes_more(exchange.upstream()),
+        }
+    }
+
+    /// Does the client that an upstream alone serves keep up with it?
+    fn takes_more(&self, upstream: UpstreamId) -> bool {
+        match self.upstreams.get(usize::from(upstream.0)).map(Upstream::clients) {
+            Some([only]) => self.clients.get(only).is_none_or(|session| !session.outbox().is_behind()),
+            _ => true,
         }
     }
 
@@ -250,17 +235,25 @@ impl Engine {
         self.clients.insert(client, ClientSession::new(client, upstream));
     }
 
+    fn with_client(&mut self, client: ClientId, does: impl FnOnce(&mut ClientSession, &mut Turn<'_>)) {
+        if let Some(session) = self.clients.get_mut(&client) {
+            does(session, turn!(self));
+        }
+    }
+
+    fn with_upstream(&mut self, whose: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Turn<'_>)) {
+        if let Some(upstream) = self.upstreams.get_mut(usize::from(whose.into().0)) {
+            does(upstream, turn!(self));
+        }
+    }
+
     /// Carries letters until none is left.
     fn carry(&mut self) {
         loop {
             if let Some((upstream, letter)) = self.mail.to_upstream.pop_front() {
-                if let Some(upstream) = self.upstreams.get_mut(usize::from(upstream.0)) {
-                    upstream.handle_letter(letter, turn!(self));
-                }
+                self.with_upstream(upstream, |it, turn| it.handle_letter(letter, turn));
             } else if let Some((client, letter)) = self.mail.to_client.pop_front() {
-                if let Some(session) = self.clients.get_mut(&client) {
-                    session.handle_letter(letter, turn!(self));
-                }
+                self.with_client(client, |it, turn| it.handle_letter(letter, turn));
             } else {
                 return;
             }
@@ -279,7 +272,7 @@ impl Engine {
         if self.phase == Phase::Draining && (self.running() == 0 || self.clients.values().all(ClientSession::is_lost)) {
             self.close();
         }
-        if self.phase == Phase::Closing && self.upstreams.iter().all(|upstream| upstream.link().is_over()) {
+        if self.phase == Phase::Closing && self.upstreams.iter().all(Upstream::is_over) {
             self.finish();
         }
     }

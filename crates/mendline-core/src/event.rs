@@ -279,7 +279,7 @@ impl fmt::Display for Event {
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
-            Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol on its stdout: {text}"),
+            Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
             Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
             Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
             Event::CallRetried { call, attempt, outcome, .. } => {

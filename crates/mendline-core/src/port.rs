@@ -16,10 +16,13 @@
 //!
 //! # The contract of an HTTP exchange
 //!
-//! [`Output::Exchange`] is answered by at most one [`Input::Head`], then any number of [`Input::StreamEvent`] (SSE) or at
-//! most one [`Input::Body`] (JSON), and exactly one [`Input::End`], which is last. `Head` comes before `StreamEvent` and
-//! `Body`. [`Output::Abort`] is also answered by `End`. The `written` of an `End` is what the peer can have received at
-//! most; a shell that does not know says [`Written::Whole`].
+//! [`Output::Exchange`] is answered by at most one [`Input::Reached`], then at most one [`Input::Head`], then any number of [`Input::StreamEvent`] (when its
+//! content is `Events`) or at most one [`Input::Body`] (anything else that has one), and exactly one [`Input::End`], which is
+//! last. `Head` comes before `StreamEvent` and `Body`. [`Output::Abort`] is also answered by `End`, unless the exchange has
+//! ended already. The `written` of an `End` is what the peer can have received at most; a shell that does not know says
+//! [`Written::Whole`]. A `Body` is whole or not there at all: one that is cut short, or not JSON-RPC, is the `End`'s or
+//! `Received::Broken`'s business. A shell makes each exchange exactly once: it never sends a request a second time by
+//! itself, except on a fresh connection after a reused one was found dead before its first byte was written.
 //!
 //! # The contract of a client
 //!
@@ -57,6 +60,30 @@ pub struct LinkId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeId(pub u64);
 
+impl ExchangeId {
+    /// The exchange of this upstream with this number.
+    pub fn new(upstream: UpstreamId, number: u64) -> ExchangeId {
+        ExchangeId(u64::from(upstream.0) << 48 | number)
+    }
+
+    /// Whose it is.
+    pub fn upstream(self) -> UpstreamId {
+        UpstreamId((self.0 >> 48) as u16)
+    }
+}
+
+impl From<ExchangeId> for UpstreamId {
+    fn from(exchange: ExchangeId) -> UpstreamId {
+        exchange.upstream()
+    }
+}
+
+impl From<LinkId> for UpstreamId {
+    fn from(link: LinkId) -> UpstreamId {
+        link.upstream
+    }
+}
+
 /// Something that bytes can be written to or read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
@@ -64,6 +91,8 @@ pub enum Port {
     Client(ClientId),
     /// A child process: its stdin (we write) and stdout (we read).
     Link(LinkId),
+    /// The response of an HTTP exchange (we read).
+    Exchange(ExchangeId),
 }
 
 /// A fact that a shell reports.
@@ -140,6 +169,11 @@ pub enum Input {
         written: u64,
     },
 
+    /// A connection carries this exchange: the upstream can be reached.
+    Reached {
+        /// Which exchange.
+        exchange: ExchangeId,
+    },
     /// The head of an HTTP response.
     Head {
         /// Which exchange.
@@ -278,6 +312,9 @@ pub enum Signal {
 pub struct Ask {
     /// GET, POST or DELETE.
     pub verb: Verb,
+    /// Where to, when it is not the upstream's own URL: the endpoint that a legacy SSE server named, as it named it. The
+    /// shell resolves it against the URL and refuses another origin ([`EndHow::Forbidden`]).
+    pub target: Option<String>,
     /// Headers that follow from the message and the session; the shell adds its own (Host, Accept, credentials).
     pub headers: Vec<(&'static str, String)>,
     /// The message, for POST.
@@ -345,6 +382,9 @@ pub enum EndHow {
     Aborted,
     /// A limit of ours was exceeded (head, body or event too large).
     TooLarge,
+    /// It leads where nothing may be sent: another origin, an address that is not allowed, a certificate that is not
+    /// trusted. Trying again soon is pointless; the words say what and why.
+    Forbidden(String),
 }
 
 /// What a peer can have received of a request, at most.

@@ -19,6 +19,12 @@ pub enum Alarm {
     Call(UpstreamId, Key),
     /// The next step of a link: a dial, a probe, the next rung of the ladder.
     Link(UpstreamId),
+    /// The stream for notices may be opened again.
+    Notices(UpstreamId),
+    /// A server had time enough to take `initialized`.
+    Initialized(UpstreamId),
+    /// A server had time enough for our goodbye.
+    Goodbye(UpstreamId),
     /// The drain is over.
     Drain,
 }

@@ -11,6 +11,7 @@ mod i04_bounded_attempts;
 mod i05_honest_outcome;
 mod i06_alive;
 mod i07_calm;
+mod i07_calm_http;
 mod i08_order;
 mod i09_bounded;
 mod i10_isolation;
@@ -19,6 +20,7 @@ mod i16_one_truth;
 mod i17_clean_end;
 mod i18_true_to_the_era;
 mod port_contract;
+mod port_contract_http;
 
 use std::fmt;
 
@@ -70,13 +72,15 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i05_honest_outcome::HonestOutcome::default()),
         Box::new(i06_alive::Alive::new(upstreams)),
         Box::new(i07_calm::Calm::new(upstreams)),
+        Box::new(i07_calm_http::CalmHttp::new(config)),
         Box::new(i08_order::Order::new(upstreams)),
         Box::new(i09_bounded::Bounded::new(config)),
         Box::new(i10_isolation::Isolation::default()),
         Box::new(i11_transparency::Transparency),
-        Box::new(i16_one_truth::OneTruth::new(upstreams)),
+        Box::new(i16_one_truth::OneTruth::new(config)),
         Box::new(i17_clean_end::CleanEnd::default()),
         Box::new(i18_true_to_the_era::TrueToTheEra::default()),
         Box::new(port_contract::PortContract::new(upstreams)),
+        Box::new(port_contract_http::PortContractHttp::default()),
     ]
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use mendline_core::{ClientId, Moment};
 use mendline_wire::Id;
 
-pub use mailbox::Seen;
+pub use mailbox::{Seen, stamp_of};
 pub use workload::Workload;
 
 use crate::dice::Dice;

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use mendline_core::port::ExchangeId;
 use mendline_core::{ClientId, LinkId, Moment};
 
 use crate::oracle::Key;
@@ -26,6 +27,18 @@ pub enum Due {
     ChildEnds(LinkId, Ending),
     /// The shell reaps a dead child.
     Reap(LinkId),
+    /// An attempt to connect has come to its end, for better or worse.
+    ConnectEnds(ExchangeId),
+    /// The cable takes another piece of a request.
+    CableMoves(ExchangeId),
+    /// A whole request reaches the server of this upstream.
+    RequestArrives(usize, u32),
+    /// A part of a response reaches our end.
+    PartArrives(ExchangeId),
+    /// The shell finds out that a line is dead.
+    LineFoundDead(ExchangeId),
+    /// A conversation of an HTTP server goes on with one of its jobs: upstream, mind, job.
+    MindGoesOn(usize, u32, u32),
     /// A client does the next thing of its workload.
     ClientActs(ClientId),
     /// A client reads what was written to it.
@@ -40,6 +53,8 @@ pub enum Due {
     FaultEnds(usize),
     /// A request must have been answered by now.
     AnswerDue(Key),
+    /// A request that never got out must have been answered by now.
+    PatienceEnds(Key),
     /// Nothing happens, but the clock has come this far: phases end here.
     Pause(u32),
 }

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use mendline_core::port::{EndHow, Written};
+
 use crate::fact::Fact;
 use crate::fault;
 use crate::machine::What;
@@ -28,7 +30,14 @@ pub const EDGES: &[(&str, &str)] = &[
     ("Waiting", "Idle"),
     ("Parked", "Dialing"),
     ("Parked", "Idle"),
+    // Over HTTP there is no process to end, and others than the one that was sent to look may find the way.
+    ("Up", "Idle"),
+    ("Up", "Dialing"),
+    ("Waiting", "Up"),
 ];
+
+/// Edges that may be walked and seldom are.
+const RARE: &[(&str, &str)] = &[("Parked", "Up"), ("Idle", "Up")];
 
 /// Counts.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +58,8 @@ pub struct Coverage {
     pub deaths: u64,
     /// Children that died with a line accepted in part.
     pub deaths_within_a_line: u64,
+    /// How HTTP exchanges ended, and how much of the request was written by then.
+    pub exchanges: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl Coverage {
@@ -80,12 +91,30 @@ impl Coverage {
         self.deaths_within_a_line += u64::from(within);
     }
 
+    /// An exchange ended.
+    pub fn exchange_ended(&mut self, how: &EndHow, written: Written) {
+        let how = match how {
+            EndHow::Complete => "complete",
+            EndHow::NoConnection(_) => "no connection",
+            EndHow::Cut(_) => "cut",
+            EndHow::Aborted => "aborted",
+            EndHow::Refused | EndHow::TooLarge | EndHow::Forbidden(_) => "other",
+        };
+        let written = match written {
+            Written::Nothing => "nothing written",
+            Written::Partly => "partly written",
+            Written::Whole => "wholly written",
+        };
+        *self.exchanges.entry((how, written)).or_default() += 1;
+    }
+
     /// Adds the counts of another set of worlds.
     pub fn add(&mut self, other: &Coverage) {
         add_up(&mut self.faults, &other.faults);
         add_up(&mut self.edges, &other.edges);
         add_up(&mut self.answers, &other.answers);
         add_up(&mut self.dropped, &other.dropped);
+        add_up(&mut self.exchanges, &other.exchanges);
         self.requests += other.requests;
         self.passed += other.passed;
         self.deaths += other.deaths;
@@ -94,7 +123,7 @@ impl Coverage {
 
     /// What should have been visited and was not, each by its name.
     pub fn missing(&self) -> Vec<String> {
-        let faults = fault::ALL.iter().map(|fault| fault.name()).filter(|name| !self.faults.contains_key(name));
+        let faults = fault::all().map(|fault| fault.name()).filter(|name| !self.faults.contains_key(name));
         let edges = EDGES.iter().filter(|edge| !self.edges.contains_key(edge));
         faults
             .map(|name| format!("fault {name}"))
@@ -104,7 +133,11 @@ impl Coverage {
 
     /// Edges that were walked although nobody listed them.
     pub fn unexpected(&self) -> Vec<String> {
-        self.edges.keys().filter(|edge| !EDGES.contains(edge)).map(|(from, to)| format!("edge {from} → {to}")).collect()
+        self.edges
+            .keys()
+            .filter(|edge| !EDGES.contains(edge) && !RARE.contains(edge))
+            .map(|(from, to)| format!("edge {from} → {to}"))
+            .collect()
     }
 }
 
@@ -132,6 +165,10 @@ impl fmt::Display for Coverage {
         writeln!(f, "answers of our own")?;
         for ((cause, outcome), count) in &self.answers {
             writeln!(f, "  {:<34} {count:>9}", format!("{cause} ({outcome})"))?;
+        }
+        writeln!(f, "exchanges")?;
+        for ((how, written), count) in &self.exchanges {
+            writeln!(f, "  {:<34} {count:>9}", format!("{how}, {written}"))?;
         }
         writeln!(f, "dropped and counted")?;
         for (why, count) in &self.dropped {

@@ -3,7 +3,9 @@
 //! Facts are told in the order in which they happen, after the oracle has noted them. A checker keeps whatever it needs of
 //! them; it never looks into the engine.
 
-use mendline_core::port::Signal;
+use std::fmt;
+
+use mendline_core::port::{ExchangeId, Signal};
 use mendline_core::{ClientId, LinkId, Moment};
 use mendline_wire::Message;
 
@@ -19,31 +21,77 @@ pub struct Stamp {
     pub line: u32,
 }
 
+/// By whom, or by what, a message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Via {
+    /// A child.
+    Child(LinkId),
+    /// An HTTP exchange with this upstream.
+    Exchange(usize, ExchangeId),
+    /// A conversation of the HTTP server that is this upstream.
+    Mind(usize, u32),
+}
+
+impl Via {
+    /// Which upstream that is, by its place in the configuration.
+    pub fn upstream(self) -> usize {
+        match self {
+            Via::Child(link) => usize::from(link.upstream.0),
+            Via::Exchange(upstream, _) | Via::Mind(upstream, _) => upstream,
+        }
+    }
+}
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Via::Child(link) => write!(f, "child {}.{}", link.upstream.0, link.dial),
+            Via::Exchange(upstream, exchange) => write!(f, "exchange {upstream}.{}", exchange.0 & 0xffff_ffff_ffff),
+            Via::Mind(upstream, mind) => write!(f, "mind {upstream}.{mind}"),
+        }
+    }
+}
+
+/// What the shell said of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A connection carries it.
+    Reached,
+    /// The head of its response, with this status.
+    Head(u16),
+    /// One event; whether it carried a message.
+    Event(bool),
+    /// The body.
+    Body,
+    /// The end.
+    End,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum Fact<'a> {
     /// The engine was given a request.
     Arrived(Key),
-    /// The engine handed out a message for a child.
+    /// The engine handed out a message for a child, or in an exchange.
     Handed {
-        /// Which child.
-        link: LinkId,
+        /// By whom, or by what.
+        by: Via,
         /// The message.
         message: &'a Message,
         /// The request in it, if it is a client's.
         key: Option<Key>,
     },
-    /// A child's stdin accepted all of a request.
+    /// A child's stdin, or the cable of an exchange, accepted all of a request.
     Accepted {
-        /// Which child.
-        link: LinkId,
+        /// By whom, or by what.
+        by: Via,
         /// Which request.
         key: Key,
     },
-    /// A child read a request.
+    /// A server read a request.
     Read {
-        /// Which child.
-        link: LinkId,
+        /// By whom, or by what.
+        by: Via,
         /// Which request.
         key: Key,
         /// As it came there.
@@ -51,22 +99,22 @@ pub enum Fact<'a> {
     },
     /// A server did what a request asks for.
     Ran {
-        /// Which child.
-        link: LinkId,
+        /// By whom, or by what.
+        by: Via,
         /// Which request.
         key: Key,
     },
-    /// A child wrote a notification that is meant for its client.
+    /// A child wrote a notification that is meant for its client, or one of an HTTP server reached the engine.
     Noticed {
-        /// Which child.
-        link: LinkId,
+        /// By whom, or by what.
+        by: Via,
         /// Its place.
         stamp: Stamp,
     },
-    /// A child found something wrong with what it was sent.
+    /// A server found something wrong with what it was sent.
     Complained {
-        /// Which child.
-        link: LinkId,
+        /// By whom, or by what.
+        by: Via,
         /// What is wrong, as a sentence.
         words: &'a str,
     },
@@ -136,6 +184,29 @@ pub enum Fact<'a> {
     Died(LinkId),
     /// A child is dead and the engine knows.
     Exited(LinkId),
+    /// The shell told the engine something of an exchange.
+    Reported {
+        /// Which upstream's.
+        upstream: usize,
+        /// Which.
+        exchange: ExchangeId,
+        /// What.
+        report: Report,
+    },
+    /// The engine asks again for the response to a request.
+    Resumes {
+        /// Over which exchange.
+        by: Via,
+        /// Which request.
+        key: Key,
+    },
+    /// The engine was given a message of an HTTP server.
+    Delivered {
+        /// Which upstream's.
+        upstream: usize,
+        /// Its place among what that conversation wrote.
+        stamp: Stamp,
+    },
     /// The engine said that something happened.
     Happened(&'a Heard),
     /// One step is over: every queue is carried as far as it goes.

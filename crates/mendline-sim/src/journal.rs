@@ -5,9 +5,9 @@
 
 use std::fmt::{self, Write};
 
-use mendline_core::{LinkId, Moment};
+use mendline_core::Moment;
 
-use crate::fact::Fact;
+use crate::fact::{Fact, Via};
 use crate::machine::Act;
 use crate::oracle::{Key, Oracle, Verdict};
 
@@ -92,27 +92,25 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-struct Child(LinkId);
-
-impl fmt::Display for Child {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "child {}.{}", self.0.upstream.0, self.0.dial)
-    }
-}
-
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |key: &Key| Name(*key, self.oracle);
         match self.fact {
             Fact::Arrived(key) => write!(f, "client {} asks {}", self.oracle.of(*key).client.0, name(key)),
-            Fact::Handed { link, message, .. } => {
-                write!(f, "{} is sent {}", Child(*link), String::from_utf8_lossy(message.text()))
+            Fact::Handed { by, message, .. } => {
+                write!(f, "{by} is sent {}", String::from_utf8_lossy(message.text()))
             }
-            Fact::Accepted { link, key } => write!(f, "{}'s stdin took all of {}", Child(*link), name(key)),
-            Fact::Read { link, key, .. } => write!(f, "{} read {}", Child(*link), name(key)),
-            Fact::Ran { link, key } => write!(f, "{} ran {}", Child(*link), name(key)),
-            Fact::Noticed { link, stamp } => write!(f, "{} wrote notice {}", Child(*link), stamp.line),
-            Fact::Complained { link, words } => write!(f, "{} {words}", Child(*link)),
+            Fact::Accepted { by: by @ Via::Child(_), key } => write!(f, "{by}'s stdin took all of {}", name(key)),
+            Fact::Accepted { by, key } => write!(f, "{by} took all of {}", name(key)),
+            Fact::Read { by, key, .. } => write!(f, "{by} read {}", name(key)),
+            Fact::Ran { by, key } => write!(f, "{by} ran {}", name(key)),
+            Fact::Noticed { by, stamp } => write!(f, "{by} wrote notice {}", stamp.line),
+            Fact::Complained { by, words } => write!(f, "{by} {words}"),
+            Fact::Reported { upstream, exchange, report } => {
+                write!(f, "{}: {report:?}", Via::Exchange(*upstream, *exchange))
+            }
+            Fact::Resumes { by, key } => write!(f, "{by} asks again for the response to {}", name(key)),
+            Fact::Delivered { upstream, stamp } => write!(f, "upstream {upstream} said {stamp:?}"),
             Fact::Answered { key, verdict: Verdict::Passed(body), .. } => {
                 write!(f, "answered {}: {}", name(key), String::from_utf8_lossy(body))
             }
@@ -129,13 +127,17 @@ impl fmt::Display for Told<'_> {
             Fact::Asked { client, .. } => write!(f, "client {} was asked something", client.0),
             Fact::Objected { client, words } => write!(f, "client {} {words}", client.0),
             Fact::Left(client) => write!(f, "client {} left", client.0),
+            Fact::Wanted(Act::Exchange(exchange, upstream, request)) => {
+                let via = Via::Exchange(*upstream, *exchange);
+                write!(f, "engine wants {via}: {:?} {:?} {:?}", request.verb, request.target, request.headers)
+            }
             Fact::Wanted(act) => write!(f, "engine wants {act:?}"),
-            Fact::Started(link) => write!(f, "{} runs", Child(*link)),
-            Fact::NotStarted(link) => write!(f, "{} could not be started", Child(*link)),
-            Fact::Signalled(link, Some(signal)) => write!(f, "{} got {signal:?}", Child(*link)),
-            Fact::Signalled(link, None) => write!(f, "{} saw the end of its stdin", Child(*link)),
-            Fact::Died(link) => write!(f, "{} died", Child(*link)),
-            Fact::Exited(link) => write!(f, "{} was reaped", Child(*link)),
+            Fact::Started(link) => write!(f, "{} runs", Via::Child(*link)),
+            Fact::NotStarted(link) => write!(f, "{} could not be started", Via::Child(*link)),
+            Fact::Signalled(link, Some(signal)) => write!(f, "{} got {signal:?}", Via::Child(*link)),
+            Fact::Signalled(link, None) => write!(f, "{} saw the end of its stdin", Via::Child(*link)),
+            Fact::Died(link) => write!(f, "{} died", Via::Child(*link)),
+            Fact::Exited(link) => write!(f, "{} was reaped", Via::Child(*link)),
             Fact::Happened(heard) => match heard.upstream {
                 Some(upstream) => write!(f, "upstream {upstream}: {}", heard.text),
                 None => write!(f, "engine: {}", heard.text),

@@ -1,7 +1,7 @@
 //! The world that Mendline is proven in.
 //!
 //! Nothing in here ships. A seed becomes a [`plan`]: upstreams, clients, faults and their times. A [`world::World`] lives it:
-//! the engine on one side, scripted [`server`]s in simulated processes and scripted [`client`]s on the other, a
+//! the engine on one side, scripted [`server`]s in simulated processes or behind URLs and scripted [`client`]s on the other, a
 //! [`clock`] that jumps from one thing to the next. An [`oracle`] knows what really happened; [`check`]s compare it with what
 //! the engine promised, after every step.
 //!
@@ -16,6 +16,7 @@ pub mod clock;
 pub mod coverage;
 pub mod defect;
 pub mod dice;
+pub mod exchange;
 pub mod fact;
 pub mod fault;
 pub mod journal;
@@ -27,7 +28,9 @@ pub mod plant;
 pub mod run;
 pub mod scenario;
 pub mod server;
+pub mod site;
 pub mod temper;
+pub mod weather;
 pub mod world;
 
 /// A copy of the core, made at build time, with every planted defect in it behind a question to [`plant`].

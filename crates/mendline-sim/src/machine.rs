@@ -4,9 +4,11 @@
 //! in the engine's own words for what goes in and in plain values for what comes out; one macro writes the adapter for
 //! either, so the two cannot drift apart.
 
-use mendline_core::port::Signal;
+use mendline_core::port::{ExchangeId, Signal, Verb};
 use mendline_core::{Config, Input, LinkId, Moment, Port};
 use mendline_wire::Spliced;
+
+use crate::exchange::Request;
 
 /// A decision machine under test.
 pub trait Machine {
@@ -37,8 +39,10 @@ pub enum Act {
     CloseStdin(LinkId),
     /// A signal to a child.
     Signal(LinkId, Signal),
-    /// Something that no shell of this world can do.
-    Strange(String),
+    /// An HTTP exchange with this upstream.
+    Exchange(ExchangeId, usize, Request),
+    /// The end of an exchange.
+    Abort(ExchangeId),
     /// To be heard.
     Happened(Heard),
     /// To end.
@@ -137,7 +141,7 @@ macro_rules! adapter {
             use mendline_wire::Spliced;
             use $($core)::+ as core;
 
-            use super::{Act, Heard, Load, Machine, Standing, What};
+            use super::{Act, ExchangeId, Heard, Load, Machine, Request, Standing, Verb, What};
 
             pub(super) struct Adapter {
                 engine: core::Engine,
@@ -159,9 +163,7 @@ macro_rules! adapter {
 
             impl Machine for Adapter {
                 fn handle(&mut self, input: real::Input, now: real::Moment) {
-                    if let Some(input) = into(input) {
-                        self.engine.handle(input, core::Moment(now.0));
-                    }
+                    self.engine.handle(into(input), core::Moment(now.0));
                 }
                 fn handle_timeout(&mut self, now: real::Moment) {
                     self.engine.handle_timeout(core::Moment(now.0));
@@ -209,6 +211,14 @@ macro_rules! adapter {
 
             fn upstream(from: &real::UpstreamConfig) -> core::UpstreamConfig {
                 let mut to = core::UpstreamConfig::child(from.name.clone(), from.place.clone());
+                to.transport = match from.transport {
+                    real::config::Transport::Child => core::config::Transport::Child,
+                    real::config::Transport::Http(dialect) => core::config::Transport::Http(match dialect {
+                        real::config::Dialect::Auto => core::config::Dialect::Auto,
+                        real::config::Dialect::Streamable => core::config::Dialect::Streamable,
+                        real::config::Dialect::Sse => core::config::Dialect::Sse,
+                    }),
+                };
                 to.timeouts.call = from.timeouts.call;
                 to.timeouts.total = from.timeouts.total;
                 to.timeouts.recovery = from.timeouts.recovery;
@@ -236,12 +246,42 @@ macro_rules! adapter {
                 match from {
                     real::Port::Client(id) => core::Port::Client(client(id)),
                     real::Port::Link(id) => core::Port::Link(link(id)),
+                    real::Port::Exchange(id) => core::Port::Exchange(exchange(id)),
                 }
             }
 
-            /// What a shell of this world can say; of HTTP it says nothing.
-            fn into(input: real::Input) -> Option<core::Input> {
-                Some(match input {
+            fn exchange(from: ExchangeId) -> core::port::ExchangeId {
+                core::port::ExchangeId(from.0)
+            }
+
+            fn head(from: real::port::Head) -> core::port::Head {
+                core::port::Head {
+                    status: from.status,
+                    content: match from.content {
+                        real::port::Content::Empty => core::port::Content::Empty,
+                        real::port::Content::Json => core::port::Content::Json,
+                        real::port::Content::Events => core::port::Content::Events,
+                        real::port::Content::Other => core::port::Content::Other,
+                    },
+                    session: from.session,
+                    retry_after_ms: from.retry_after_ms,
+                }
+            }
+
+            fn end(how: real::port::EndHow) -> core::port::EndHow {
+                match how {
+                    real::port::EndHow::Complete => core::port::EndHow::Complete,
+                    real::port::EndHow::NoConnection(words) => core::port::EndHow::NoConnection(words),
+                    real::port::EndHow::Cut(words) => core::port::EndHow::Cut(words),
+                    real::port::EndHow::Refused => core::port::EndHow::Refused,
+                    real::port::EndHow::Aborted => core::port::EndHow::Aborted,
+                    real::port::EndHow::TooLarge => core::port::EndHow::TooLarge,
+                    real::port::EndHow::Forbidden(words) => core::port::EndHow::Forbidden(words),
+                }
+            }
+
+            fn into(input: real::Input) -> core::Input {
+                match input {
                     real::Input::ClientOpened { client: id, upstream } => {
                         core::Input::ClientOpened { client: client(id), upstream: core::UpstreamId(upstream.0) }
                     }
@@ -283,11 +323,40 @@ macro_rules! adapter {
                         core::Input::Reconnect { upstream: core::UpstreamId(upstream.0) }
                     }
                     real::Input::Stop => core::Input::Stop,
-                    real::Input::Head { .. }
-                    | real::Input::StreamEvent { .. }
-                    | real::Input::Body { .. }
-                    | real::Input::End { .. } => return None,
-                })
+                    real::Input::Reached { exchange: id } => core::Input::Reached { exchange: exchange(id) },
+                    real::Input::Head { exchange: id, head: it } => {
+                        core::Input::Head { exchange: exchange(id), head: head(it) }
+                    }
+                    real::Input::StreamEvent { exchange: id, event } => {
+                        core::Input::StreamEvent { exchange: exchange(id), event }
+                    }
+                    real::Input::Body { exchange: id, received } => {
+                        core::Input::Body { exchange: exchange(id), received }
+                    }
+                    real::Input::End { exchange: id, how, written } => core::Input::End {
+                        exchange: exchange(id),
+                        how: end(how),
+                        written: match written {
+                            real::port::Written::Nothing => core::port::Written::Nothing,
+                            real::port::Written::Partly => core::port::Written::Partly,
+                            real::port::Written::Whole => core::port::Written::Whole,
+                        },
+                    },
+                }
+            }
+
+            fn request(ask: core::port::Ask, reuse: core::port::Reuse) -> Request {
+                Request {
+                    verb: match ask.verb {
+                        core::port::Verb::Get => Verb::Get,
+                        core::port::Verb::Post => Verb::Post,
+                        core::port::Verb::Delete => Verb::Delete,
+                    },
+                    target: ask.target,
+                    headers: ask.headers,
+                    body: ask.body.map(|body| body.to_bytes()),
+                    fresh: reuse == core::port::Reuse::Fresh,
+                }
             }
 
             fn act(output: core::Output) -> Act {
@@ -306,8 +375,11 @@ macro_rules! adapter {
                         text: event.to_string(),
                         what: what(&event),
                     }),
+                    core::Output::Exchange { exchange, upstream, ask, reuse } => {
+                        Act::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(ask, reuse))
+                    }
+                    core::Output::Abort { exchange } => Act::Abort(ExchangeId(exchange.0)),
                     core::Output::Finished { .. } => Act::Finished,
-                    other => Act::Strange(format!("{other:?}")),
                 }
             }
 

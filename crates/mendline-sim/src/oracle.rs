@@ -83,8 +83,10 @@ pub struct Record {
     pub answers: u32,
     /// The last of them.
     pub verdict: Option<Verdict>,
-    /// How often a pipe accepted all of it.
+    /// How often a pipe or a cable accepted all of it.
     pub whole: u32,
+    /// How many of those the engine was told of as turned away at the door.
+    pub refused: u32,
     /// How often a server did it.
     pub runs: u32,
     /// What servers answered to it, byte for byte.
@@ -95,6 +97,11 @@ impl Record {
     /// Whether the client still waits for an answer.
     pub fn is_open(&self) -> bool {
         self.answers == 0 && self.cancelled.is_none()
+    }
+
+    /// How many whole copies there are that were not turned away: each may run.
+    pub fn at_large(&self) -> u32 {
+        self.whole - self.refused
     }
 
     /// The latest moment at which it may be answered, by what has happened so far.
@@ -124,6 +131,8 @@ pub struct Patience {
     pub call: Duration,
     /// In all.
     pub total: Duration,
+    /// For one that never gets out.
+    pub recovery: Duration,
 }
 
 /// The book.

@@ -2,19 +2,26 @@
 //!
 //! A plan is rolled whole before the world begins, so that a seed can be read: `Plan::new(4711)` prints as a few lines. Small
 //! limits, small pipes and short deadlines are as likely as the defaults, because limits that are never reached are never
-//! tested. In worlds with several upstreams the last one is left alone, for I10.
+//! tested. In worlds with several upstreams the last one is left alone, for I10. About a third of the upstreams are reached
+//! over HTTP; that is rolled with dice of its own, so the others are what they were before there was HTTP.
 
 use std::fmt;
 use std::time::Duration;
 
+use mendline_core::config::{Dialect, Transport};
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 
 use crate::client::Workload;
 use crate::dice::Dice;
 use crate::fault::{self, Fault};
 use crate::server::{Era, Manner};
+use crate::site::{Site, Tongue};
 use crate::temper::Temper;
+use crate::weather::Weather;
 use crate::world::Host;
+
+/// The label of the dice for everything about HTTP. With this one the seeds that once broke a promise keep their children.
+const WEB: u64 = 200;
 
 /// How a world ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,19 +90,31 @@ impl Plan {
         for place in 0..count {
             let mut dice = dice.fork(100 + place as u64);
             let unharmed = count > 1 && place == count - 1;
-            let upstream = upstream(place, unharmed, &mut dice);
-            pairs.push(pair(&upstream, unharmed, storm, &mut dice));
+            let mut upstream = upstream(place, unharmed, &mut dice);
+            let mut pair = pair(&upstream, unharmed, storm, &mut dice);
+            let mut web = dice.fork(WEB);
+            if web.percent(35) {
+                move_to_the_web(&mut upstream, &mut pair, unharmed, &mut web);
+            }
+            pairs.push(pair);
             config.upstreams.push(upstream);
         }
         let harmed = if count > 1 { count - 1 } else { 1 };
-        let mut strikes = strikes(harmed, storm, &mut dice.fork(7));
+        let over_http: Vec<bool> = pairs.iter().map(|pair| pair.host.site.is_some()).collect();
+        let mut strikes = strikes(harmed, &over_http, storm, &mut dice.fork(7));
         let mut last = dice.fork(8);
+        for (place, pair) in pairs.iter_mut().enumerate() {
+            if let Some(site) = &mut pair.host.site {
+                strikes.iter().filter(|strike| strike.upstream == place).for_each(|strike| strike.fault.suit(site));
+                config.upstreams[place].transport = Transport::Http(dialect(site.tongue, &mut last.fork(place as u64)));
+            }
+        }
         let abrupt = last.percent(20);
         if abrupt
             && last.percent(30)
-            && let Some(fault) = fault::by_name("p61_spawn_eagain")
+            && let Some(fault) = fault::by_name(if over_http[0] { "n05_connect_refused" } else { "p61_spawn_eagain" })
         {
-            // An end while nothing can be started: links that wait or are being dialed have to end too.
+            // An end while nothing can be started or reached: links that wait or are being dialed have to end too.
             strikes.push(Strike { fault, upstream: 0, at: storm * 9 / 10, lasts: storm });
         }
         Plan { seed, config, pairs, strikes, storm, ending, abrupt }
@@ -146,25 +165,71 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut D
         pull_ahead: *dice.pick(&[0, 0, 500, 8_192]),
         latency: *dice.pick(&[(0, 0), (0, 1), (0, 5)]),
         places: upstream.limits.in_flight + upstream.limits.waiting,
+        site: None,
         dice: dice.fork(3),
     };
     let client_capacity = if unharmed { 65_536 } else { *dice.pick(&[200, 4_096, 65_536]) };
     Pair { host, workload, client_capacity, odd }
 }
 
-fn strikes(harmed: usize, storm: Duration, dice: &mut Dice) -> Vec<Strike> {
+/// Puts a server behind a URL instead of into a child process.
+fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, dice: &mut Dice) {
+    let tongue = match pair.host.era {
+        Era::Modern => Tongue::Modern,
+        Era::Legacy => {
+            *dice.pick(&[Tongue::Stateful, Tongue::Stateful, Tongue::Stateful, Tongue::Stateless, Tongue::Trunk])
+        }
+    };
+    upstream.place = "http://notes.example/mcp".into();
+    if !unharmed {
+        upstream.timeouts.handshake = Duration::from_secs(*dice.pick(&[5, 10]));
+    }
+    pair.host.site = Some(Site {
+        tongue,
+        weather: Weather::default(),
+        events: *dice.pick(&[0, 50, 100, 100]),
+        names: dice.percent(60),
+        polls: *dice.pick(&[0, 0, 0, 30]),
+        speaks_up: dice.percent(70),
+        connect: *dice.pick(&[(0, 0), (0, 3), (1, 30)]),
+    });
+}
+
+/// What the engine is told about the server: nothing, or the truth.
+fn dialect(tongue: Tongue, dice: &mut Dice) -> Dialect {
+    match tongue {
+        _ if dice.percent(60) => Dialect::Auto,
+        Tongue::Trunk => Dialect::Sse,
+        Tongue::Stateful | Tongue::Stateless | Tongue::Modern => Dialect::Streamable,
+    }
+}
+
+fn strikes(harmed: usize, over_http: &[bool], storm: Duration, dice: &mut Dice) -> Vec<Strike> {
     let count = *dice.pick(&[0, 1, 1, 2, 2, 3, 5]);
     let mut strikes: Vec<Strike> = Vec::new();
+    let mut web = dice.fork(WEB);
     for _ in 0..count {
-        let fault = *dice.pick(fault::ALL);
-        // A client that leaves takes the interesting part with it, so most of those rolls are rolled again.
-        let fault = if fault.ends_client() && dice.percent(60) { *dice.pick(fault::ALL) } else { fault };
+        let fault = a_fault(fault::CHILD, dice);
         let upstream = dice.below(harmed as u64) as usize;
+        let fault = if over_http[upstream] { a_web_fault(&mut web) } else { fault };
         let at = dice.millis(0, storm.as_millis() as u64 * 9 / 10);
+        // Some are there from the beginning: greetings can go wrong too.
+        let at = if over_http[upstream] && web.percent(20) { Duration::ZERO } else { at };
         let lasts = dice.millis(20, (storm.as_millis() as u64).min(60_000));
         strikes.push(Strike { fault, upstream, at, lasts });
     }
     strikes
+}
+
+fn a_fault(among: &[&'static dyn Fault], dice: &mut Dice) -> &'static dyn Fault {
+    let fault = *dice.pick(among);
+    // A client that leaves takes the interesting part with it, so most of those rolls are rolled again.
+    if fault.ends_client() && dice.percent(60) { *dice.pick(among) } else { fault }
+}
+
+/// Most are such as only HTTP servers know.
+fn a_web_fault(dice: &mut Dice) -> &'static dyn Fault {
+    if dice.percent(80) { *dice.pick(fault::HTTP_ONLY) } else { a_fault(fault::HTTP_TOO, dice) }
 }
 
 impl fmt::Display for Plan {
@@ -172,6 +237,13 @@ impl fmt::Display for Plan {
         let when = if self.abrupt { ", in the middle of it" } else { "" };
         writeln!(f, "seed {}: a storm of {:?}, ends with {:?}{when}", self.seed, self.storm, self.ending)?;
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
+            if let Some(site) = &pair.host.site {
+                writeln!(
+                    f,
+                    "  over HTTP: {:?} by {:?}, {}% events, named: {}, {}% polls, speaks up: {}, connects in {:?} ms",
+                    site.tongue, upstream.transport, site.events, site.names, site.polls, site.speaks_up, site.connect
+                )?;
+            }
             writeln!(
                 f,
                 "  upstream {} ({:?}): call {:?}, total {:?}, recovery {:?}, places {} + {}, pipe {} bytes, work {:?} ms, {} things to do",

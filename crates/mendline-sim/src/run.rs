@@ -16,6 +16,7 @@ use crate::client::{Client, Probe};
 use crate::clock::Due;
 use crate::coverage::Coverage;
 use crate::dice::Dice;
+use crate::exchange::Phase;
 use crate::fact::Fact;
 use crate::fault::{self, Planned};
 use crate::journal::Journal;
@@ -162,9 +163,12 @@ fn drain(world: &mut World, plan: &Plan) {
         return;
     }
     if plan.abrupt {
-        // A good moment to end is while a child is being started; if none comes, any other will do.
+        // A good moment to end is while a child or a connection is being made; if none comes, any other will do.
         let until = world.clock.now() + Duration::from_secs(3);
-        let is_starting = |world: &World| world.children.values().any(|child| child.pulse == Pulse::Spawning);
+        let is_starting = |world: &World| {
+            world.children.values().any(|child| child.pulse == Pulse::Spawning)
+                || world.exchanges.values().any(|exchange| matches!(exchange.phase, Phase::Connecting(_)))
+        };
         while !is_starting(world) && world.violation.is_none() && world.step(until) {}
     }
     // The last requests are made right before the end, so that there is something to drain.

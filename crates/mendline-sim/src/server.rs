@@ -7,6 +7,7 @@
 
 pub mod legacy;
 pub mod modern;
+pub mod stateless;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -49,6 +50,24 @@ pub trait Door {
     fn may_ask(&self) -> bool;
     /// Whether the server may send notifications on its own now.
     fn may_notify(&self) -> bool;
+    /// Whether the same greeting may come twice.
+    fn greets_anybody(&self) -> bool {
+        false
+    }
+}
+
+/// Where what a server says about a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The number of the stream.
+    pub stream: u32,
+    /// More than the answer can go there.
+    pub talks: bool,
+}
+
+impl Seat {
+    /// A pipe: everything goes the same way.
+    pub const PIPE: Seat = Seat { stream: 0, talks: true };
 }
 
 /// One step of a job.
@@ -68,6 +87,7 @@ struct Job {
     id: Id,
     key: Option<Key>,
     method: Method,
+    seat: Seat,
     token: Option<Bytes>,
     steps: VecDeque<(Duration, Step)>,
     progress: u32,
@@ -75,15 +95,19 @@ struct Job {
     held: bool,
 }
 
-/// What a server does in answer to something.
+/// What a server does in answer to something. The number is that of the stream that it belongs to.
 #[derive(Debug)]
 pub enum Deed {
     /// It writes a line.
-    Write(Bytes),
+    Write(u32, Bytes),
+    /// It asks its client something.
+    Ask(u32, Bytes),
     /// It writes a notification for its client.
-    Notify(Bytes, Stamp),
+    Notify(u32, Bytes, Stamp),
     /// It writes the answer to a request, whose body is the second text.
-    Answer(Bytes, Option<Key>, Bytes),
+    Answer(u32, Bytes, Option<Key>, Bytes),
+    /// It writes an answer that nobody can read.
+    Garble(u32, Bytes),
     /// It does what the request asks for.
     Run(Key),
     /// It will go on with this job after a while.
@@ -121,15 +145,23 @@ pub struct Server {
     dice: Dice,
     manner: Manner,
     deeds: Vec<Deed>,
+    /// What it is sent may overtake other things on its way, and get lost on it.
+    out_of_order: bool,
+    /// There is nobody to ask.
+    alone: bool,
 }
 
 impl Server {
     /// A fresh process of this era.
     pub fn new(era: Era, dial: u32, manner: Manner, dice: Dice) -> Server {
-        let door: Box<dyn Door> = match era {
-            Era::Legacy => Box::new(legacy::Legacy::default()),
-            Era::Modern => Box::new(modern::Modern),
-        };
+        match era {
+            Era::Legacy => Server::behind(Box::new(legacy::Legacy::default()), dial, manner, dice),
+            Era::Modern => Server::behind(Box::new(modern::Modern), dial, manner, dice),
+        }
+    }
+
+    /// A fresh mind behind this door.
+    pub fn behind(door: Box<dyn Door>, dial: u32, manner: Manner, dice: Dice) -> Server {
         Server {
             door,
             dial,
@@ -143,13 +175,21 @@ impl Server {
             dice,
             manner,
             deeds: Vec::new(),
+            out_of_order: false,
+            alone: false,
         }
     }
 
+    /// The same over HTTP, where each message has its own way and one may overtake the other.
+    pub fn over_http(mut self) -> Server {
+        self.out_of_order = true;
+        self
+    }
+
     /// Reads one message; gives back what it does about it.
-    pub fn hear(&mut self, message: &Message, key: Option<Key>, temper: &Temper) -> Vec<Deed> {
+    pub fn hear(&mut self, message: &Message, key: Option<Key>, seat: Seat, temper: &Temper) -> Vec<Deed> {
         match message.kind() {
-            Kind::Request => self.hear_request(message, key, temper),
+            Kind::Request => self.hear_request(message, key, seat, temper),
             Kind::Notification => self.hear_notification(message, temper),
             Kind::Result | Kind::Error => self.hear_reply(message),
         }
@@ -171,15 +211,34 @@ impl Server {
                 self.deeds.push(Deed::GoOn(name, Duration::from_millis(1)));
             }
         }
+        // Over HTTP a question can have been lost on its way without anybody noticing.
+        if self.out_of_order {
+            let waiting = self.asks.values().map(|(job, _)| Deed::GoOn(*job, Duration::from_millis(1)));
+            self.deeds.extend(waiting.collect::<Vec<_>>());
+        }
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// Its client can no longer answer it: whatever waits for an answer goes on without, and nothing is asked any more.
+    pub fn stop_asking(&mut self) -> Vec<Deed> {
+        self.alone = true;
+        for (job, _) in std::mem::take(&mut self.asks).into_values() {
+            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+        }
         std::mem::take(&mut self.deeds)
     }
 
     /// Says something to everybody, if the conversation has come that far.
     pub fn chatter(&mut self) -> Vec<Deed> {
         if self.door.may_notify() {
-            self.notice();
+            self.notice(0);
         }
         std::mem::take(&mut self.deeds)
+    }
+
+    /// Nobody wants what belongs to this stream any more.
+    pub fn forget(&mut self, stream: u32) {
+        self.jobs.retain(|_, job| job.seat.stream != stream);
     }
 
     /// Requests that it has read and not answered.
@@ -192,7 +251,7 @@ impl Server {
         self.jobs.values().next().map(|job| job.id.clone())
     }
 
-    fn hear_request(&mut self, message: &Message, key: Option<Key>, temper: &Temper) {
+    fn hear_request(&mut self, message: &Message, key: Option<Key>, seat: Seat, temper: &Temper) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         if !self.seen.insert(id.clone()) {
             self.deeds.push(Deed::Complain(format!("was given the id {id} twice")));
@@ -201,27 +260,28 @@ impl Server {
         if message.method() == Method::Initialize
             && std::mem::replace(&mut self.greeted_by, key) == key
             && key.is_some()
+            && !self.door.greets_anybody()
         {
             complaints.push("was sent the same greeting twice".into());
         }
         let admission = self.door.admit(message, &mut complaints);
         self.deeds.extend(complaints.into_iter().map(Deed::Complain));
         match admission {
-            Admission::Job => self.begin(message, id, key, temper),
+            Admission::Job => self.begin(message, id, key, seat, temper),
             // What cannot be read is said again later, and only jobs can be; a greeting is at least put so that it names itself.
             Admission::Result(_) if temper.garbles && message.method() != Method::Initialize => {
-                self.begin(message, id, key, temper);
+                self.begin(message, id, key, seat, temper);
             }
             Admission::Result(body) => {
                 self.deeds.extend(key.map(Deed::Run));
                 let body = self.stamped(&body);
                 let odd = self.manner.odd && !temper.garbles;
-                self.answer(&id, key, ("result", body), odd, temper);
+                self.answer(&id, key, seat, ("result", body), odd, temper);
             }
             Admission::Error(code, text) => {
                 let stamp = self.stamp();
                 let body = words::error(code, text, stamp);
-                self.answer(&id, key, ("error", body), self.manner.odd, temper);
+                self.answer(&id, key, seat, ("error", body), self.manner.odd, temper);
             }
             Admission::Taken => {}
         }
@@ -234,7 +294,7 @@ impl Server {
         if message.method() == Method::Cancelled {
             let Some(raw) = message.get(&["requestId"]) else { return };
             let id = Id::from_raw(raw);
-            if !self.seen.contains(&id) {
+            if !self.seen.contains(&id) && !self.out_of_order {
                 self.deeds.push(Deed::Complain(format!("was told to cancel {id}, which it never had")));
             }
             if temper.late.is_zero() {
@@ -246,6 +306,9 @@ impl Server {
     fn hear_reply(&mut self, message: &Message) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         let Some((job, nonce)) = self.asks.remove(&id) else {
+            if self.alone {
+                return;
+            }
             self.deeds.push(Deed::Complain(format!("got an answer to {id}, which it never asked")));
             return;
         };
@@ -258,30 +321,36 @@ impl Server {
         }
     }
 
-    fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, temper: &Temper) {
+    fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, temper: &Temper) {
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
-        let steps = self.script(message, token.is_some(), temper);
+        let steps = self.script(message, token.is_some(), seat, temper);
         let held = !temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang);
         let first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
         let name = self.next_job;
         self.next_job += 1;
-        self.jobs.insert(name, Job { id, key, method: message.method(), token, steps, progress: 0, held });
+        self.jobs.insert(name, Job { id, key, method: message.method(), seat, token, steps, progress: 0, held });
         self.deeds.push(Deed::GoOn(name, first));
     }
 
     /// Rolls what a job consists of.
-    fn script(&mut self, message: &Message, has_token: bool, temper: &Temper) -> VecDeque<(Duration, Step)> {
+    fn script(
+        &mut self,
+        message: &Message,
+        has_token: bool,
+        seat: Seat,
+        temper: &Temper,
+    ) -> VecDeque<(Duration, Step)> {
         let (low, high) = self.manner.work;
         let is_list = matches!(message.method(), Method::ToolsList | Method::PromptsList | Method::ResourcesList);
         let is_call = message.method() == Method::ToolsCall;
         let mut steps = VecDeque::new();
         let share = |dice: &mut Dice, of: u64| dice.millis(low, high) * temper.slowness / of as u32;
-        if has_token && self.dice.percent(self.manner.progress) {
+        if seat.talks && has_token && self.dice.percent(self.manner.progress) {
             for _ in 0..self.dice.between(1, 4) {
                 steps.push_back((share(&mut self.dice, 4), Step::Progress));
             }
         }
-        if is_call && self.door.may_ask() && self.dice.percent(self.manner.asks) {
+        if seat.talks && is_call && self.door.may_ask() && self.dice.percent(self.manner.asks) {
             steps.push_back((share(&mut self.dice, 2), Step::Ask));
         }
         if self.door.may_notify() && self.dice.percent(self.manner.notices) {
@@ -306,7 +375,7 @@ impl Server {
     fn step(&mut self, name: u32, temper: &Temper) {
         let Some(job) = self.jobs.get_mut(&name) else { return };
         let Some((_, step)) = job.steps.pop_front() else { return };
-        let (key, token) = (job.key, job.token.clone());
+        let (key, seat, token) = (job.key, job.seat, job.token.clone());
         match step {
             Step::Run => self.deeds.extend(key.map(Deed::Run)),
             Step::Progress => {
@@ -315,14 +384,14 @@ impl Server {
                 let stamp = self.stamp();
                 if let Some(token) = token {
                     let line = words::progress(&token, so_far, key, stamp);
-                    self.deeds.push(Deed::Write(line));
+                    self.deeds.push(Deed::Write(seat.stream, line));
                 }
             }
             Step::Ask => {
-                self.ask(name);
+                self.ask(name, seat);
                 return;
             }
-            Step::Notice => self.notice(),
+            Step::Notice => self.notice(seat.stream),
             Step::Hang => {
                 let Some(job) = self.jobs.get_mut(&name) else { return };
                 job.steps.push_front((Duration::ZERO, Step::Hang));
@@ -336,7 +405,7 @@ impl Server {
                 let Some(mut job) = self.jobs.remove(&name) else { return };
                 let stamp = self.stamp();
                 let body = words::result(job.method, job.key, stamp, self.manner.odd, &mut self.dice);
-                self.answer(&job.id, job.key, ("result", body), self.manner.odd, temper);
+                self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, temper);
                 if temper.garbles {
                     // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
                     job.held = true;
@@ -350,36 +419,52 @@ impl Server {
         }
     }
 
-    fn ask(&mut self, job: u32) {
+    fn ask(&mut self, job: u32, seat: Seat) {
+        if self.alone {
+            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+            return;
+        }
         self.asked += 1;
         let nonce = self.asked;
         let id = if self.dice.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
         let stamp = self.stamp();
         let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.dice);
         self.asks.insert(Id::from_raw(id.as_bytes()), (job, nonce));
-        self.deeds.push(Deed::Write(line));
+        self.deeds.push(Deed::Ask(seat.stream, line));
     }
 
-    fn notice(&mut self) {
+    fn notice(&mut self, stream: u32) {
         let stamp = self.stamp();
         let line = words::notice(stamp, &mut self.dice);
-        self.deeds.push(Deed::Notify(line, stamp));
+        self.deeds.push(Deed::Notify(stream, line, stamp));
     }
 
-    fn answer(&mut self, id: &Id, key: Option<Key>, (member, body): (&str, String), odd: bool, temper: &Temper) {
+    fn answer(
+        &mut self,
+        id: &Id,
+        key: Option<Key>,
+        Seat { stream, .. }: Seat,
+        (member, body): (&str, String),
+        odd: bool,
+        temper: &Temper,
+    ) {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
         let id =
             if temper.mangles_ids && !temper.garbles && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
         let line = words::response(&id, member, &body, odd, &mut self.dice);
         if temper.garbles {
             // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
-            self.deeds.push(Deed::Write(line.slice(..line.len() - 3)));
+            self.deeds.push(Deed::Garble(stream, line.slice(..line.len() - 3)));
             return;
         }
         let body = Bytes::from(body);
-        self.deeds.push(Deed::Answer(line.clone(), key, body));
-        if temper.says_twice {
-            self.deeds.push(Deed::Write(line));
+        // Over HTTP the answer ends its stream, so whatever is said twice is said before.
+        if temper.says_twice && stream != 0 {
+            self.deeds.push(Deed::Write(stream, line.clone()));
+        }
+        self.deeds.push(Deed::Answer(stream, line.clone(), key, body));
+        if temper.says_twice && stream == 0 {
+            self.deeds.push(Deed::Write(stream, line));
         }
     }
 

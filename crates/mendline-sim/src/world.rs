@@ -4,15 +4,20 @@
 //! is carried as far as it goes at that instant; then the checkers look. Time passes only between steps. The world knows the
 //! truth and writes it down in the oracle; the engine is told only what a shell could know.
 //!
-//! The simulated shell is in `world/shell.rs`, the processes behind it in `host.rs`, the people in front of it in `front.rs`.
+//! The simulated shell is in `world/shell.rs`, the processes behind it in `host.rs`, the people in front of it in `front.rs`;
+//! HTTP exchanges are carried in `cable.rs`, let in or turned away in `origin.rs` and answered in `stream.rs`.
 
+mod cable;
 mod front;
 mod host;
+mod origin;
 mod shell;
+mod stream;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mendline_core::port::ExchangeId;
 use mendline_core::{ClientId, Config, Input, LinkId, Moment, UpstreamId};
 
 pub use host::Host;
@@ -23,10 +28,12 @@ use crate::client::Client;
 use crate::clock::{Clock, Due};
 use crate::coverage::Coverage;
 use crate::dice::Dice;
+use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, Driven, Machine};
 use crate::oracle::{Oracle, Patience};
+use crate::site::Origin;
 
 /// How many steps a world may take: far more than any needs, and an end to one that does not come to rest.
 const STEPS: u64 = 2_000_000;
@@ -45,6 +52,10 @@ pub struct World {
     pub clients: Vec<Client>,
     /// The processes that the engine asked for and has not been told the end of.
     pub children: BTreeMap<LinkId, Child>,
+    /// What is behind each upstream's URL, if it has one.
+    pub origins: Vec<Origin>,
+    /// The exchanges that the engine asked for and has not been told the end of.
+    pub exchanges: BTreeMap<ExchangeId, Exchange>,
     /// What was seen of faults and states.
     pub coverage: Coverage,
     /// What happened, for people and for comparison.
@@ -73,11 +84,17 @@ pub struct World {
 impl World {
     /// A world without anybody in it.
     pub fn new(driven: Driven, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
-        let patience =
-            config.upstreams.iter().map(|up| Patience { call: up.timeouts.call, total: up.timeouts.total }).collect();
+        let patience = config.upstreams.iter().map(|upstream| Patience {
+            call: upstream.timeouts.call,
+            total: upstream.timeouts.total,
+            recovery: upstream.timeouts.recovery,
+        });
+        let patience = patience.collect();
         World {
             clock: Clock::default(),
             oracle: Oracle::new(patience),
+            origins: hosts.iter().map(|_| Origin::default()).collect(),
+            exchanges: BTreeMap::new(),
             hosts,
             clients: Vec::new(),
             children: BTreeMap::new(),
@@ -212,9 +229,14 @@ impl World {
             Due::SpawnEnds(link) => self.spawn_ends(link),
             Due::ChildReads(link) => self.child_reads(link),
             Due::JobGoesOn(link, job) => self.job_goes_on(link, job),
-            Due::OutputArrives(_) | Due::Pause(_) => {}
+            Due::OutputArrives(_) | Due::PartArrives(_) | Due::Pause(_) => {}
             Due::ChildEnds(link, ending) => self.child_ends(link, ending),
             Due::Reap(link) => self.reap(link),
+            Due::ConnectEnds(exchange) => self.connect_ends(exchange),
+            Due::CableMoves(exchange) => self.cable_moves(exchange),
+            Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),
+            Due::LineFoundDead(exchange) => self.line_found_dead(exchange),
+            Due::MindGoesOn(upstream, mind, job) => self.mind_goes_on(upstream, mind, job),
             Due::ClientActs(id) => self.client_acts(id),
             Due::ClientReads(id) => self.client_reads(id),
             Due::ClientReplies(id, question) => self.client_replies(id, question),
@@ -222,6 +244,7 @@ impl World {
             Due::FaultGoesOn(place) => crate::fault::go_on(self, place),
             Due::FaultEnds(place) => crate::fault::end(self, place),
             Due::AnswerDue(key) => self.answer_due(key),
+            Due::PatienceEnds(key) => self.patience_ends(key),
         }
     }
 

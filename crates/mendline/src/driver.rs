@@ -1,6 +1,6 @@
 //! The one loop between an engine and the world.
 //!
-//! One task owns the engine, the client and every child, and polls all of them by hand: nothing is spawned, locked or
+//! One task owns the engine, the client, every child and every exchange, and polls all of them by hand: nothing is spawned, locked or
 //! sent through a channel for a message. A round takes what has come (at most `INPUTS_PER_TURN` lines and one read's
 //! worth of bytes from each source), looks at the clock once, does what the engine asks, and hands each sink one write.
 //! An answer so leaves in the same poll in which it came. Another round follows only if there is a reason for one (a
@@ -27,6 +27,7 @@ use mendline_core::{ClientId, Engine, Input, LinkId, Moment, Output, Port, Upstr
 use mendline_wire::{Limits, Line, Received};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::transport::http::Http;
 use clock::Clock;
 pub use host::{Child, Drained, Host, Observer};
 use link::Link;
@@ -75,6 +76,7 @@ pub struct Driver<H: Host, R, W, O> {
     /// Not read from in the last round, for want of leave.
     client_held: bool,
     links: Vec<Link<H::Child>>,
+    remote: Option<Http<H::Dial>>,
     clock: Clock,
     finished: Option<(Moment, Ended)>,
 }
@@ -87,10 +89,9 @@ where
     O: Observer,
 {
     /// A driver that has not begun. Must be made inside a tokio runtime, whose clock is the one that counts.
-    pub fn new(engine: Engine, limits: Limits, host: H, client: Client<R, W>, observer: O) -> Self {
+    pub fn new(engine: Engine, limits: Limits, mut host: H, client: Client<R, W>, observer: O) -> Self {
         Self {
             engine,
-            host,
             observer,
             client: client.id,
             upstream: client.upstream,
@@ -99,8 +100,10 @@ where
             client_lost: false,
             client_held: false,
             links: Vec::new(),
+            remote: host.remote(client.upstream),
             clock: Clock::start(),
             finished: None,
+            host,
             limits,
         }
     }
@@ -126,6 +129,7 @@ where
             self.keep_time(now);
             self.hear_client(cx, now, &mut turn);
             self.hear_links(cx, now, &mut turn);
+            self.hear_remote(cx, now, &mut turn);
             turn.again |= self.carry_out(now);
             turn.again |= self.speak(cx, now);
             // Writing may have told the engine something, too.
@@ -133,7 +137,7 @@ where
             if let Some(ended) = self.ended(now) {
                 return Poll::Ready(ended);
             }
-            turn.again |= turn.held && self.may_hear_again();
+            turn.again |= (turn.held || self.remote.is_some()) && self.may_hear_again();
             if !turn.again && self.clock.poll_until(self.next_deadline(), cx).is_pending() {
                 return Poll::Pending;
             }
@@ -163,7 +167,9 @@ where
     /// Whether a source that had to be passed over may be read now.
     fn may_hear_again(&self) -> bool {
         let client = !self.client_lost && self.client_held && self.engine.may_read(Port::Client(self.client));
-        client || self.links.iter().any(|link| link.held && self.engine.may_read(Port::Link(link.id)))
+        let link = self.links.iter().any(|link| link.held && self.engine.may_read(Port::Link(link.id)));
+        let remote = self.remote.as_ref();
+        client || link || remote.is_some_and(|http| http.may_hear_again(|id| self.engine.may_read(Port::Exchange(id))))
     }
 
     fn hear_client(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
@@ -205,6 +211,18 @@ where
             self.hear_stderr(at, cx, now, turn);
             at += 1;
         }
+    }
+
+    fn hear_remote(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
+        let Some(http) = &mut self.remote else { return };
+        for _ in 0..INPUTS_PER_TURN {
+            let engine = &self.engine;
+            match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
+                Poll::Ready(input) => self.engine.handle(input, now),
+                Poll::Pending => return,
+            }
+        }
+        turn.again = true;
     }
 
     fn hear_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
@@ -296,13 +314,21 @@ where
                         link.child.signal(signal);
                     }
                 }
-                Output::Exchange { exchange, .. } => {
-                    let how = EndHow::NoConnection("this driver has no HTTP transport".to_owned());
-                    self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
+                Output::Exchange { exchange, ask, reuse, .. } => match &mut self.remote {
+                    Some(http) => http.begin(exchange, ask, reuse),
+                    None => {
+                        let how = EndHow::NoConnection("no address is configured for this server".to_owned());
+                        self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
+                    }
+                },
+                Output::Abort { exchange } => {
+                    if let Some(http) = &mut self.remote {
+                        http.abort(exchange);
+                    }
                 }
                 Output::Finished { ever_ready } => self.finished = Some((now + LAST_WORDS, Ended { ever_ready })),
-                // An exchange has already been answered by the end above; an event has been told.
-                Output::Abort { .. } | Output::Happened(_) => {}
+                // It has been told above.
+                Output::Happened(_) => {}
             }
         }
         true

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mendline::decisions::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
 use mendline::decisions::{ClientId, Config, Engine, Event, LinkId, UpstreamConfig, UpstreamId};
+use mendline::transport::http::{Http, TcpDial};
 use mendline::{Child, Client, Drained, Driver, Host, Observer};
 use mendline_wire::Limits;
 use tokio::io::{
@@ -77,6 +78,11 @@ struct Actor {
 
 impl Host for Stage {
     type Child = Actor;
+    type Dial = TcpDial;
+
+    fn remote(&mut self, _: UpstreamId) -> Option<Http<TcpDial>> {
+        None
+    }
 
     fn spawn(&mut self, _: LinkId) -> Result<Actor, SpawnFailure> {
         let (stdin, program_stdin) = tokio::io::duplex(self.stdin_capacities.pop_front().unwrap_or(CABLE));

@@ -5,12 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Bridge, SOON, Setup, Stderr, eventually, kill, zombies_of};
-
-fn failure(result: &Value) -> &Value {
-    assert_eq!(result["isError"], true, "{result}");
-    &result["_meta"]["dev.mendline/failure"]
-}
+use crate::support::{Bridge, SOON, Setup, Stderr, eventually, failure, kill, zombies_of};
 
 #[test]
 fn p53_a_server_killed_while_idle_is_replaced_before_anyone_notices() {

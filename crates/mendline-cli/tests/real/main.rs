@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
 
+#[path = "../client/mod.rs"]
+mod client;
 mod ending;
 mod faults;
 mod streams;

@@ -1,23 +1,13 @@
-//! A client that drives `mendline run` around the demo server, and looks at processes.
+//! A bridge to the demo server: its tempers, its ledger, and a look at processes.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal};
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take that should come at once.
-pub(crate) const SOON: Duration = Duration::from_secs(5);
-
-/// The binary under test.
-pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
+pub(crate) use crate::client::{Client, MENDLINE, SOON, eventually, failure, kill, lines_of};
 
 /// How a bridge is to be started.
 #[derive(Default)]
@@ -40,12 +30,9 @@ pub(crate) enum Stderr {
     Ignored,
 }
 
-/// `mendline run` and its client.
+/// A client of `mendline run` around the demo server.
 pub(crate) struct Bridge {
-    pub(crate) process: Child,
-    pub(crate) stdin: Option<ChildStdin>,
-    pub(crate) lines: Option<Receiver<String>>,
-    log: Arc<Mutex<String>>,
+    client: Client,
     folder: TempDir,
 }
 
@@ -68,89 +55,18 @@ impl Bridge {
         for temper in setup.tempers {
             command.args(["--temper", temper]);
         }
-        command.env("MENDLINE_DEMO_LEDGER", folder.path().join("ledger")).env_remove("MENDLINE_LOG");
+        command.env("MENDLINE_DEMO_LEDGER", folder.path().join("ledger"));
         command.envs(setup.environment.iter().copied());
-        command.stdin(setup.stdin.unwrap_or_else(Stdio::piped)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().unwrap();
-        let stdin = process.stdin.take();
-        let lines = Some(lines_of(process.stdout.take().unwrap()));
-        let log = Arc::new(Mutex::new(String::new()));
+        let mut client = Client::start(command.stdin(setup.stdin.unwrap_or_else(Stdio::piped)));
         if setup.stderr == Stderr::Read {
-            let (mut stderr, log) = (BufReader::new(process.stderr.take().unwrap()), Arc::clone(&log));
-            thread::spawn(move || {
-                let mut line = String::new();
-                while stderr.read_line(&mut line).is_ok_and(|count| count > 0) {
-                    log.lock().unwrap().push_str(&line);
-                    line.clear();
-                }
-            });
+            client.read_log();
         }
-        Bridge { process, stdin, lines, log, folder }
+        Bridge { client, folder }
     }
 
-    /// The greeting of the legacy era, and the list that tells which tools only read.
+    /// Greets, and makes sure that it is the demo server.
     pub(crate) fn greet(&mut self) {
-        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
-        self.request("init", "initialize", &hello);
-        assert_eq!(self.answer("init")["result"]["serverInfo"]["name"], "demo-server");
-        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        self.request("list", "tools/list", &json!({}));
-        assert!(self.answer("list")["result"]["tools"].is_array());
-    }
-
-    pub(crate) fn send(&mut self, line: &str) {
-        self.stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-
-    pub(crate) fn request(&mut self, id: &str, method: &str, params: &Value) {
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
-    }
-
-    pub(crate) fn call(&mut self, id: &str, tool: &str, arguments: &Value) {
-        self.request(id, "tools/call", &json!({ "name": tool, "arguments": arguments }));
-    }
-
-    /// The next line as it came.
-    pub(crate) fn line(&mut self) -> String {
-        self.lines
-            .as_ref()
-            .unwrap()
-            .recv_timeout(SOON)
-            .unwrap_or_else(|error| panic!("no line: {error}; log:\n{}", self.log()))
-    }
-
-    /// The answer to this request; everything before it is skipped.
-    pub(crate) fn answer(&mut self, id: &str) -> Value {
-        loop {
-            let message: Value =
-                serde_json::from_str(&self.line()).expect("a line that is not JSON reached the client");
-            if message["id"] == id && message.get("method").is_none() {
-                return message;
-            }
-        }
-    }
-
-    /// Calls and answers in one.
-    pub(crate) fn result(&mut self, id: &str, tool: &str, arguments: &Value) -> Value {
-        self.call(id, tool, arguments);
-        self.answer(id)["result"].clone()
-    }
-
-    /// Everything that still comes until our stdout ends.
-    pub(crate) fn rest(&mut self) -> Vec<String> {
-        let deadline = Instant::now() + SOON;
-        let mut rest = Vec::new();
-        loop {
-            match self.lines.as_ref().unwrap().recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => rest.push(line),
-                Err(RecvTimeoutError::Disconnected) => return rest,
-                Err(RecvTimeoutError::Timeout) => panic!("stdout did not end; log:\n{}", self.log()),
-            }
-        }
-    }
-
-    pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        assert_eq!(self.client.greet(), "demo-server");
     }
 
     pub(crate) fn ledger(&self) -> String {
@@ -177,53 +93,20 @@ impl Bridge {
     pub(crate) fn server(&self) -> i32 {
         *self.noted("start").last().expect("no server started")
     }
+}
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill(i32::try_from(self.process.id()).unwrap(), signal);
-    }
+impl Deref for Bridge {
+    type Target = Client;
 
-    /// Waits for Mendline to end, and says with which code.
-    pub(crate) fn exit_code(&mut self, within: Duration) -> Option<i32> {
-        let mut status = None;
-        eventually("Mendline ends", within, || {
-            status = self.process.try_wait().unwrap();
-            status.is_some()
-        });
-        status.unwrap().code()
+    fn deref(&self) -> &Client {
+        &self.client
     }
 }
 
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+impl DerefMut for Bridge {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
     }
-}
-
-/// The lines of a stream, read as they come.
-pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                break;
-            }
-        }
-    });
-    receiver
-}
-
-/// Waits until it is so, and fails if it is not so in time.
-pub(crate) fn eventually(what: &str, within: Duration, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + within;
-    while !so() {
-        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-pub(crate) fn kill(pid: i32, signal: Signal) {
-    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
 
 /// Whether a process has ended. One that only waits for a lazy init to reap it has.

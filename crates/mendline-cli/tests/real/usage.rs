@@ -20,6 +20,9 @@ fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     format!("exit code {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
 }
 
+/// Never dialed: what is wrong beside it is said first.
+const ADDRESS: &str = "https://mcp.example.com/mcp";
+
 macro_rules! story {
     ($name:ident, $arguments:expr) => {
         story!($name, $arguments, &[]);
@@ -38,7 +41,6 @@ story!(help_of_demo, ["demo", "--help"]);
 story!(version, ["--version"]);
 story!(nothing_at_all, []);
 story!(run_without_a_command, ["run"]);
-story!(run_with_an_address, ["run", "https://mcp.example.com/mcp"]);
 story!(run_without_the_dashes, ["run", "notes-server"]);
 story!(a_timeout_without_a_unit, ["run", "--call-timeout", "5", "--", "true"]);
 story!(a_timeout_of_nothing, ["run", "--call-timeout", "0s", "--", "true"]);
@@ -47,6 +49,19 @@ story!(a_name_with_odd_characters, ["run", "--name", "my server", "--", "true"])
 story!(a_log_level_that_is_none, ["run", "--log-level", "loud", "--", "true"]);
 story!(a_log_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
 story!(an_unknown_flag, ["run", "--fast", "--", "true"]);
+story!(a_url_of_another_scheme, ["run", "ftp://mcp.example.com/mcp"]);
+story!(a_url_without_a_host, ["run", "http:///mcp"]);
+story!(a_url_with_credentials, ["run", "https://me@mcp.example.com/mcp?key=s3cret"]);
+story!(a_url_and_a_command, ["run", "https://mcp.example.com/mcp", "--", "true"]);
+story!(a_header_without_a_colon, ["run", "--header", "Authorization Bearer s3cret", ADDRESS]);
+story!(a_header_with_an_odd_name, ["run", "--header", "My Key: s3cret", ADDRESS]);
+story!(a_header_with_an_odd_value, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
+story!(a_header_that_frames_messages, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
+story!(a_header_for_a_command, ["run", "--header", "X-Key: s3cret", "--", "true"]);
+story!(a_variable_that_is_not_set, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
+story!(a_variable_without_its_end, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
+story!(a_transport_that_is_none, ["run", "--transport", "carrier-pigeon", ADDRESS]);
+story!(a_connect_timeout_of_nothing, ["run", "--connect-timeout", "0s", ADDRESS]);
 
 #[test]
 fn a_server_that_is_no_server_is_a_negative_result() {
@@ -54,6 +69,12 @@ fn a_server_that_is_no_server_is_a_negative_result() {
     eventually("its end is seen", SOON, || bridge.log().contains("exit code 1"));
     bridge.stdin = None;
     assert_eq!(bridge.exit_code(SOON), Some(1));
+}
+
+#[test]
+fn i12_a_password_in_a_url_is_refused_and_not_shown() {
+    let said = said(&["run", "https://me:s3cret@mcp.example.com/mcp"], &[]);
+    assert!(said.starts_with("exit code 2\n") && !said.contains("s3cret"), "{said}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
+use super::http::Stream;
 use super::outbox::Place;
 use crate::config::Timeouts;
 use crate::evidence::Outcome;
@@ -32,8 +33,17 @@ pub enum State {
     },
     /// In the outbox of a link that is up; nothing of it has left.
     Queued,
-    /// Handed to the shell for this link.
-    Sent(Place),
+    /// Handed to the shell, one way or the other.
+    Sent(Way),
+}
+
+/// How a call left the house.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// As a line of a child's stdin.
+    Line(Place),
+    /// As an HTTP exchange; the exchanges know the rest.
+    Exchange,
 }
 
 /// One call.
@@ -56,6 +66,13 @@ pub struct Call {
     token: Option<Span>,
     /// The highest progress that the client has seen.
     progress: Option<f64>,
+    /// What is known of its response stream, over HTTP.
+    pub stream: Stream,
+    /// It has been refused for a lost session before; a second time it is the server's answer.
+    pub refused_once: bool,
+    /// Since when it has been trying to get out, and how often it did not get there whole.
+    pub waited_since: Option<Moment>,
+    pub unsent: u32,
 }
 
 impl Call {
@@ -75,6 +92,10 @@ impl Call {
             timer: None,
             token,
             progress: None,
+            stream: Stream::default(),
+            refused_once: false,
+            waited_since: None,
+            unsent: 0,
         }
     }
 
@@ -122,7 +143,7 @@ impl Call {
             State::Waiting { not_before, .. } if not_before > now => Some(not_before),
             _ => None,
         };
-        [self.deadline(timeouts), self.patience(timeouts), again].into_iter().flatten().min()
+        [self.deadline(timeouts), self.patience(timeouts), again, self.stream.resume_at].into_iter().flatten().min()
     }
 
     /// Takes note of progress; says whether the client should see it. Progress never falls, so what a second attempt

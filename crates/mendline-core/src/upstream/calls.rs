@@ -8,10 +8,10 @@
 
 use std::time::Duration;
 
-use mendline_wire::{Id, Method, Spliced};
+use mendline_wire::{Id, Method, Spliced, meta};
 
 use super::Upstream;
-use super::call::{Call, Owner, State};
+use super::call::{Call, Owner, State, Way};
 use super::link::Wish;
 use super::outbox::Out;
 use crate::event::{Event, Short};
@@ -51,6 +51,9 @@ impl Upstream {
 
     pub(super) fn enqueue(&mut self, key: Key) {
         if let Some(call) = self.calls.get_mut(key) {
+            if let State::Waiting { since, .. } = call.state {
+                call.waited_since = Some(since);
+            }
             call.state = State::Queued;
             self.outbox.push_call(key);
         }
@@ -63,14 +66,14 @@ impl Upstream {
         }
         loop {
             match self.outbox.pop(turn.ledger)? {
-                Out::Text(text) => {
+                Out::Text(text, _) => {
                     self.outbox.hand_over(text.len());
                     return Some(text);
                 }
                 Out::Call(key) => {
                     let Some(call) = self.calls.get_mut(key) else { continue };
                     let text = call.spliced(key);
-                    call.state = State::Sent(self.outbox.hand_over(text.len()));
+                    call.state = State::Sent(Way::Line(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
                     turn.tell(Event::CallSent { upstream: self.id, call: call.name, attempt: call.attempts });
                     return Some(text);
@@ -81,6 +84,19 @@ impl Upstream {
 
     /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.
     pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, turn: &mut Turn<'_>) {
+        let words = self.link_words(evidence.reply);
+        self.settle_saying(key, evidence, again, words, turn);
+    }
+
+    /// As [`Upstream::settle`], with words of its own for what happened.
+    pub(super) fn settle_saying(
+        &mut self,
+        key: Key,
+        evidence: Evidence,
+        again: Moment,
+        words: String,
+        turn: &mut Turn<'_>,
+    ) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if call.owner == Owner::Session {
             // A greeting belongs to its link; the next link gets its own.
@@ -93,6 +109,7 @@ impl Upstream {
             // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
             Outcome::NotSent => {
                 call.attempts -= 1;
+                call.unsent += 1;
                 true
             }
             Outcome::Refused => call.attempts < self.config.attempts && self.budget.try_spend(turn.now),
@@ -102,10 +119,12 @@ impl Upstream {
             Outcome::Answered => false,
         };
         if !may_repeat {
-            let detail = self.link_words(evidence.reply);
-            return self.fail(key, Cause::OutcomeUnknown, outcome, detail, turn);
+            let cause = if outcome == Outcome::Refused { Cause::Unavailable } else { Cause::OutcomeUnknown };
+            return self.fail(key, cause, outcome, words, turn);
         }
-        call.state = State::Waiting { since: turn.now, not_before: again };
+        // Over HTTP a call looks for its own way, time and again; that is all one wait.
+        let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
+        call.state = State::Waiting { since: trying.unwrap_or(turn.now), not_before: again };
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome != Outcome::NotSent {
             turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome });
@@ -185,6 +204,7 @@ impl Upstream {
     pub fn close(&mut self, turn: &mut Turn<'_>) {
         self.closing = true;
         for key in self.calls.keys_by_age() {
+            self.take_back_unreached(key);
             match self.calls.get(key).map(|call| (call.state, call.owner)) {
                 Some((_, Owner::Session)) => drop(self.take(key, turn)),
                 Some((State::Sent(_), _)) => {
@@ -195,6 +215,7 @@ impl Upstream {
             }
         }
         self.link.stop(turn);
+        self.close_http(turn);
     }
 
     /// Takes no new calls from now on.
@@ -217,19 +238,27 @@ impl Upstream {
                 (Cause::Unavailable, self.link.trouble().to_owned())
             };
             self.fail(key, cause, Outcome::NotSent, detail, turn);
+            self.promote(turn);
         } else {
+            if is_over(call.stream.resume_at) {
+                self.resume(key, turn);
+            }
             self.promote(turn);
             self.arm(key, turn);
         }
+        self.keep_moving(turn);
     }
 
     pub(super) fn expire(&mut self, key: Key, turn: &mut Turn<'_>) {
+        self.take_back_unreached(key);
         let Some(call) = self.calls.get(key) else { return };
         if call.owner == Owner::Session {
             let (Some(link), Some(_)) = (self.link.current(), self.take(key, turn)) else { return };
             let why = "no answer in time".to_owned();
             turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why });
-            return self.link.drain("the server did not answer the greeting in time", Wish::Ours, turn);
+            self.drop_exchange(key, turn);
+            self.session.lose();
+            return self.drain_link("the server did not answer the greeting in time", Wish::Ours, turn);
         }
         let waited = Short(turn.now.since(call.arrived));
         let (outcome, detail) = match call.state {
@@ -241,14 +270,17 @@ impl Upstream {
         if matches!(call.state, State::Sent(_)) && call.method() != Method::Initialize {
             self.cancel_upstream(key, "deadline passed", turn);
         }
+        self.drop_exchange(key, turn);
         self.fail(key, Cause::TimedOut, outcome, detail, turn);
         self.promote(turn);
     }
 
+    /// Tells the server to stop, in its era's way: over HTTP a modern call is cancelled by giving its exchange up.
     pub(super) fn cancel_upstream(&mut self, key: Key, reason: &str, turn: &mut Turn<'_>) {
-        if self.link.is_up() {
+        let by_closing = self.http.is_some() && self.calls.get(key).is_some_and(|call| meta::is_modern(&call.message));
+        if self.link.is_up() && self.session.is_open() && !by_closing {
             let text = Spliced::whole(words::cancelled(&Id::number(key.number()), reason));
-            self.outbox.push_text(text, turn.ledger);
+            self.outbox.push_text(text, Method::Cancelled, turn.ledger);
         }
     }
 

@@ -43,7 +43,7 @@ impl Upstream {
         }
     }
 
-    fn handle_message(&mut self, link: LinkId, message: Message, turn: &mut Turn<'_>) {
+    pub(super) fn handle_message(&mut self, link: LinkId, message: Message, turn: &mut Turn<'_>) {
         match (message.kind(), message.method()) {
             (Kind::Result | Kind::Error, _) => self.handle_response(message, turn),
             (Kind::Request, _) => match self.clients.first().copied() {
@@ -186,7 +186,7 @@ impl Upstream {
     }
 
     /// A line that is no message. If it names a call of ours, that call has had its answer, and it cannot be read.
-    fn handle_unreadable(&mut self, id: Option<Id>, what: &str, turn: &mut Turn<'_>) {
+    pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, turn: &mut Turn<'_>) {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
         let Some(key) = self.find_named(id) else { return };
         let greets = self.calls.get(key).is_some_and(|call| call.method() == Method::Initialize);
@@ -195,7 +195,8 @@ impl Upstream {
         self.sort_waiting();
         if greets {
             // Nobody knows what was agreed, and a server must not be greeted twice: the next one is.
-            self.link.drain("its answer to the greeting could not be read", Wish::Ours, turn);
+            self.session.lose();
+            self.drain_link("its answer to the greeting could not be read", Wish::Ours, turn);
         }
         self.promote(turn);
     }
@@ -206,14 +207,15 @@ impl Upstream {
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
             if self.calls.get(key).is_some_and(|call| call.owner == Owner::Session) {
-                self.link.drain("its answer to the greeting is over the limit for one message", Wish::Ours, turn);
+                self.session.lose();
+                self.drain_link("its answer to the greeting is over the limit for one message", Wish::Ours, turn);
             }
             self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, turn);
             self.promote(turn);
         }
     }
 
-    fn find_named(&self, id: Option<Id>) -> Option<Key> {
+    pub(super) fn find_named(&self, id: Option<Id>) -> Option<Key> {
         let key = Key::from_number(id?.as_u64()?);
         matches!(self.calls.get(key)?.state, State::Sent(_)).then_some(key)
     }

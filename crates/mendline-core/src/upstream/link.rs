@@ -21,7 +21,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::Reconnect;
+use crate::config::{Reconnect, Transport};
 use crate::defaults;
 use crate::event::{Event, LinkState};
 use crate::moment::Moment;
@@ -67,6 +67,7 @@ struct Health {
 pub struct Link {
     upstream: UpstreamId,
     policy: Reconnect,
+    transport: Transport,
     state: LinkState,
     dial: u32,
     dialed: Moment,
@@ -85,10 +86,11 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn new(upstream: UpstreamId, policy: Reconnect) -> Self {
+    pub fn new(upstream: UpstreamId, policy: Reconnect, transport: Transport) -> Self {
         Link {
             upstream,
             policy,
+            transport,
             state: LinkState::Idle,
             dial: 0,
             dialed: Moment::ZERO,
@@ -112,7 +114,9 @@ impl Link {
 
     /// The link that inputs may speak of now.
     pub fn current(&self) -> Option<LinkId> {
-        matches!(self.state, LinkState::Dialing | LinkState::Up | LinkState::Draining).then_some(self.id())
+        // Over HTTP exchanges outlive each other: what still comes is heard, whatever became of the rest.
+        let is_heard = matches!(self.state, LinkState::Dialing | LinkState::Up | LinkState::Draining);
+        (is_heard || self.transport != Transport::Child).then_some(self.id())
     }
 
     pub fn is_up(&self) -> bool {
@@ -170,13 +174,12 @@ impl Link {
         }
     }
 
-    /// Someone asked for a new connection by hand: forget the waiting, dial now.
+    /// Someone asked for a new connection by hand, and there is none: forget the waiting, dial now.
     pub fn reconnect(&mut self, turn: &mut Turn<'_>) {
         match self.state {
             LinkState::Idle | LinkState::Waiting | LinkState::Parked if !self.stopped => {
                 self.dial("asked for by hand".into(), turn);
             }
-            LinkState::Up => self.drain("asked for by hand", Wish::Ours, turn),
             _ => {}
         }
     }
@@ -248,7 +251,9 @@ impl Link {
 
     /// Ends the child, by the ladder.
     pub fn drain(&mut self, why: &str, wish: Wish, turn: &mut Turn<'_>) {
-        if self.state == LinkState::Up {
+        if self.state == LinkState::Up && self.transport != Transport::Child {
+            self.lose(why.to_owned(), false, true, turn);
+        } else if self.state == LinkState::Up {
             self.ending = Some((why.to_owned(), wish));
             self.move_to(LinkState::Draining, why.to_owned(), turn);
             turn.ask(Output::CloseStdin { link: self.id() });
@@ -261,13 +266,58 @@ impl Link {
     pub fn stop(&mut self, turn: &mut Turn<'_>) {
         self.stopped = true;
         match self.state {
+            LinkState::Up if self.transport != Transport::Child => self.rest_because("stopping", turn),
             LinkState::Up => self.drain("stopping", Wish::Ours, turn),
-            LinkState::Waiting | LinkState::Parked => {
-                turn.disarm(&mut self.timer);
-                self.move_to(LinkState::Idle, "stopping".into(), turn);
-            }
+            LinkState::Waiting | LinkState::Parked => self.rest_because("stopping", turn),
+            LinkState::Dialing if self.transport != Transport::Child => self.rest_because("stopping", turn),
             LinkState::Idle | LinkState::Dialing | LinkState::Draining => {}
         }
+    }
+
+    /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.
+    pub fn handle_reached(&mut self, turn: &mut Turn<'_>) -> bool {
+        if self.stopped || matches!(self.state, LinkState::Up | LinkState::Draining) {
+            return false;
+        }
+        if self.state != LinkState::Dialing {
+            // Found by someone who was not sent to look; it counts as a dial all the same, or the backoff would stand still.
+            self.count_dial(turn.now);
+        }
+        turn.disarm(&mut self.timer);
+        self.health = Health::default();
+        self.move_to(LinkState::Up, String::new(), turn);
+        true
+    }
+
+    /// Over HTTP: no connection could be made. While one that is lost already is waited for, that is no news.
+    pub fn handle_unreachable(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
+        if matches!(self.state, LinkState::Dialing | LinkState::Up) {
+            self.lose(why, hopeless, called, turn);
+        }
+    }
+
+    /// Over HTTP: nobody wants anything, so nothing is tried until someone does.
+    pub fn rest(&mut self, turn: &mut Turn<'_>) {
+        if self.state == LinkState::Dialing {
+            self.rest_because("nothing to send", turn);
+        }
+    }
+
+    /// Over HTTP: reached, but not yet in a language that it speaks.
+    pub fn look_again(&mut self, turn: &mut Turn<'_>) {
+        if self.state == LinkState::Up {
+            self.move_to(LinkState::Dialing, "trying legacy SSE".into(), turn);
+        }
+    }
+
+    /// Over HTTP: the session is a new one, and what was asked over the old one belongs to the old name.
+    pub fn renew(&mut self) {
+        self.dial += 1;
+    }
+
+    fn rest_because(&mut self, why: &str, turn: &mut Turn<'_>) {
+        turn.disarm(&mut self.timer);
+        self.move_to(LinkState::Idle, why.to_owned(), turn);
     }
 
     pub fn handle_timer(&mut self, turn: &mut Turn<'_>) {
@@ -291,19 +341,28 @@ impl Link {
         self.sleep_until(turn.now + defaults::LADDER_STEP, turn);
     }
 
-    fn dial(&mut self, why: String, turn: &mut Turn<'_>) {
+    fn count_dial(&mut self, now: Moment) {
         if let Some(incident) = &mut self.incident {
             incident.redials += 1;
         }
-        self.dial += 1;
-        self.dialed = turn.now;
-        self.dials.push_back(turn.now);
+        // Over HTTP a session outlives connections, and it is the session that a name stands for.
+        if self.transport == Transport::Child || self.dial == 0 {
+            self.dial += 1;
+        }
+        self.dialed = now;
+        self.dials.push_back(now);
         while self.dials.len() > defaults::DIALS_PER_MINUTE {
             self.dials.pop_front();
         }
+    }
+
+    fn dial(&mut self, why: String, turn: &mut Turn<'_>) {
+        self.count_dial(turn.now);
         turn.disarm(&mut self.timer);
         self.move_to(LinkState::Dialing, why, turn);
-        turn.ask(Output::Spawn { link: self.id() });
+        if self.transport == Transport::Child {
+            turn.ask(Output::Spawn { link: self.id() });
+        }
     }
 
     fn lose(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
@@ -319,6 +378,8 @@ impl Link {
             Some(incident) if !proven => incident,
             _ => fresh,
         };
+        // What this link proved is used up: the next one has to prove it anew.
+        self.health = Health::default();
         let spent = incident.redials >= self.policy.attempts && turn.now.since(incident.since) >= self.policy.patience;
         incident.parked |= hopeless || spent || self.crash_loops(turn.now);
         self.incident = Some(incident);

@@ -1,14 +1,17 @@
 //! The side that faces servers: one configured server, its link, its session and the calls made to it.
 //!
 //! An [`Upstream`] answers every call that it accepts, by its deadline, live or with the reason why not. It is one machine in
-//! four files, by who speaks:
+//! five files, by who speaks:
 //! - here: its parts, what clients want of it (`handle_letter`), and the life of its link;
 //! - [`inbound`]: what the server says;
+//! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
 //! - [`calls`]: how a call gets a place, goes out, goes out again, fails, or runs out of time;
 //! - and the small machines that it is made of: [`link`], [`session`], [`call`], [`outbox`].
 
 mod call;
 mod calls;
+mod exchange;
+mod http;
 mod inbound;
 mod link;
 mod outbox;
@@ -19,18 +22,19 @@ use std::time::Duration;
 
 use mendline_wire::{Kind, Message, Method, Patch, Spliced, meta};
 
-use self::call::{Call, Owner, State, describe};
+use self::call::{Call, Owner, State, Way, describe};
+use self::http::Http;
 use self::link::{Link, Wish};
-use self::outbox::Outbox;
+use self::outbox::{Outbox, Place};
 use self::session::Session;
-use crate::config::UpstreamConfig;
+use crate::config::{Transport, UpstreamConfig};
 use crate::event::{Dropped, Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::{ToClient, ToUpstream};
 use crate::moment::Moment;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
-use crate::port::{ClientId, Exit, LinkId, Pipe, SpawnFailure, UpstreamId};
+use crate::port::{ClientId, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
 use crate::slab::{self, Key, Slab};
 use crate::turn::Turn;
 use crate::words::{self, Cause, Failure};
@@ -47,6 +51,8 @@ pub struct Upstream {
     /// Calls in `State::Waiting`, oldest first.
     waiting: VecDeque<Key>,
     outbox: Outbox,
+    /// When it is reached over HTTP.
+    http: Option<Http>,
     tools: Tools,
     budget: Budget,
     ever_answered: bool,
@@ -62,7 +68,11 @@ impl Upstream {
         Upstream {
             id,
             clients: Vec::new(),
-            link: Link::new(id, config.reconnect.clone()),
+            link: Link::new(id, config.reconnect.clone(), config.transport),
+            http: match config.transport {
+                Transport::Child => None,
+                Transport::Http(dialect) => Some(Http::new(id, dialect)),
+            },
             config,
             session: Session::new(),
             calls: Slab::default(),
@@ -79,8 +89,9 @@ impl Upstream {
         &self.link
     }
 
-    pub fn link_mut(&mut self) -> &mut Link {
-        &mut self.link
+    /// The child said something on stderr.
+    pub fn handle_said(&mut self, line: &[u8]) {
+        self.link.note_last_words(line);
     }
 
     /// Who is served by it.
@@ -107,7 +118,9 @@ impl Upstream {
         match letter {
             ToUpstream::Open { client } => {
                 self.clients.push(client);
-                self.link.open(turn);
+                if self.http.is_none() {
+                    self.link.open(turn);
+                }
             }
             ToUpstream::Call { client, request, message } => self.accept(client, request, message, turn),
             ToUpstream::Cancel { client, request, message } => self.cancel(client, request, &message, turn),
@@ -147,6 +160,7 @@ impl Upstream {
             }
             ToUpstream::Close { client } => self.abandon(client, turn),
         }
+        self.keep_moving(turn);
     }
 
     fn accept(&mut self, client: ClientId, request: Key, message: Message, turn: &mut Turn<'_>) {
@@ -184,6 +198,8 @@ impl Upstream {
         } else {
             self.waiting.push_back(key);
             self.link.wake(turn);
+            // Those before it may only wait for their own time to try again; then there is a place for this one.
+            self.promote(turn);
         }
         self.arm(key, turn);
     }
@@ -219,13 +235,17 @@ impl Upstream {
     fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, turn: &mut Turn<'_>) {
         let owner = Owner::Client { client, request };
         let Some((key, _)) = self.calls.iter().find(|(_, call)| call.owner == owner) else { return };
+        self.take_back_unreached(key);
         let Some(call) = self.take(key, turn) else { return };
         let sent = matches!(call.state, State::Sent(_));
         turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent });
-        if let (true, Some(at)) = (sent, notice.find(&["requestId"])) {
+        let by_closing = self.http.is_some() && meta::is_modern(&call.message);
+        let may_tell = sent && !by_closing && self.session.is_open();
+        if let (true, Some(at)) = (may_tell, notice.find(&["requestId"])) {
             let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
-            self.outbox.push_text(text, turn.ledger);
+            self.outbox.push_text(text, Method::Cancelled, turn.ledger);
         }
+        self.drop_exchange(key, turn);
         self.promote(turn);
     }
 
@@ -237,11 +257,12 @@ impl Upstream {
             if !matches!(call.owner, Owner::Client { client: owner, .. } if owner == client) {
                 continue;
             }
-            let Some(call) = self.take(key, turn) else { continue };
-            turn.tell(Event::CallAbandoned { upstream: self.id, call: call.name });
             if matches!(call.state, State::Sent(_)) && meta::is_modern(&call.message) {
                 self.cancel_upstream(key, "the client has gone", turn);
+                self.drop_exchange(key, turn);
             }
+            let Some(call) = self.take(key, turn) else { continue };
+            turn.tell(Event::CallAbandoned { upstream: self.id, call: call.name });
         }
         self.promote(turn);
     }
@@ -297,6 +318,12 @@ impl Upstream {
         let called = !self.calls.is_empty();
         self.link.handle_exited(how, called, turn);
         self.outbox.reset(turn.ledger);
+        self.lose_calls(|place| place.written(accepted), turn);
+        self.give_up_if_parked(turn);
+    }
+
+    /// The link is gone: each call that was out is settled by what can have arrived of it, each that was not goes back.
+    fn lose_calls(&mut self, written: impl Fn(Place) -> Written, turn: &mut Turn<'_>) {
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get_mut(key) else { continue };
             match call.state {
@@ -307,14 +334,43 @@ impl Upstream {
                     self.waiting.push_back(key);
                     self.arm(key, turn);
                 }
-                State::Sent(place) => {
-                    let evidence = Evidence { written: place.written(accepted), reply: Reply::None };
-                    self.settle(key, evidence, turn.now, turn);
+                State::Sent(way) => {
+                    let written = match way {
+                        Way::Line(place) => written(place),
+                        Way::Exchange => Written::Whole,
+                    };
+                    self.settle(key, Evidence { written, reply: Reply::None }, turn.now, turn);
                 }
             }
         }
         self.sort_waiting();
-        self.give_up_if_parked(turn);
+    }
+
+    /// Ends the link: a child by the ladder, a trunk by giving it up.
+    fn drain_link(&mut self, why: &str, wish: Wish, turn: &mut Turn<'_>) {
+        self.link.drain(why, wish, turn);
+        self.drop_trunk(turn);
+    }
+
+    /// The next step of the link is due.
+    pub fn handle_link_timer(&mut self, turn: &mut Turn<'_>) {
+        self.link.handle_timer(turn);
+        self.keep_moving(turn);
+    }
+
+    /// Someone asked for a new connection by hand.
+    pub fn reconnect(&mut self, turn: &mut Turn<'_>) {
+        if self.link.is_up() {
+            self.drain_link("asked for by hand", Wish::Ours, turn);
+        } else {
+            self.link.reconnect(turn);
+        }
+        self.keep_moving(turn);
+    }
+
+    /// Stopped, and nothing of it is left.
+    pub fn is_over(&self) -> bool {
+        self.link.is_over() && self.http.as_ref().is_none_or(|http| http.open() == 0)
     }
 
     fn replay(&mut self, greeting: Message, turn: &mut Turn<'_>) {
@@ -330,17 +386,18 @@ impl Upstream {
         if answer.kind() == Kind::Error {
             let why = answer.get_str(&["message"]).unwrap_or_default().into_owned();
             turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why });
-            return self.link.drain("the server refused to be greeted again", Wish::Ours, turn);
+            self.session.lose();
+            return self.drain_link("the server refused to be greeted again", Wish::Ours, turn);
         }
         if let Some(initialized) = self.session.complete() {
-            self.outbox.push_text(Spliced::whole(initialized.text().clone()), turn.ledger);
+            self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, turn.ledger);
         }
         turn.tell(Event::SessionReplayed { upstream: self.id, link });
         self.link.note_open(turn.now);
     }
 
     fn say(&mut self, method: Method, text: Spliced, turn: &mut Turn<'_>) {
-        if !self.outbox.try_push_text(text, turn.ledger) {
+        if !self.outbox.try_push_text(text, method, turn.ledger) {
             self.drop_message(method, Dropped::NoWay, turn);
         }
     }

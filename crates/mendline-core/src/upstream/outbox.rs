@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use mendline_wire::Spliced;
+use mendline_wire::{Method, Spliced};
 
 use crate::defaults;
 use crate::ledger::Ledger;
@@ -18,8 +18,8 @@ use crate::slab::Key;
 pub enum Out {
     /// A call, made into bytes when it is pulled.
     Call(Key),
-    /// A message that is ready.
-    Text(Spliced),
+    /// A message that is ready, and what it is.
+    Text(Spliced, Method),
 }
 
 /// Where a message lies in the stream of bytes.
@@ -57,25 +57,25 @@ impl Outbox {
     }
 
     /// Queues a message that must go out; the engine's own limits keep these few.
-    pub fn push_text(&mut self, text: Spliced, ledger: &mut Ledger) {
+    pub fn push_text(&mut self, text: Spliced, method: Method, ledger: &mut Ledger) {
         ledger.charge(text.len());
         self.text_bytes += text.len();
-        self.queue.push_back(Out::Text(text));
+        self.queue.push_back(Out::Text(text, method));
     }
 
     /// Queues a message that may be dropped when the child is far behind; says whether it was queued.
-    pub fn try_push_text(&mut self, text: Spliced, ledger: &mut Ledger) -> bool {
+    pub fn try_push_text(&mut self, text: Spliced, method: Method, ledger: &mut Ledger) -> bool {
         let fits = self.queue.len() < defaults::LINK_QUEUE && ledger.try_charge(text.len());
         if fits {
             self.text_bytes += text.len();
-            self.queue.push_back(Out::Text(text));
+            self.queue.push_back(Out::Text(text, method));
         }
         fits
     }
 
     pub fn pop(&mut self, ledger: &mut Ledger) -> Option<Out> {
         let out = self.queue.pop_front()?;
-        if let Out::Text(text) = &out {
+        if let Out::Text(text, _) = &out {
             ledger.release(text.len());
             self.text_bytes -= text.len();
         }

@@ -44,6 +44,16 @@ impl Session {
         greeting
     }
 
+    /// The greeting that has to be replayed before anything else, if the session is lost. From then on it counts as under way.
+    pub fn greet_again(&mut self) -> Option<Message> {
+        if self.state == State::Lost { self.begin() } else { None }
+    }
+
+    /// Has a greeting been answered well, on whatever link?
+    pub fn was_greeted(&self) -> bool {
+        self.greeting.is_some()
+    }
+
     /// The replayed greeting was answered well. Gives what completes it.
     pub fn complete(&mut self) -> Option<Message> {
         self.state = State::Ready;

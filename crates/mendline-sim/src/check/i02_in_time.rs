@@ -3,7 +3,7 @@
 //! The deadline is the oracle's own arithmetic (arrival or last progress plus `timeouts.call`, `timeouts.total` in all), so a
 //! deadline that the engine computes wrongly is seen as well as one that it forgets. Time in which the client itself does not
 //! read is not counted: the world says `Overdue` only when there was nothing left for it to read. A subscription that listens
-//! has no deadline.
+//! has no deadline. A request that cannot get out over HTTP has a shorter one: `timeouts.recovery`.
 
 use mendline_core::Moment;
 use mendline_wire::Method;

@@ -20,8 +20,8 @@ impl Check for NoSecondEffect {
         if record.effect != Effect::Unsafe {
             return Ok(());
         }
-        // A second whole copy in a pipe is a second effect that only luck prevents.
-        if record.runs > 1 || record.whole > 1 {
+        // A second whole copy in a pipe is a second effect that only luck prevents; one that was turned away is none.
+        if record.runs > 1 || record.at_large() > 1 {
             return Err(format!(
                 "{} ({}) ran {} times and was sent {} times",
                 record.id, record.what, record.runs, record.whole

@@ -1,6 +1,7 @@
 //! I8: what a server says arrives in order, nothing twice, and what is dropped is counted.
 //!
-//! Every message of a server carries which child wrote it and as which line. At its client these must only rise. Notices
+//! Every message of a server carries which child wrote it and as which line. At its client these must only rise. Over HTTP
+//! several streams run side by side, so there the order is that in which the engine was given the messages. Notices
 //! that were written and never arrived must be matched by drops that the engine has owned up to, unless the client left or
 //! the child's last words were still under way when the world ended. In the other direction, a server that is sent something
 //! out of turn complains: a call before the handshake is over, an id given twice, a cancellation of what it never had, an
@@ -25,17 +26,35 @@ struct Notices {
 /// Remembers the last stamp that each client has seen.
 pub(super) struct Order {
     last: BTreeMap<ClientId, Stamp>,
+    /// What the engine was given over HTTP, in order.
+    delivered: BTreeMap<(usize, Stamp), u64>,
+    last_delivered: BTreeMap<ClientId, u64>,
     notices: Vec<Notices>,
     upstream_of: BTreeMap<ClientId, usize>,
 }
 
 impl Order {
     pub(super) fn new(upstreams: usize) -> Order {
-        Order { last: BTreeMap::new(), notices: vec![Notices::default(); upstreams], upstream_of: BTreeMap::new() }
+        Order {
+            last: BTreeMap::new(),
+            delivered: BTreeMap::new(),
+            last_delivered: BTreeMap::new(),
+            notices: vec![Notices::default(); upstreams],
+            upstream_of: BTreeMap::new(),
+        }
     }
 
     fn next(&mut self, client: ClientId, stamp: Option<Stamp>) -> Result<(), String> {
         let Some(stamp) = stamp else { return Ok(()) };
+        let upstream = self.upstream_of.get(&client).copied().unwrap_or_default();
+        if let Some(place) = self.delivered.get(&(upstream, stamp)) {
+            return match self.last_delivered.insert(client, *place) {
+                Some(last) if last >= *place => {
+                    Err(format!("client {} read {stamp:?}, which the engine was given before the last", client.0))
+                }
+                _ => Ok(()),
+            };
+        }
         if let Some(last) = self.last.insert(client, stamp)
             && last >= stamp
         {
@@ -55,7 +74,12 @@ impl Check for Order {
             Fact::Arrived(key) => {
                 self.upstream_of.insert(oracle.of(*key).client, oracle.of(*key).upstream);
             }
-            Fact::Noticed { link, .. } => self.notices[usize::from(link.upstream.0)].written += 1,
+            Fact::Delivered { upstream, stamp } => {
+                let place = self.delivered.len() as u64;
+                // One that is given twice keeps its first place: it may be passed on once.
+                self.delivered.entry((*upstream, *stamp)).or_insert(place);
+            }
+            Fact::Noticed { by, .. } => self.notices[by.upstream()].written += 1,
             Fact::Happened(heard) => {
                 if let (Some(upstream), What::Dropped(_)) = (heard.upstream, &heard.what) {
                     self.notices[upstream].dropped += 1;
@@ -72,7 +96,7 @@ impl Check for Order {
             Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp),
             Fact::Asked { client, stamp } => return self.next(*client, *stamp),
             Fact::Progressed { client, stamp, .. } => return self.next(*client, *stamp),
-            Fact::Complained { link, words } => return Err(format!("child {}.{} {words}", link.upstream.0, link.dial)),
+            Fact::Complained { by, words } => return Err(format!("{by} {words}")),
             Fact::Objected { client, words } => return Err(format!("client {} {words}", client.0)),
             _ => {}
         }

@@ -1,14 +1,16 @@
 //! I16: status is the fold of the events, and agrees with the machine and with the world.
 //!
 //! Three tellings of one story: what the engine says of itself, what its events add up to, and what processes there are.
-//! A link that is said to be up has a living or dying child; one that is said to be idle, waiting or parked has none.
+//! A link that is said to be up has a living or dying child; one that is said to be idle, waiting or parked has none. Over
+//! HTTP there is no process to compare with; there, a link that is said to be up must have been reached.
 
 use std::collections::BTreeSet;
 
-use mendline_core::{LinkId, Moment};
+use mendline_core::config::Transport;
+use mendline_core::{Config, LinkId, Moment};
 
 use super::Check;
-use crate::fact::Fact;
+use crate::fact::{Fact, Report};
 use crate::machine::What;
 use crate::oracle::Oracle;
 
@@ -16,11 +18,20 @@ use crate::oracle::Oracle;
 pub(super) struct OneTruth {
     children: Vec<BTreeSet<LinkId>>,
     links: Vec<&'static str>,
+    is_child: Vec<bool>,
+    /// Something came of an exchange since the link was last down.
+    reached: Vec<bool>,
 }
 
 impl OneTruth {
-    pub(super) fn new(upstreams: usize) -> OneTruth {
-        OneTruth { children: vec![BTreeSet::new(); upstreams], links: vec!["Idle"; upstreams] }
+    pub(super) fn new(config: &Config) -> OneTruth {
+        let upstreams = config.upstreams.len();
+        OneTruth {
+            children: vec![BTreeSet::new(); upstreams],
+            links: vec!["Idle"; upstreams],
+            is_child: config.upstreams.iter().map(|upstream| upstream.transport == Transport::Child).collect(),
+            reached: vec![false; upstreams],
+        }
     }
 }
 
@@ -37,6 +48,9 @@ impl Check for OneTruth {
             Fact::Exited(link) => {
                 self.children[usize::from(link.upstream.0)].remove(link);
             }
+            Fact::Reported { upstream, report: Report::Reached | Report::Head(_) | Report::Event(_), .. } => {
+                self.reached[*upstream] = true;
+            }
             Fact::Happened(heard) => {
                 if let (Some(upstream), What::Moved(from, to)) = (heard.upstream, &heard.what) {
                     if self.links[upstream] != *from {
@@ -46,6 +60,9 @@ impl Check for OneTruth {
                         ));
                     }
                     self.links[upstream] = to;
+                    if matches!(*to, "Waiting" | "Parked" | "Idle") {
+                        self.reached[upstream] = false;
+                    }
                 }
             }
             Fact::Stands { upstream, standing } => {
@@ -61,6 +78,15 @@ impl Check for OneTruth {
                         "upstream {upstream}: by the events {} calls are open, by the engine {}",
                         standing.open, standing.own_open
                     ));
+                }
+                if !self.is_child[*upstream] {
+                    return match standing.link {
+                        "Up" if !self.reached[*upstream] => {
+                            Err(format!("upstream {upstream} is Up and nothing has reached it"))
+                        }
+                        "Draining" => Err(format!("upstream {upstream} is Draining and has no child to end")),
+                        _ => Ok(()),
+                    };
                 }
                 let running = !self.children[*upstream].is_empty();
                 let said = matches!(standing.link, "Up" | "Draining");

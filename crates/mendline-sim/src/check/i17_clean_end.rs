@@ -1,4 +1,4 @@
-//! I17: told to stop, it ends: everything answered within the drain, every child reaped, nothing after that.
+//! I17: told to stop, it ends: everything answered within the drain, every child reaped, every exchange over, nothing after.
 //!
 //! The time is the sum of its parts: the drain, the three rungs of the ladder, and a second for the world to die in. When it
 //! was not told to stop and its clients merely closed their ends, what runs may finish first, and its deadlines bound it;
@@ -7,20 +7,22 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use mendline_core::port::ExchangeId;
 use mendline_core::{LinkId, Moment, defaults};
 
 use super::Check;
-use crate::fact::Fact;
+use crate::fact::{Fact, Report};
 use crate::machine::Act;
 use crate::oracle::Oracle;
 
 /// How long an end may take.
 pub const BOUND: Duration = Duration::from_secs(defaults::DRAIN.as_secs() + 2 * defaults::LADDER_STEP.as_secs() + 1);
 
-/// Which children are alive, and when the end began.
+/// Which children are alive, which exchanges are open, and when the end began.
 #[derive(Default)]
 pub(super) struct CleanEnd {
     children: BTreeSet<LinkId>,
+    exchanges: BTreeSet<ExchangeId>,
     stopped: Option<Moment>,
     finished: bool,
 }
@@ -38,12 +40,21 @@ impl Check for CleanEnd {
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 self.children.remove(link);
             }
+            Fact::Wanted(Act::Exchange(exchange, ..)) => {
+                self.exchanges.insert(*exchange);
+            }
+            Fact::Reported { exchange, report: Report::End, .. } => {
+                self.exchanges.remove(exchange);
+            }
             Fact::Stopped => {
                 self.stopped.get_or_insert(now);
             }
             Fact::Wanted(Act::Finished) => {
                 if let Some(child) = self.children.first() {
                     return Err(format!("finished although child {}.{} is not reaped", child.upstream.0, child.dial));
+                }
+                if let Some(exchange) = self.exchanges.first() {
+                    return Err(format!("finished although exchange {} is not over", exchange.0));
                 }
                 self.finished = true;
             }

@@ -2,22 +2,27 @@
 //!
 //! In the legacy era only the client's own word cancels; Mendline adds none of its own but for a deadline that has passed
 //! or a call that it gave up. So after a client of that era has left, no cancellation may go out that names a request of its
-//! own.
+//! own. In the modern era over HTTP closing the exchange is the cancellation: whatever a client that left had under way is
+//! given up before anything else happens, and no notification is ever sent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mendline_core::{ClientId, LinkId, Moment};
+use mendline_core::port::ExchangeId;
+use mendline_core::{ClientId, Moment};
 use mendline_wire::{Method, meta};
 
 use super::Check;
-use crate::fact::Fact;
+use crate::fact::{Fact, Report, Via};
+use crate::machine::Act;
 use crate::oracle::{Key, Oracle};
 
-/// What each child was given under which id, and who has left.
+/// What each server was given under which id, and who has left.
 #[derive(Default)]
 pub(super) struct TrueToTheEra {
-    given: std::collections::BTreeMap<(LinkId, Vec<u8>), Key>,
+    given: BTreeMap<(usize, Vec<u8>), Key>,
     modern: BTreeSet<Key>,
+    /// Exchanges that carry a modern call and are not given up.
+    open: BTreeMap<ExchangeId, Key>,
     left: BTreeSet<ClientId>,
 }
 
@@ -31,20 +36,35 @@ impl Check for TrueToTheEra {
             Fact::Left(client) => {
                 self.left.insert(*client);
             }
-            Fact::Handed { link, message, key: Some(key) } => {
-                self.given.insert((*link, message.id().unwrap_or_default().to_vec()), *key);
+            Fact::Handed { by, message, key: Some(key) } => {
+                self.given.insert((by.upstream(), message.id().unwrap_or_default().to_vec()), *key);
                 if meta::is_modern(message) {
                     self.modern.insert(*key);
+                    if let Via::Exchange(_, exchange) = by {
+                        self.open.insert(*exchange, *key);
+                    }
                 }
             }
-            Fact::Handed { link, message, key: None } if message.method() == Method::Cancelled => {
+            Fact::Wanted(Act::Abort(exchange)) | Fact::Reported { exchange, report: Report::End, .. } => {
+                self.open.remove(exchange);
+            }
+            Fact::Settled { .. } if !self.left.is_empty() => {
+                let leftover = self.open.values().find(|key| self.left.contains(&oracle.of(**key).client));
+                if let Some(key) = leftover {
+                    return Err(format!("{} of a modern client that left was not cancelled", oracle.of(*key).id));
+                }
+            }
+            Fact::Handed { by, message, key: None } if message.method() == Method::Cancelled => {
                 let Some(named) = message.get(&["requestId"]) else { return Ok(()) };
-                let Some(key) = self.given.get(&(*link, named.to_vec())) else {
+                let Some(key) = self.given.get(&(by.upstream(), named.to_vec())) else {
                     return Err(format!(
-                        "a child was told to cancel {}, which it was never given",
+                        "a server was told to cancel {}, which it was never given",
                         String::from_utf8_lossy(named)
                     ));
                 };
+                if matches!(by, Via::Exchange(..)) && self.modern.contains(key) {
+                    return Err("a modern call over HTTP was cancelled by a notification".into());
+                }
                 let record = oracle.of(*key);
                 // A deadline that passed before the client left may have its cancellation still in the queue.
                 let expired = record.due(&oracle.patience[record.upstream]).is_some_and(|due| due <= now);

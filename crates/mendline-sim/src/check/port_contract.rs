@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use mendline_core::{LinkId, Moment};
 
 use super::Check;
-use crate::fact::Fact;
+use crate::fact::{Fact, Via};
 use crate::machine::Act;
 use crate::oracle::Oracle;
 
@@ -52,8 +52,7 @@ impl Check for PortContract {
             }
             Fact::Wanted(Act::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
             Fact::Wanted(Act::Signal(link, _)) => self.alive(*link, "a signal"),
-            Fact::Wanted(Act::Strange(what)) => Err(format!("no shell of this world can do {what}")),
-            Fact::Handed { link, .. } => self.alive(*link, "a message"),
+            Fact::Handed { by: Via::Child(link), .. } => self.alive(*link, "a message"),
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 self.over.insert(*link);
                 Ok(())

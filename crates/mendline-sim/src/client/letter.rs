@@ -84,6 +84,7 @@ impl Client {
             answers: 0,
             verdict: None,
             whole: 0,
+            refused: 0,
             runs: 0,
             replies: Vec::new(),
         };

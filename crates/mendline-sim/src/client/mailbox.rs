@@ -75,8 +75,7 @@ impl Client {
         if self.stage == Stage::Greeting(key) {
             self.greeted(&verdict, message.kind());
         }
-        let stamp = stamp(message, &["_meta", "sim/at"]).or_else(|| stamp(message, &["data", "sim/at"]));
-        Seen::Answer(key, verdict, stamp)
+        Seen::Answer(key, verdict, stamp_of(message))
     }
 
     fn greeted(&mut self, verdict: &Verdict, kind: Kind) {
@@ -141,6 +140,11 @@ fn words_for_a_model(message: &Message) -> String {
 
 fn number(raw: Option<&[u8]>) -> Option<u32> {
     std::str::from_utf8(raw?).ok()?.parse().ok()
+}
+
+/// The place of a message among all that its server wrote.
+pub fn stamp_of(message: &Message) -> Option<Stamp> {
+    stamp(message, &["_meta", "sim/at"]).or_else(|| stamp(message, &["data", "sim/at"]))
 }
 
 fn stamp(message: &Message, path: &[&str]) -> Option<Stamp> {

@@ -3,6 +3,7 @@
 //! | Command | What it does |
 //! |---|---|
 //! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [pipe=200]` | configures a server; before anything else |
+//! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | the same behind a URL: what it speaks, what it is taken for, and how it answers |
 //! | `client [of NAME] greets` | sends the greeting of its era and completes it |
 //! | `client [of NAME] asks id=7 tools/call create_note` | makes a request; an id is any JSON |
 //! | `client [of NAME] cancels id=7` | calls it off |
@@ -17,6 +18,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mendline_core::config::{Dialect, Transport};
 use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 
 use super::Story;
@@ -28,7 +30,9 @@ use crate::journal::Journal;
 use crate::machine::Driven;
 use crate::oracle::{Effect, Key};
 use crate::server::{Era, Manner};
+use crate::site::{Site, Tongue};
 use crate::temper::Temper;
+use crate::weather::Weather;
 use crate::world::{Host, World};
 
 /// A world in the making, then a world.
@@ -43,8 +47,8 @@ impl Stage {
     /// Does what a line says.
     pub fn obey(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if let ["upstream", name, "child", options @ ..] = words.as_slice() {
-            return self.configure(name, options);
+        if let ["upstream", name, kind @ ("child" | "http"), options @ ..] = words.as_slice() {
+            return self.configure(name, *kind == "http", options);
         }
         self.begin();
         match words.as_slice() {
@@ -91,17 +95,34 @@ impl Stage {
         lines
     }
 
-    fn configure(&mut self, name: &str, options: &[&str]) -> Result<(), String> {
+    fn configure(&mut self, name: &str, over_http: bool, options: &[&str]) -> Result<(), String> {
         if self.world.is_some() {
             return Err("upstreams come first".into());
         }
-        let mut config = UpstreamConfig::child(name, "notes-server");
+        let mut config = if over_http {
+            UpstreamConfig::http(name, "http://notes.example/mcp", Dialect::Auto)
+        } else {
+            UpstreamConfig::child(name, "notes-server")
+        };
+        let mut site = Site {
+            tongue: Tongue::Stateful,
+            weather: Weather::default(),
+            events: 0,
+            names: false,
+            polls: 0,
+            speaks_up: true,
+            connect: (1, 1),
+        };
         let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false };
         let mut health = Temper { start: Duration::from_millis(10), ..Temper::default() };
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {
             match option.split_once('=') {
-                None if *option == "modern" => era = Era::Modern,
+                None if *option == "modern" => (era, site.tongue) = (Era::Modern, Tongue::Modern),
+                None if over_http => speak(&mut site, option)?,
+                Some(("dialect", "auto")) => config.transport = Transport::Http(Dialect::Auto),
+                Some(("dialect", "sse")) => config.transport = Transport::Http(Dialect::Sse),
+                Some(("dialect", "streamable")) => config.transport = Transport::Http(Dialect::Streamable),
                 Some(("call", time)) => config.timeouts.call = duration(time)?,
                 Some(("total", time)) => config.timeouts.total = duration(time)?,
                 Some(("recovery", time)) => config.timeouts.recovery = duration(time)?,
@@ -129,6 +150,7 @@ impl Stage {
             pull_ahead: 0,
             latency: (0, 0),
             places,
+            site: over_http.then_some(site),
             dice,
         });
         self.upstreams.push(config);
@@ -248,6 +270,21 @@ fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
     }
     let (method, effect) = METHODS.iter().find(|(name, _)| *name == method).ok_or("no such method")?;
     Ok(Wish { method, tool: None, effect: *effect })
+}
+
+/// What a word says about an HTTP server.
+fn speak(site: &mut Site, word: &str) -> Result<(), String> {
+    match word {
+        "stateful" => site.tongue = Tongue::Stateful,
+        "stateless" => site.tongue = Tongue::Stateless,
+        "sse" => site.tongue = Tongue::Trunk,
+        "events" => site.events = 100,
+        "named" => (site.events, site.names) = (100, true),
+        "polls" => site.polls = 100,
+        "quiet" => site.speaks_up = false,
+        _ => return Err(format!("no such option: {word}")),
+    }
+    Ok(())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mendline_wire::Method;
+use mendline_wire::{Message, Method, headers};
 
-use crate::fact::Fact;
+use crate::exchange::Request;
+use crate::fact::{Fact, Via};
+use crate::machine::Act;
 use crate::oracle::{Oracle, Verdict};
 
 /// The lines so far.
@@ -62,10 +64,15 @@ impl Story {
             Fact::Told { client, stamp: Some(_) } => self.client_reads(client.0, "a notice"),
             Fact::Told { client, stamp: None } => self.client_reads(client.0, "a cancellation"),
             Fact::Asked { client, .. } => self.client_reads(client.0, "a question of the server"),
-            Fact::Handed { link, message, key: None } if message.method() == Method::Cancelled => {
+            Fact::Handed { by: Via::Child(link), message, key: None } if message.method() == Method::Cancelled => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 self.say(&who, &format!("child {} is told to cancel", link.dial));
             }
+            Fact::Wanted(Act::Exchange(_, upstream, request)) => {
+                let who = self.names[*upstream].clone();
+                self.say(&who, &spoken(request));
+            }
+            Fact::Wanted(Act::Abort(_)) => self.say("mendline", "gives an exchange up"),
             Fact::Signalled(link, signal) => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 match signal {
@@ -73,7 +80,7 @@ impl Story {
                     None => self.say(&who, &format!("child {} sees the end of its stdin", link.dial)),
                 }
             }
-            Fact::Wanted(crate::machine::Act::Finished) => self.say("mendline", "finished"),
+            Fact::Wanted(Act::Finished) => self.say("mendline", "finished"),
             _ => {}
         }
     }
@@ -96,6 +103,24 @@ impl Story {
         let small = *self.calls.entry((upstream, number)).or_insert(next);
         format!("{before}call {small}{}", &rest[digits.len()..])
     }
+}
+
+/// An HTTP request in a few words: what it carries, in which session, after which event.
+fn spoken(request: &Request) -> String {
+    let mut text = format!("→ {}", format!("{:?}", request.verb).to_uppercase());
+    if let Some(target) = &request.target {
+        text = format!("{text} {target}");
+    }
+    if let Some(message) = request.body.clone().and_then(|body| Message::parse(body).ok()) {
+        let what = message.method_name();
+        text = format!("{text} {}", if what.is_empty() { "an answer".into() } else { what });
+    }
+    for (name, word) in [(headers::SESSION_ID, "in"), (headers::LAST_EVENT_ID, "after event")] {
+        if let Some(value) = request.header(name) {
+            text = format!("{text} {word} {value}");
+        }
+    }
+    text
 }
 
 fn summary(what: &str) -> String {

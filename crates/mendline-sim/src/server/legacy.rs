@@ -20,16 +20,21 @@ pub enum Legacy {
     Ready,
 }
 
+/// What is answered to `initialize`.
+pub(super) fn greeting(message: &Message) -> String {
+    let version = message.get_str(&["protocolVersion"]).unwrap_or_default();
+    format!(
+        r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}},"logging":{{}}}},"serverInfo":{{"name":"notes","version":"1.0"}}}}"#
+    )
+}
+
 impl Door for Legacy {
     fn admit(&mut self, message: &Message, complaints: &mut Vec<String>) -> Admission {
         match (message.method(), *self) {
             // A client whose first greeting ran into its deadline may try again.
             (Method::Initialize, Legacy::Fresh | Legacy::Greeted) => {
                 *self = Legacy::Greeted;
-                let version = message.get_str(&["protocolVersion"]).unwrap_or_default();
-                Admission::Result(format!(
-                    r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}},"logging":{{}}}},"serverInfo":{{"name":"notes","version":"1.0"}}}}"#
-                ))
+                Admission::Result(greeting(message))
             }
             (Method::Initialize, _) => {
                 complaints.push("was initialized twice".into());

@@ -13,6 +13,8 @@ use crate::oracle::{Key, Verdict};
 
 /// One tick: what "in time" may be late by.
 const TICK: Duration = Duration::from_millis(1);
+/// What the wait for an upstream may be longer by, because nobody looks at the clock while a connection is being made.
+const ONE_CONNECTION: Duration = Duration::from_secs(6);
 
 impl World {
     pub(super) fn client_acts(&mut self, id: ClientId) {
@@ -55,6 +57,10 @@ impl World {
             let upstream = record.upstream;
             if let Some(due) = self.oracle.of(key).due(&self.oracle.patience[upstream]) {
                 self.clock.at(due + TICK, Due::AnswerDue(key));
+            }
+            if self.hosts[upstream].site.is_some() {
+                let patience = self.oracle.patience[upstream].recovery + ONE_CONNECTION;
+                self.clock.after(patience, Due::PatienceEnds(key));
             }
             self.tell(&Fact::Arrived(key));
         }
@@ -149,6 +155,19 @@ impl World {
             // The answer may be among what the client has not read: that is its own slowness, not ours.
             self.clock.after(Duration::from_millis(100), Due::AnswerDue(key));
         } else {
+            self.tell(&Fact::Overdue(key));
+        }
+    }
+
+    /// Over HTTP a request that no server can have had waits for one no longer than `timeouts.recovery`.
+    pub(super) fn patience_ends(&mut self, key: Key) {
+        let record = self.oracle.of(key);
+        let unsent = record.is_open() && record.whole == 0;
+        let unread = self.client(record.client).is_some_and(|place| {
+            let inbox = &self.clients[place].inbox;
+            inbox.unaccepted() + inbox.unread() > 0
+        });
+        if unsent && !unread && !self.oracle.is_gone(record.client) && self.finished.is_none() {
             self.tell(&Fact::Overdue(key));
         }
     }

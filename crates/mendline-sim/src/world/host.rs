@@ -10,8 +10,10 @@ use super::World;
 use crate::child::Pulse;
 use crate::clock::{Due, Ending};
 use crate::dice::Dice;
-use crate::fact::Fact;
-use crate::server::{Deed, Era, Manner};
+use crate::fact::{Fact, Via};
+use crate::oracle::Key;
+use crate::server::{Deed, Era, Manner, Seat};
+use crate::site::Site;
 use crate::temper::{SpawnMood, Temper};
 
 /// What is the same for all processes of one upstream.
@@ -35,6 +37,8 @@ pub struct Host {
     pub latency: (u64, u64),
     /// How many calls Mendline may hold for it, running and waiting.
     pub places: usize,
+    /// What is there when it is not a child but behind a URL.
+    pub site: Option<Site>,
     /// Its own dice.
     pub dice: Dice,
 }
@@ -104,10 +108,10 @@ impl World {
         let at_most = if child.dice.percent(20) { child.dice.between(1, 200) } else { 1 << 20 };
         for parcel in child.stdin.read(at_most) {
             if let Some(key) = parcel.key {
-                self.tell(&Fact::Read { link, key, message: &parcel.message });
+                self.tell(&Fact::Read { by: Via::Child(link), key, message: &parcel.message });
             }
             let Some(child) = self.children.get_mut(&link) else { return };
-            let deeds = child.server.hear(&parcel.message, parcel.key, &temper);
+            let deeds = child.server.hear(&parcel.message, parcel.key, Seat::PIPE, &temper);
             self.perform(link, deeds);
         }
         self.wake_reader(link);
@@ -129,27 +133,35 @@ impl World {
         let upstream = usize::from(link.upstream.0);
         for deed in deeds {
             match deed {
-                Deed::Write(line) => self.child_writes(link, line),
-                Deed::Notify(line, stamp) => {
-                    self.tell(&Fact::Noticed { link, stamp });
+                Deed::Write(_, line) | Deed::Ask(_, line) | Deed::Garble(_, line) => self.child_writes(link, line),
+                Deed::Notify(_, line, stamp) => {
+                    self.tell(&Fact::Noticed { by: Via::Child(link), stamp });
                     self.child_writes(link, line);
                 }
-                Deed::Answer(line, key, body) => {
-                    if let Some(key) = key {
-                        let what = self.oracle.of(key).what;
-                        self.oracle.of_mut(key).replies.push(body.clone());
-                        self.oracle.lists.entry((upstream, what)).or_default().push(body);
-                    }
+                Deed::Answer(_, line, key, body) => {
+                    self.note_reply(upstream, key, body);
                     self.child_writes(link, line);
                 }
-                Deed::Run(key) => {
-                    self.oracle.of_mut(key).runs += 1;
-                    self.tell(&Fact::Ran { link, key });
-                }
+                Deed::Run(key) => self.note_run(Via::Child(link), key),
                 Deed::GoOn(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
-                Deed::Complain(words) => self.tell(&Fact::Complained { link, words: &words }),
+                Deed::Complain(words) => self.tell(&Fact::Complained { by: Via::Child(link), words: &words }),
             }
         }
+    }
+
+    /// A server answered something.
+    pub(super) fn note_reply(&mut self, upstream: usize, key: Option<Key>, body: Bytes) {
+        if let Some(key) = key {
+            let what = self.oracle.of(key).what;
+            self.oracle.of_mut(key).replies.push(body.clone());
+            self.oracle.lists.entry((upstream, what)).or_default().push(body);
+        }
+    }
+
+    /// A server did something.
+    pub(super) fn note_run(&mut self, by: Via, key: Key) {
+        self.oracle.of_mut(key).runs += 1;
+        self.tell(&Fact::Ran { by, key });
     }
 
     /// A child writes a line to its stdout.

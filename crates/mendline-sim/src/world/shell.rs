@@ -1,14 +1,14 @@
 //! The shell of the simulation: does what the engine wants, and reports what happens, by the contract of `port.rs`.
 
 use bytes::Bytes;
-use mendline_core::port::{Pipe, Signal};
+use mendline_core::port::{ExchangeId, Pipe, Signal};
 use mendline_core::{Input, LinkId, Port};
 use mendline_wire::{Limits, Line, Message, Received};
 
 use super::World;
 use crate::child::{Child, Pulse};
 use crate::clock::{Due, Ending};
-use crate::fact::Fact;
+use crate::fact::{Fact, Via};
 use crate::machine::Act;
 use crate::oracle::Key;
 use crate::server::Server;
@@ -29,6 +29,10 @@ impl World {
             for link in links {
                 moved |= self.feed(link);
                 moved |= self.fetch(link);
+            }
+            let exchanges: Vec<ExchangeId> = self.exchanges.keys().copied().collect();
+            for exchange in exchanges {
+                moved |= self.hand_up(exchange);
             }
             for place in 0..self.clients.len() {
                 moved |= self.listen(place);
@@ -51,6 +55,8 @@ impl World {
                 }
             }
             Act::Signal(link, signal) => self.signal(*link, *signal),
+            Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
+            Act::Abort(exchange) => self.abort(*exchange),
             Act::Happened(heard) => {
                 self.stirred = true;
                 self.tell(&Fact::Happened(heard));
@@ -58,7 +64,6 @@ impl World {
             Act::Finished => {
                 self.finished.get_or_insert(self.clock.now());
             }
-            Act::Strange(_) => {}
         }
     }
 
@@ -123,7 +128,7 @@ impl World {
             let may_pull = !child.stdin_closing && child.stdin.unaccepted() <= ahead;
             for key in whole {
                 self.oracle.of_mut(key).whole += 1;
-                self.tell(&Fact::Accepted { link, key });
+                self.tell(&Fact::Accepted { by: Via::Child(link), key });
             }
             if !may_pull {
                 break;
@@ -132,7 +137,7 @@ impl World {
             moved = true;
             let Some(message) = self.understand(text.to_bytes()) else { break };
             let key = self.key_of(&message);
-            self.tell(&Fact::Handed { link, message: &message, key });
+            self.tell(&Fact::Handed { by: Via::Child(link), message: &message, key });
             if let Some(child) = self.children.get_mut(&link) {
                 child.stdin.pull(message, key);
             }
@@ -156,7 +161,7 @@ impl World {
         }
     }
 
-    fn key_of(&self, message: &Message) -> Option<Key> {
+    pub(super) fn key_of(&self, message: &Message) -> Option<Key> {
         message.id()?;
         let raw = message.get(&["_meta", "sim/key"])?;
         let key = Key(std::str::from_utf8(raw).ok()?.parse().ok()?);
@@ -185,7 +190,7 @@ impl World {
     }
 
     /// Progress moves a deadline, so the oracle must know when the engine saw it.
-    fn note_progress(&mut self, received: &Received) {
+    pub(super) fn note_progress(&mut self, received: &Received) {
         let Received::Message(message) = received else { return };
         if message.method() == mendline_wire::Method::Progress {
             let key = message.get(&["_meta", "sim/key"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());

@@ -10,13 +10,21 @@ use mendline_core::port::{Exit, Signal, SpawnFailure};
 use mendline_core::{Event, LinkId, UpstreamId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Starts children.
+use crate::transport::http::{Dial, Http};
+
+/// Starts children, and knows the way to servers that live elsewhere.
 pub trait Host: Send {
     /// What it starts.
     type Child: Child;
 
+    /// How it makes connections.
+    type Dial: Dial + Send;
+
     /// Starts the child of this link's upstream. Returns when the child runs or is known not to.
     fn spawn(&mut self, link: LinkId) -> Result<Self::Child, SpawnFailure>;
+
+    /// The way to this upstream, if it is reached over HTTP. Asked for once.
+    fn remote(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>>;
 }
 
 /// A child that was started and is not yet buried.

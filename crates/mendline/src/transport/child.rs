@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use mendline_core::LinkId;
 use mendline_core::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
+use mendline_core::{LinkId, UpstreamId};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,6 +26,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::guard::{Guard, pid_of};
+use super::http::{Http, TcpDial};
 use crate::driver::{Child, Drained, Host};
 use crate::raw;
 
@@ -73,6 +74,7 @@ impl Children {
 
 impl Host for Children {
     type Child = LiveChild;
+    type Dial = TcpDial;
 
     fn spawn(&mut self, link: LinkId) -> Result<LiveChild, SpawnFailure> {
         let Some(command) = self.commands.get(usize::from(link.upstream.0)) else {
@@ -80,6 +82,10 @@ impl Host for Children {
             return Err(SpawnFailure { kind: SpawnFailureKind::NotFound, text });
         };
         LiveChild::start(command, self.guard.clone()).map_err(|error| failure(command, &error))
+    }
+
+    fn remote(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {
+        None
     }
 }
 

@@ -1,0 +1,137 @@
+//! What the upstream answers, whatever it is reached by.
+//!
+//! Answers are put together from the bytes of the request and constants, without a parser. The big result is built once
+//! and kept.
+
+use std::io::Write;
+
+use crate::scan::{member, number};
+
+/// Larger results are refused; no measurement asks for more than a few MiB.
+const BIGGEST_RESULT: usize = 64 << 20;
+
+const INITIALIZED: &[u8] = br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"mendline-bench","version":"1"}}"#;
+const TOOLS: &[u8] = br#"{"tools":[{"name":"echo","description":"Says the text again.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}},"annotations":{"readOnlyHint":true}},{"name":"big","description":"A text of the given size.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}}},"annotations":{"readOnlyHint":true}}]}"#;
+
+/// The answer to the last message.
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// Kept for its capacity.
+    line: Vec<u8>,
+    /// The content of the last big result.
+    big: Vec<u8>,
+}
+
+impl Answers {
+    /// Answers a message in place of the one before.
+    pub(crate) fn answer(&mut self, message: &[u8]) {
+        self.line.clear();
+        let (Some(id), Some(method)) = (member(message, b"\"id\""), member(message, b"\"method\"")) else { return };
+        self.line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        self.line.extend_from_slice(id);
+        match method {
+            b"\"tools/call\"" => match member(message, b"\"name\"") {
+                Some(b"\"echo\"") => self.text(member(message, b"\"text\"").unwrap_or(br#""""#)),
+                Some(b"\"big\"") => self.big(number(message, b"\"bytes\"").unwrap_or(0) as usize),
+                _ => self.refuse(-32602, "unknown tool"),
+            },
+            b"\"initialize\"" => self.result(INITIALIZED),
+            b"\"tools/list\"" => self.result(TOOLS),
+            b"\"ping\"" => self.result(b"{}"),
+            _ => self.refuse(-32601, "method not found"),
+        }
+        self.line.extend_from_slice(b"}\n");
+    }
+
+    /// With a newline; empty if the message needs no answer.
+    pub(crate) fn line(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// Without one.
+    pub(crate) fn json(&self) -> &[u8] {
+        self.line.strip_suffix(b"\n").unwrap_or_default()
+    }
+
+    fn result(&mut self, result: &[u8]) {
+        self.line.extend_from_slice(br#","result":"#);
+        self.line.extend_from_slice(result);
+    }
+
+    fn text(&mut self, quoted: &[u8]) {
+        self.result(br#"{"content":[{"type":"text","text":"#);
+        self.line.extend_from_slice(quoted);
+        self.line.extend_from_slice(b"}]}");
+    }
+
+    fn big(&mut self, bytes: usize) {
+        if bytes > BIGGEST_RESULT {
+            return self.refuse(-32602, "too big");
+        }
+        if self.big.len() != bytes + 2 {
+            self.big = vec![b'x'; bytes + 2];
+            self.big[0] = b'"';
+            self.big[bytes + 1] = b'"';
+        }
+        let big = std::mem::take(&mut self.big);
+        self.text(&big);
+        self.big = big;
+    }
+
+    fn refuse(&mut self, code: i32, why: &str) {
+        // Writing to a Vec cannot fail.
+        let _ = write!(self.line, r#","error":{{"code":{code},"message":"{why}"}}"#);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(message: &str) -> serde_json::Value {
+        let mut answers = Answers::default();
+        answers.answer(message.as_bytes());
+        assert!(answers.line().ends_with(b"}\n"), "not a line");
+        serde_json::from_slice(answers.json()).unwrap()
+    }
+
+    #[test]
+    fn every_answer_is_json_with_the_id_of_its_request() {
+        for request in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":"one","method":"tools/list"}"#,
+            r#"{"jsonrpc":"2.0","id":-5,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":2,"method":"no/such"}"#,
+            r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"none"}}"#,
+        ] {
+            let asked: serde_json::Value = serde_json::from_str(request).unwrap();
+            assert_eq!(answer(request)["id"], asked["id"]);
+        }
+    }
+
+    #[test]
+    fn echo_says_the_text_again() {
+        let answer = answer(
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a \"b\""}}}"#,
+        );
+        assert_eq!(answer["result"]["content"][0]["text"], "a \"b\"");
+    }
+
+    #[test]
+    fn big_results_have_the_size_asked_for_and_an_end() {
+        let call = |bytes: usize| {
+            answer(&format!(
+                r#"{{"id":1,"method":"tools/call","params":{{"name":"big","arguments":{{"bytes":{bytes}}}}}}}"#
+            ))
+        };
+        assert_eq!(call(1 << 20)["result"]["content"][0]["text"].as_str().unwrap().len(), 1 << 20);
+        assert_eq!(call(BIGGEST_RESULT + 1)["error"]["code"], -32602);
+    }
+
+    #[test]
+    fn notifications_are_not_answered() {
+        let mut answers = Answers::default();
+        answers.answer(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        assert!(answers.line().is_empty() && answers.json().is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! Streamable HTTP as the bench needs it: an upstream, a relay in front of it, and a client.
+//!
+//! All three speak HTTP/1.1 with `Content-Length` on connections that stay open, one exchange at a time on each. Nothing
+//! else is understood, because both ends are ours or real clients that do the same; what is not understood is an error
+//! and never a wrong figure.
+//!
+//! Sockets are blocking and are read once whenever `epoll` says that there is something. The usual exchange then costs
+//! one `epoll_wait`, one `read` and one `writev` on each side, which is as few as one thread can do with.
+
+pub(crate) mod message;
+pub(crate) mod pool;
+pub(crate) mod relay;
+pub(crate) mod remote;
+pub(crate) mod upstream;
+
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+/// How many that are ready are told of in one turn.
+const AT_ONCE: usize = 64;
+
+/// Who is waited for, each known by a number of the caller's.
+pub(crate) struct Watch {
+    epoll: OwnedFd,
+    events: Box<[Event]>,
+    /// What of `events` was told and not yet taken.
+    next: usize,
+    told: usize,
+}
+
+impl Watch {
+    pub(crate) fn new() -> io::Result<Self> {
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([nothing; AT_ONCE]), next: 0, told: 0 })
+    }
+
+    /// Closing what is watched ends the watch.
+    pub(crate) fn add(&self, what: impl AsFd, number: usize) -> Result<(), Errno> {
+        epoll::add(&self.epoll, what, EventData::new_u64(number as u64), EventFlags::IN)
+    }
+
+    pub(crate) fn remove(&self, what: impl AsFd) -> Result<(), Errno> {
+        epoll::delete(&self.epoll, what)
+    }
+
+    /// The next one that has something to be read, if it has been told already.
+    pub(crate) fn next_told(&mut self) -> Option<usize> {
+        let event = self.events[..self.told].get(self.next)?;
+        self.next += 1;
+        Some(event.data.u64() as usize)
+    }
+
+    /// Waits until somebody has something to be read.
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        (self.next, self.told) = (0, 0);
+        match epoll::wait(&self.epoll, &mut self.events[..], None) {
+            Ok(told) => self.told = told,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+/// Writes both parts, with one system call unless the sink is full.
+fn write_both(sink: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<()> {
+    let mut parts = [IoSlice::new(first), IoSlice::new(second)];
+    let mut left = &mut parts[..];
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match sink.write_vectored(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a few bytes at a time.
+    struct Sips(Vec<u8>, usize);
+
+    impl Write for Sips {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.1);
+            self.0.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn both_parts_are_written_whole_however_little_the_sink_takes() {
+        for (first, second) in [("head", "body"), ("head", ""), ("", "body"), ("", "")] {
+            for sip in [1, 3, 100] {
+                let mut sink = Sips(Vec::new(), sip);
+                write_both(&mut sink, first.as_bytes(), second.as_bytes()).unwrap();
+                assert_eq!(sink.0, [first, second].concat().as_bytes(), "{sip} bytes at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn only_who_has_something_to_be_read_is_told() {
+        let mut watch = Watch::new().unwrap();
+        let pipes = [rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap()];
+        for (number, (reader, _)) in pipes.iter().enumerate() {
+            watch.add(reader, number + 5).unwrap();
+        }
+        rustix::io::write(&pipes[1].1, b"x").unwrap();
+        assert_eq!(watch.next_told(), None);
+        watch.wait().unwrap();
+        assert_eq!(watch.next_told(), Some(6));
+        assert_eq!(watch.next_told(), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! The client's side: connections that stay open, as many as there are exchanges at the same time.
+//!
+//! The connection that became free last is used first, so a client that calls one at a time uses only one. The session
+//! id of the first answer that has one goes with everything after it.
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+
+use super::message::Message;
+use super::{Watch, write_both};
+
+pub(crate) struct Pool {
+    watch: Watch,
+    /// `host:port`.
+    authority: String,
+    /// The head of a request up to the value of its last header, the length.
+    head: Vec<u8>,
+    has_session: bool,
+    connections: Vec<Connection>,
+    free: Vec<usize>,
+    /// Kept for its capacity.
+    whole_head: Vec<u8>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    response: Message,
+}
+
+impl Pool {
+    /// Nothing is dialed before it is needed.
+    pub(crate) fn try_new(url: &str) -> io::Result<Self> {
+        let (authority, path) = url
+            .strip_prefix("http://")
+            .and_then(|rest| rest.split_once('/'))
+            .ok_or_else(|| io::Error::other(format!("`{url}` is not http://HOST:PORT/PATH")))?;
+        let head = format!(
+            "POST /{path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\nContent-Length: "
+        );
+        Ok(Self {
+            watch: Watch::new()?,
+            authority: authority.to_owned(),
+            head: head.into_bytes(),
+            has_session: false,
+            connections: Vec::new(),
+            free: Vec::new(),
+            whole_head: Vec::new(),
+        })
+    }
+
+    /// Has something else than connections waited for; `number` must be larger than any number of connections.
+    pub(crate) fn watch(&mut self, what: impl AsFd, number: usize) -> io::Result<()> {
+        Ok(self.watch.add(what, number)?)
+    }
+
+    pub(crate) fn unwatch(&mut self, what: impl AsFd) -> io::Result<()> {
+        Ok(self.watch.remove(what)?)
+    }
+
+    /// Whether an exchange is open.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.free.len() < self.connections.len()
+    }
+
+    /// Begins an exchange.
+    pub(crate) fn post(&mut self, body: &[u8]) -> io::Result<()> {
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => self.dial()?,
+        };
+        self.whole_head.clear();
+        self.whole_head.extend_from_slice(&self.head);
+        write!(self.whole_head, "{}\r\n\r\n", body.len())?;
+        let Connection { stream, response } = &mut self.connections[number];
+        response.clear();
+        write_both(stream, &self.whole_head, body)
+    }
+
+    /// The number of the next connection, or of what else is watched, that has something to be read.
+    pub(crate) fn ready(&mut self) -> io::Result<usize> {
+        loop {
+            match self.watch.next_told() {
+                Some(number) => return Ok(number),
+                None => self.watch.wait()?,
+            }
+        }
+    }
+
+    /// The same, if no waiting is needed for it.
+    pub(crate) fn ready_already(&mut self) -> Option<usize> {
+        self.watch.next_told()
+    }
+
+    /// Reads a connection once. True when that ended the exchange with a body, which stays until the next `post`.
+    pub(crate) fn read(&mut self, number: usize) -> io::Result<bool> {
+        let Connection { stream, response } = &mut self.connections[number];
+        if !response.read(stream)? {
+            return Ok(false);
+        }
+        if !response.head().starts_with(b"HTTP/1.1 2") {
+            let head = String::from_utf8_lossy(response.head());
+            return Err(io::Error::other(head.lines().next().unwrap_or_default().to_owned()));
+        }
+        if !self.has_session
+            && let Some(session) = response.header(b"mcp-session-id")
+        {
+            let length = b"Content-Length: ".len();
+            self.head.truncate(self.head.len() - length);
+            self.head.extend_from_slice(b"Mcp-Session-Id: ");
+            self.head.extend_from_slice(session);
+            self.head.extend_from_slice(b"\r\nContent-Length: ");
+            self.has_session = true;
+        }
+        self.free.push(number);
+        Ok(!response.body().is_empty())
+    }
+
+    pub(crate) fn body(&self, number: usize) -> &[u8] {
+        self.connections[number].response.body()
+    }
+
+    pub(crate) fn body_as_line(&mut self, number: usize) -> &[u8] {
+        self.connections[number].response.body_as_line()
+    }
+
+    fn dial(&mut self) -> io::Result<usize> {
+        let stream = TcpStream::connect(&self.authority)?;
+        // A small request must not wait for the acknowledgement of the one before.
+        stream.set_nodelay(true)?;
+        let number = self.connections.len();
+        self.watch.add(&stream, number)?;
+        self.connections.push(Connection { stream, response: Message::new() });
+        Ok(number)
+    }
+}

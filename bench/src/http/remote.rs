@@ -1,0 +1,44 @@
+//! The upstream of a run over HTTP: it is there before the first contender starts, as a remote server is.
+
+use std::io::{self, BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// A running `mendline-bench upstream --http 0`, which ends with us because we hold its stdin.
+pub(crate) struct Remote {
+    child: Child,
+    url: String,
+}
+
+impl Remote {
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["upstream", "--http", "0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut url = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut url)?;
+        }
+        match url.trim_end() {
+            "" => Err(io::Error::other("the upstream did not start")),
+            url => Ok(Self { url: url.to_owned(), child }),
+        }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // Nothing can be done about a child that cannot be waited for.
+        let _ = self.child.wait();
+    }
+}

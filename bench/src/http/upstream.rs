@@ -1,0 +1,139 @@
+//! The leanest Streamable HTTP server that we could write, so that the program in front of it is what is measured.
+//!
+//! One thread and `epoll`; every answer is JSON in one `writev`. There is one session for everybody, but whoever forgets
+//! its id is refused, as real servers do. There is no stream to be had by GET.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use rustix::io::Errno;
+
+use super::message::Message;
+use super::{Watch, write_both};
+use crate::answers::Answers;
+use crate::scan::member;
+
+const LISTENER: usize = usize::MAX;
+const STDIN: usize = usize::MAX - 1;
+
+const SESSION: &[u8] = b"one-for-all";
+const GREETING: &str = "Content-Type: application/json\r\nMcp-Session-Id: one-for-all\r\n";
+
+/// Prints the address and serves until stdin ends; port 0 takes any that is free.
+pub(crate) fn serve(port: u16) -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "http://{}/mcp", listener.local_addr()?)?;
+    stdout.flush()?;
+
+    let mut watch = Watch::new()?;
+    watch.add(&listener, LISTENER)?;
+    let stdin = rustix::stdio::stdin();
+    match watch.add(stdin, STDIN) {
+        // What is not a pipe or a terminal has no end that could be waited for.
+        Ok(()) | Err(Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut answers = Answers::default();
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    loop {
+        watch.wait()?;
+        while let Some(number) = watch.next_told() {
+            match number {
+                LISTENER => {
+                    let connection = Connection::try_new(listener.accept()?.0)?;
+                    let free = connections.iter().position(Option::is_none).unwrap_or(connections.len());
+                    watch.add(&connection.stream, free)?;
+                    connections.resize_with(connections.len().max(free + 1), || None);
+                    connections[free] = Some(connection);
+                }
+                STDIN => {
+                    if rustix::io::read(stdin, &mut [0; 256])? == 0 {
+                        return Ok(());
+                    }
+                }
+                number => {
+                    // Whoever closes or cannot be understood is closed; a client that minds will say so.
+                    if connections[number].as_mut().is_some_and(|open| open.serve(&mut answers).is_err()) {
+                        connections[number] = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    request: Message,
+    /// Kept for its capacity.
+    head: Vec<u8>,
+}
+
+impl Connection {
+    fn try_new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, request: Message::new(), head: Vec::new() })
+    }
+
+    /// Reads once, and answers when the request is whole.
+    fn serve(&mut self, answers: &mut Answers) -> io::Result<()> {
+        if !self.request.read(&mut self.stream)? {
+            return Ok(());
+        }
+        let (status, headers, body) = respond(&self.request, answers);
+        self.head.clear();
+        write!(self.head, "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len())?;
+        write_both(&mut self.stream, &self.head, body)?;
+        self.request.clear();
+        Ok(())
+    }
+}
+
+/// Status, headers and body.
+fn respond<'a>(request: &Message, answers: &'a mut Answers) -> (&'static str, &'static str, &'a [u8]) {
+    if !request.head().starts_with(b"POST ") {
+        return ("405 Method Not Allowed", "Allow: POST\r\n", b"");
+    }
+    let knows_session = request.header(b"mcp-session-id") == Some(SESSION);
+    if !knows_session && member(request.body(), b"\"method\"") != Some(b"\"initialize\"") {
+        return ("404 Not Found", "", b"");
+    }
+    answers.answer(request.body());
+    match answers.json() {
+        b"" => ("202 Accepted", "", b""),
+        json if knows_session => ("200 OK", "Content-Type: application/json\r\n", json),
+        json => ("200 OK", GREETING, json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(request: &str) -> &'static str {
+        let mut message = Message::new();
+        assert!(message.read(&mut request.as_bytes()).unwrap(), "the request is whole");
+        respond(&message, &mut Answers::default()).0
+    }
+
+    fn post(headers: &str, body: &str) -> &'static str {
+        status(&format!("POST /mcp HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len()))
+    }
+
+    #[test]
+    fn whoever_greets_gets_the_session_that_everybody_else_has_to_know() {
+        let session = str::from_utf8(SESSION).unwrap();
+        assert!(GREETING.contains(&format!("Mcp-Session-Id: {session}\r\n")));
+        let known = format!("mcp-session-id: {session}\r\n");
+        assert_eq!(post("", r#"{"id":1,"method":"initialize"}"#), "200 OK");
+        assert_eq!(post("", r#"{"id":1,"method":"ping"}"#), "404 Not Found");
+        assert_eq!(post(&known, r#"{"id":1,"method":"ping"}"#), "200 OK");
+        assert_eq!(post(&known, r#"{"method":"notifications/initialized"}"#), "202 Accepted");
+    }
+
+    #[test]
+    fn there_is_no_stream_to_be_had() {
+        assert_eq!(status("GET /mcp HTTP/1.1\r\n\r\n"), "405 Method Not Allowed");
+    }
+}

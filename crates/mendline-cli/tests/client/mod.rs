@@ -1,0 +1,172 @@
+//! A client at the stdin and stdout of a real `mendline run`, whatever server is behind it.
+//!
+//! It waits for what it expects with a deadline and never sleeps to be lucky. What the server really did is known by the
+//! server; each kind of test asks it in its own way.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+/// How long anything may take that should come at once.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+/// The binary under test.
+pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
+
+/// `mendline run` and its client.
+pub(crate) struct Client {
+    pub(crate) process: Child,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) lines: Option<Receiver<String>>,
+    log: Arc<Mutex<String>>,
+}
+
+impl Client {
+    /// Starts a command with pipes to talk through. What it logs is not read before [`Client::read_log`].
+    pub(crate) fn start(command: &mut Command) -> Client {
+        command.env_remove("MENDLINE_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let stdin = process.stdin.take();
+        let lines = Some(lines_of(process.stdout.take().unwrap()));
+        Client { process, stdin, lines, log: Arc::default() }
+    }
+
+    /// Reads the log from now on.
+    pub(crate) fn read_log(&mut self) {
+        let (mut stderr, log) = (BufReader::new(self.process.stderr.take().unwrap()), Arc::clone(&self.log));
+        thread::spawn(move || {
+            let mut line = String::new();
+            while stderr.read_line(&mut line).is_ok_and(|count| count > 0) {
+                log.lock().unwrap().push_str(&line);
+                line.clear();
+            }
+        });
+    }
+
+    /// The greeting of the legacy era, and the list that tells which tools only read. Gives the server's name.
+    pub(crate) fn greet(&mut self) -> String {
+        let who = json!({ "name": "test", "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "roots": {} }, "clientInfo": who });
+        self.request("init", "initialize", &hello);
+        let greeting = self.answer("init");
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        self.request("list", "tools/list", &json!({}));
+        let list = self.answer("list");
+        assert!(list["result"]["tools"].is_array(), "{list}");
+        greeting["result"]["serverInfo"]["name"].as_str().unwrap_or_else(|| panic!("{greeting}")).to_owned()
+    }
+
+    pub(crate) fn send(&mut self, line: &str) {
+        self.stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    pub(crate) fn request(&mut self, id: &str, method: &str, params: &Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
+    }
+
+    pub(crate) fn call(&mut self, id: &str, tool: &str, arguments: &Value) {
+        self.request(id, "tools/call", &json!({ "name": tool, "arguments": arguments }));
+    }
+
+    /// The next line as it came.
+    pub(crate) fn line(&mut self) -> String {
+        self.lines
+            .as_ref()
+            .unwrap()
+            .recv_timeout(SOON)
+            .unwrap_or_else(|error| panic!("no line: {error}; log:\n{}", self.log()))
+    }
+
+    /// The answer to this request; everything before it is skipped.
+    pub(crate) fn answer(&mut self, id: &str) -> Value {
+        loop {
+            let message: Value =
+                serde_json::from_str(&self.line()).expect("a line that is not JSON reached the client");
+            if message["id"] == id && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+
+    /// Calls and answers in one.
+    pub(crate) fn result(&mut self, id: &str, tool: &str, arguments: &Value) -> Value {
+        self.call(id, tool, arguments);
+        self.answer(id)["result"].clone()
+    }
+
+    /// Everything that still comes until our stdout ends.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        let deadline = Instant::now() + SOON;
+        let mut rest = Vec::new();
+        loop {
+            match self.lines.as_ref().unwrap().recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => rest.push(line),
+                Err(RecvTimeoutError::Disconnected) => return rest,
+                Err(RecvTimeoutError::Timeout) => panic!("stdout did not end; log:\n{}", self.log()),
+            }
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(i32::try_from(self.process.id()).unwrap(), signal);
+    }
+
+    /// Waits for Mendline to end, and says with which code.
+    pub(crate) fn exit_code(&mut self, within: Duration) -> Option<i32> {
+        let mut status = None;
+        eventually("Mendline ends", within, || {
+            status = self.process.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The facts of a call that Mendline itself had to answer.
+pub(crate) fn failure(result: &Value) -> &Value {
+    assert_eq!(result["isError"], true, "{result}");
+    &result["_meta"]["dev.mendline/failure"]
+}
+
+/// The lines of a stream, read as they come.
+pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Waits until it is so, and fails if it is not so in time.
+pub(crate) fn eventually(what: &str, within: Duration, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + within;
+    while !so() {
+        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn kill(pid: i32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}

@@ -1,0 +1,245 @@
+//! Servers that work: every transport and era from the first word to the last.
+
+use mendline_faults::{Answers, Rule, Settings};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::client::{Client, SOON, eventually};
+use crate::site::{Site, event_answers, greeted, json_answers, modern, run};
+
+/// Two calls that are answered.
+fn works(client: &mut Client) {
+    assert_eq!(client.result("read", "lookup", &json!({ "key": "r" }))["content"][0]["text"], "r is 42");
+    assert_eq!(client.result("write", "create_note", &json!({ "key": "w" }))["content"][0]["text"], "wrote w");
+}
+
+/// The client leaves, and that is no failure.
+fn leave(mut client: Client) {
+    client.stdin = None;
+    assert_eq!(client.rest(), Vec::<String>::new());
+    assert_eq!(client.exit_code(SOON), Some(0));
+}
+
+#[test]
+fn a_legacy_server_with_sessions_is_greeted_once_and_told_goodbye() {
+    for settings in [json_answers(), event_answers()] {
+        let site = Site::start(settings);
+        let mut client = site.client(&[]);
+        works(&mut client);
+        site.until("the stream for notices is open", |counts| counts.gets == 1);
+        leave(client);
+        let counts = site.counts();
+        assert_eq!((counts.sessions_opened, counts.sessions_deleted, counts.deletes), (1, 1, 1));
+        assert_eq!((counts.refusals, counts.messages_of("initialize"), counts.executions_of("w")), (0, 1, 1));
+        for seen in site.oracle().seen().iter().skip(1) {
+            assert!(seen.session.is_some(), "{seen:?}");
+            assert_eq!(seen.revision.as_deref(), Some("2025-11-25"), "{seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_legacy_server_without_sessions_is_not_told_of_any() {
+    for settings in [json_answers(), event_answers()] {
+        let site = Site::start(Settings { sessions: false, ..settings });
+        let mut client = site.client(&[]);
+        works(&mut client);
+        leave(client);
+        let counts = site.counts();
+        assert_eq!((counts.sessions_opened, counts.deletes, counts.executions_of("w")), (0, 0, 1));
+        assert!(site.oracle().seen().iter().all(|seen| seen.session.is_none()));
+    }
+}
+
+#[test]
+fn a_legacy_sse_server_is_found_by_itself() {
+    let site = Site::start(json_answers());
+    let mut client = greeted(&site.sse_url(), &[]);
+    works(&mut client);
+    leave(client);
+    let counts = site.counts();
+    assert_eq!((counts.gets, counts.messages_of("tools/call"), counts.executions_of("w")), (1, 2, 1));
+}
+
+#[test]
+fn a_legacy_sse_server_that_is_named_as_such_is_not_asked_for_anything_else() {
+    let site = Site::start(json_answers());
+    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
+    works(&mut client);
+    leave(client);
+    let seen = site.oracle().seen();
+    assert_eq!((seen[0].verb.as_str(), seen[0].path.as_str()), ("GET", "/sse"));
+    assert!(seen[1..].iter().all(|seen| seen.verb == "POST" && seen.path == "/messages"), "{seen:?}");
+}
+
+#[test]
+fn a_legacy_sse_server_is_not_tried_when_only_streamable_http_is_allowed() {
+    let site = Site::start(json_answers());
+    let mut client = run(&site.sse_url(), &["--transport", "http"], &[]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = client.answer("init")["error"].clone();
+    assert!(error["message"].as_str().unwrap().contains("HTTP 405"), "{error}");
+    assert_eq!(site.counts().gets, 0);
+}
+
+#[test]
+fn a_question_of_the_server_travels_down_and_its_answer_up() {
+    let streamable = Site::start(event_answers());
+    let oldest = Site::start(event_answers());
+    for (site, url) in [(&streamable, streamable.url()), (&oldest, oldest.sse_url())] {
+        let mut client = greeted(&url, &[]);
+        client.call("a", "ask", &json!({ "key": "k", "what": "roots" }));
+        let question: Value = serde_json::from_str(&client.line()).unwrap();
+        assert_eq!(question["method"], "roots/list");
+        let roots = json!({ "roots": [{ "uri": "file:///tmp/x" }] });
+        client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": roots }).to_string());
+        let text = client.answer("a")["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["result"], roots);
+        assert_eq!((site.counts().asked, site.counts().asks_answered), (1, 1));
+    }
+}
+
+#[test]
+fn what_the_server_says_unasked_comes_over_its_own_stream() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&[]);
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.notify("notifications/tools/list_changed", &json!({ "hint": 7 }));
+    let notice: Value = serde_json::from_str(&client.line()).unwrap();
+    assert_eq!(notice["method"], "notifications/tools/list_changed");
+    assert_eq!(notice["params"]["hint"], 7);
+    site.ask("roots");
+    let question: Value = serde_json::from_str(&client.line()).unwrap();
+    client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } }).to_string());
+    site.until("the answer arrives", |counts| counts.asks_answered == 1);
+}
+
+#[test]
+fn progress_comes_under_the_token_of_the_client_and_in_order() {
+    let streamable = Site::start(event_answers());
+    let oldest = Site::start(event_answers());
+    for url in [streamable.url(), oldest.sse_url()] {
+        let mut client = greeted(&url, &[]);
+        let arguments = json!({ "key": "k", "steps": 3, "stepMs": 5 });
+        let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": "mine" } });
+        client.request("a", "tools/call", &params);
+        for step in 1..=3 {
+            let progress: Value = serde_json::from_str(&client.line()).unwrap();
+            assert_eq!(progress["params"]["progressToken"], "mine");
+            assert_eq!(progress["params"]["progress"], step);
+        }
+        assert_eq!(client.answer("a")["result"]["content"][0]["text"], "k is done");
+    }
+}
+
+#[test]
+fn i18_a_cancelled_call_is_told_to_a_legacy_server_by_a_notification() {
+    let site = Site::start(event_answers());
+    let mut client = site.client(&[]);
+    client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
+    site.until("the server knows", |counts| counts.cancellations == 1);
+    assert_eq!(site.counts().messages_of("notifications/cancelled"), 1);
+    assert_eq!(client.result("b", "lookup", &json!({ "key": "l" }))["content"][0]["text"], "l is 42");
+}
+
+/// The parameters of a modern request, which says all about itself.
+fn said(mut params: Value) -> Value {
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
+    params
+}
+
+/// A modern client that knows its server and the tools.
+fn discovered(site: &Site) -> Client {
+    let mut client = run(&site.url(), &[], &[]);
+    client.request("discover", "server/discover", &said(json!({})));
+    let discovered = client.answer("discover");
+    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]), "{discovered}");
+    client.request("list", "tools/list", &said(json!({})));
+    assert!(client.answer("list")["result"]["tools"].is_array());
+    client
+}
+
+#[test]
+fn a_modern_server_gets_headers_that_say_what_the_body_says() {
+    for answers in [Answers::Json, Answers::Events] {
+        let site = Site::start(modern(answers));
+        let mut client = discovered(&site);
+        client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
+        assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k");
+        leave(client);
+        let seen = site.oracle().seen();
+        let methods: Vec<_> = seen.iter().map(|seen| seen.named_method.as_deref().unwrap_or_default()).collect();
+        assert_eq!(methods, ["server/discover", "tools/list", "tools/call"]);
+        assert_eq!(seen[2].named.as_deref(), Some("create_note"));
+        assert!(seen.iter().all(|seen| seen.session.is_none() && seen.revision.as_deref() == Some("2026-07-28")));
+        let counts = site.counts();
+        assert_eq!((counts.refusals, counts.deletes, counts.executions_of("k")), (0, 0, 1));
+    }
+}
+
+#[test]
+fn i18_a_cancelled_call_is_told_to_a_modern_server_by_closing_the_response() {
+    for answers in [Answers::Json, Answers::Events] {
+        let site = Site::start(modern(answers));
+        let mut client = discovered(&site);
+        let arguments = json!({ "key": "k", "delayMs": 60_000 });
+        client.request("a", "tools/call", &said(json!({ "name": "lookup", "arguments": arguments })));
+        site.until("the call runs", |counts| counts.executions_of("k") == 1);
+        client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
+        site.until("the server knows", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
+        assert_eq!(site.counts().messages_of("notifications/cancelled"), 0);
+    }
+}
+
+#[test]
+fn h35_a_modern_method_that_the_server_does_not_have_is_its_own_answer() {
+    let site = Site::start(modern(Answers::Json));
+    let mut client = discovered(&site);
+    client.request("a", "notes/shred", &said(json!({})));
+    let answer = client.answer("a");
+    assert_eq!(
+        (&answer["error"]["code"], &answer["error"]["message"]),
+        (&json!(-32601), &json!("no method notes/shred"))
+    );
+    assert_eq!(site.counts().messages_of("notes/shred"), 1);
+}
+
+#[test]
+fn h36_a_modern_call_that_was_refused_for_its_headers_is_sent_again_and_runs_once() {
+    let site = Site::start(modern(Answers::Json));
+    let mut client = discovered(&site);
+    site.breaks(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
+    client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
+    let answer = client.answer("a");
+    assert_eq!(answer["result"]["content"][0]["text"], "wrote k", "{answer}");
+    assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (1, 2));
+}
+
+#[test]
+fn i11_unknown_fields_and_key_order_survive_the_way_through_http() {
+    let site = Site::start(event_answers());
+    let mut client = site.client(&[]);
+    let params = r#"{"z":1,"a":{"y":[1.50,1e3],"b":"\u00e9"},"_x":null}"#;
+    client.send(&format!(r#"{{"jsonrpc":"2.0","id":123456789012345678901,"method":"faults/echo","params":{params}}}"#));
+    let line = client.line();
+    assert!(line.contains(r#""id":123456789012345678901"#), "{line}");
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(answer["result"], serde_json::from_str::<Value>(params).unwrap());
+}
+
+#[test]
+fn x92_sigterm_lets_calls_over_http_finish_and_says_goodbye() {
+    let site = Site::start(event_answers());
+    let mut client = site.client(&[]);
+    client.call("a", "create_note", &json!({ "key": "k", "delayMs": 300 }));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    client.signal(Signal::TERM);
+    let rest = client.rest();
+    assert!(rest.len() == 1 && rest[0].contains("wrote k"), "{rest:?}");
+    assert_eq!(client.exit_code(SOON), Some(0));
+    eventually("the session was told goodbye", SOON, || site.counts().sessions_deleted == 1);
+}

@@ -1,0 +1,62 @@
+//! Headers that the operator gives: sent with every request, and shown to nobody.
+
+use mendline_faults::Rule;
+use serde_json::json;
+
+use crate::client::SOON;
+use crate::recorder::Recorder;
+use crate::site::{Site, json_answers, run};
+
+const CANARY: &str = "canary-77ab10";
+
+#[test]
+fn headers_with_variables_go_with_every_request() {
+    let site = Site::start(json_answers());
+    let recorder = Recorder::before(site.address());
+    let options = ["--header", "Authorization: Bearer ${API_TOKEN}", "--header", "X-Team: ${TEAM:-none}"];
+    let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
+    client.greet();
+    client.result("a", "create_note", &json!({ "key": "k" }));
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    client.stdin = None;
+    assert_eq!(client.exit_code(SOON), Some(0));
+    let (heard, counts) = (recorder.heard(), site.counts());
+    let requests = usize::try_from(counts.posts + counts.gets + counts.deletes).unwrap();
+    assert!(counts.deletes == 1 && requests >= 6, "{counts:?}");
+    assert_eq!(
+        heard.to_lowercase().matches(&format!("authorization: bearer {CANARY}\r\n")).count(),
+        requests,
+        "{heard}"
+    );
+    assert_eq!(heard.to_lowercase().matches("x-team: none\r\n").count(), requests, "{heard}");
+}
+
+#[test]
+fn i12_a_secret_in_a_header_appears_nowhere() {
+    let site = Site::start(json_answers());
+    let recorder = Recorder::before(site.address());
+    let options = ["--log-level", "debug", "--header", "Authorization: Bearer ${API_TOKEN}"];
+    let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
+    client.greet();
+    let command_line = std::fs::read_to_string(format!("/proc/{}/cmdline", client.process.id())).unwrap();
+    assert!(command_line.contains("${API_TOKEN}") && !command_line.contains(CANARY), "{command_line}");
+    let faults = [
+        "h26_500",
+        "h34_404_session_expired",
+        "h37_html_instead_of_json",
+        "h39_redirect_elsewhere",
+        "t13_reset_before_headers",
+    ];
+    for fault in faults {
+        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        client.call(fault, "create_note", &json!({ "key": fault }));
+        assert!(!client.answer(fault).to_string().contains(CANARY));
+        site.clear();
+    }
+    client.stdin = None;
+    assert!(client.rest().iter().all(|line| !line.contains(CANARY)));
+    client.exit_code(SOON);
+    let log = client.log();
+    assert!(log.contains("DEBUG") && !log.contains(CANARY), "{log}");
+    assert!(recorder.heard().contains(CANARY), "it was sent, not dropped");
+}

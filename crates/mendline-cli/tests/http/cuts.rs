@@ -1,0 +1,191 @@
+//! Connections that break, crawl or fall silent, and what the client is told about calls that were on them.
+
+use std::time::{Duration, Instant};
+
+use mendline_faults::toxic::{HalfOpen, Latency, LimitData, Partition, Slicer, Toxic};
+use mendline_faults::{Direction, Ending, Proxy, Rule};
+use serde_json::{Value, json};
+
+use crate::client::{Client, SOON, eventually, failure};
+use crate::site::{Site, event_answers, greeted, json_answers};
+
+const CUTS: [&str; 3] = ["t13_reset_before_headers", "t14_reset_mid_body", "t15_eof_without_response"];
+
+/// A client whose connections go through a proxy.
+fn through_a_proxy(site: &Site, options: &[&str]) -> (Proxy, Client) {
+    let proxy = site.proxy();
+    let client = greeted(&format!("http://{}/mcp", proxy.address()), options);
+    (proxy, client)
+}
+
+#[test]
+fn t13_t14_t15_a_read_whose_answer_is_cut_is_sent_again() {
+    for fault in CUTS {
+        let site = Site::start(json_answers());
+        let mut client = site.client(&[]);
+        site.breaks(Rule::new(fault).tool("lookup").nth(1));
+        let result = client.result("a", "lookup", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "k is 42", "{fault}: {result}");
+        assert_eq!(site.executions("k"), 2, "{fault}");
+    }
+}
+
+#[test]
+fn t13_t14_t15_an_unsafe_call_whose_answer_is_cut_is_unknown_and_never_sent_twice() {
+    for fault in CUTS {
+        let site = Site::start(json_answers());
+        let mut client = site.client(&[]);
+        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(failure(&result)["outcome"], "unknown", "{fault}: {result}");
+        let next = client.result("b", "create_note", &json!({ "key": "l" }));
+        assert_eq!(next["content"][0]["text"], "wrote l", "{fault}: {next}");
+        assert_eq!((site.executions("k"), site.executions("l")), (1, 1), "{fault}");
+    }
+}
+
+#[test]
+fn t13_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
+    for fault in ["t13_reset_before_headers", "t15_eof_without_response"] {
+        let site = Site::start(json_answers());
+        let mut client = site.client(&[]);
+        site.breaks(Rule::new(fault).tool("create_note").nth(1).before());
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(failure(&result)["outcome"], "unknown", "{fault}: {result}");
+        assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 1), "{fault}");
+    }
+}
+
+#[test]
+fn t12_an_unsafe_call_that_was_cut_on_its_way_up_was_not_sent_and_goes_again() {
+    for ending in [Ending::Reset, Ending::Fin] {
+        let site = Site::start(json_answers());
+        let (proxy, mut client) = through_a_proxy(&site, &["--log-level", "debug"]);
+        site.until("the stream for notices is open", |counts| counts.gets == 1);
+        let sent = |client: &Client| client.log().matches("sent, attempt 1").count();
+        eventually("the log has caught up", SOON, || sent(&client) == 2);
+        // Nothing is read any more, and the request is longer than all buffers on its way: some of it cannot have left.
+        let partition = proxy.add(Direction::Up, Toxic::Partition(Partition {}));
+        client.call("a", "create_note", &json!({ "key": "k", "padding": "x".repeat(12 << 20) }));
+        eventually("it is on its way", SOON, || sent(&client) == 3);
+        let connections = proxy.counts().open;
+        proxy.cut(ending);
+        eventually("all connections are cut", SOON, || proxy.counts().cut >= connections);
+        proxy.remove(partition);
+        let result = client.answer("a")["result"].clone();
+        assert_eq!(result["content"][0]["text"], "wrote k", "{ending:?}: {result}");
+        assert_eq!(site.executions("k"), 1, "{ending:?}");
+    }
+}
+
+#[test]
+fn t12_an_unsafe_call_that_left_whole_is_unknown_although_it_was_cut_further_up() {
+    for ending in [Ending::Reset, Ending::Fin] {
+        let site = Site::start(json_answers());
+        let (proxy, mut client) = through_a_proxy(&site, &[]);
+        let toxic = proxy.add(Direction::Up, Toxic::LimitData(LimitData { bytes: 200, ending }));
+        // So short that our side of the cable takes it in one piece: what happened behind it, nobody here can know.
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(failure(&result)["outcome"], "unknown", "{ending:?}: {result}");
+        proxy.remove(toxic);
+        let next = client.result("b", "create_note", &json!({ "key": "l" }));
+        assert_eq!(next["content"][0]["text"], "wrote l", "{ending:?}: {next}");
+        assert_eq!((site.executions("k"), site.executions("l")), (0, 1), "{ending:?}");
+    }
+}
+
+#[test]
+fn t22_an_answer_that_is_cut_on_its_way_down_is_fetched_again_for_a_read_and_unknown_for_the_rest() {
+    for ending in [Ending::Reset, Ending::Fin] {
+        let site = Site::start(json_answers());
+        let (proxy, mut client) = through_a_proxy(&site, &[]);
+        let toxic = proxy.add(Direction::Down, Toxic::LimitData(LimitData { bytes: 30, ending }));
+        let result = client.result("a", "create_note", &json!({ "key": "w" }));
+        assert_eq!(failure(&result)["outcome"], "unknown", "{ending:?}: {result}");
+        client.call("b", "lookup", &json!({ "key": "r" }));
+        site.until("the read ran and its answer was cut", |counts| counts.executions_of("r") >= 1);
+        proxy.remove(toxic);
+        assert_eq!(client.answer("b")["result"]["content"][0]["text"], "r is 42", "{ending:?}");
+        assert_eq!(site.executions("w"), 1, "{ending:?}");
+    }
+}
+
+#[test]
+fn t19_latency_makes_it_slower_and_nothing_else() {
+    let site = Site::start(event_answers());
+    let (proxy, mut client) = through_a_proxy(&site, &[]);
+    proxy.add(Direction::Both, Toxic::Latency(Latency { ms: 150 }));
+    let begin = Instant::now();
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert!(begin.elapsed() >= Duration::from_millis(300), "{:?}", begin.elapsed());
+    assert_eq!(site.counts().messages_of("tools/call"), 1);
+}
+
+#[test]
+fn t21_single_bytes_in_both_directions_change_nothing() {
+    for settings in [json_answers(), event_answers()] {
+        let site = Site::start(settings);
+        let proxy = site.proxy();
+        proxy.add(Direction::Both, Toxic::Slicer(Slicer { bytes: 1, gap_ms: 0 }));
+        let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+        assert_eq!((site.executions("k"), site.counts().refusals), (1, 0));
+    }
+}
+
+#[test]
+fn t16_a_connection_that_fell_silent_costs_the_calls_deadline_and_the_next_call_takes_another() {
+    let site = Site::start(json_answers());
+    let (proxy, mut client) = through_a_proxy(&site, &["--call-timeout", "1500ms"]);
+    client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    proxy.add(Direction::Both, Toxic::HalfOpen(HalfOpen {}));
+    let result = client.answer("a")["result"].clone();
+    assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
+    let next = client.result("b", "create_note", &json!({ "key": "l" }));
+    assert_eq!(next["content"][0]["text"], "wrote l", "{next}");
+    assert_eq!(site.executions("l"), 1);
+}
+
+#[test]
+fn a_legacy_sse_stream_that_is_cut_leaves_an_unsafe_call_unknown_and_a_read_to_be_sent_again() {
+    let site = Site::start(json_answers());
+    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
+    client.call("a", "create_note", &json!({ "key": "w", "delayMs": 300 }));
+    client.call("b", "lookup", &json!({ "key": "r", "delayMs": 300 }));
+    site.until("both run", |counts| counts.executions_of("w") == 1 && counts.executions_of("r") == 1);
+    site.cut(Ending::Reset);
+    let result = client.answer("a")["result"].clone();
+    assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
+    assert_eq!(client.answer("b")["result"]["content"][0]["text"], "r is 42");
+    assert_eq!((site.executions("w"), site.executions("r"), site.counts().sessions_opened), (1, 2, 2));
+}
+
+#[test]
+fn i1_many_calls_in_flight_are_each_answered_once_when_all_connections_are_reset() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&[]);
+    for number in 0..16 {
+        let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
+        client.call(&number.to_string(), tool, &json!({ "key": format!("k{number}"), "delayMs": 300 }));
+    }
+    site.until("all of them run", |counts| counts.executions.len() == 16);
+    site.cut(Ending::Reset);
+    let mut answered = [0; 16];
+    for _ in 0..16 {
+        let answer: Value = serde_json::from_str(&client.line()).unwrap();
+        let number: usize = answer["id"].as_str().unwrap().parse().unwrap();
+        answered[number] += 1;
+        if number.is_multiple_of(2) {
+            assert_eq!(answer["result"]["isError"], false, "{answer}");
+        } else {
+            assert_eq!(failure(&answer["result"])["outcome"], "unknown");
+            assert_eq!(site.executions(&format!("k{number}")), 1);
+        }
+    }
+    assert_eq!(answered, [1; 16]);
+    client.stdin = None;
+    assert_eq!(client.rest(), Vec::<String>::new());
+}

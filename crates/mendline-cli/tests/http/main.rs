@@ -1,0 +1,20 @@
+//! `mendline run URL` as a real process before real sockets, and a server behind them that breaks on purpose.
+//!
+//! The fault server and the fault proxy run inside the test; the client talks to Mendline through its stdin and stdout. What
+//! really ran is asked of the server's oracle and never concluded from what the client was told: the stories are about the
+//! two being the same. Nothing leaves loopback, and nothing sleeps to be lucky.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+
+#[path = "../client/mod.rs"]
+mod client;
+mod conversations;
+mod credentials;
+mod cuts;
+mod framing;
+mod reach;
+mod recorder;
+mod redirects;
+mod sessions;
+mod site;
+mod statuses;

@@ -1,0 +1,82 @@
+//! Servers that cannot be reached: for a while, from the start, or at all.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use mendline_faults::toxic::{BlackHole, Refuse, Toxic};
+use mendline_faults::{Direction, Ending, Proxy};
+use serde_json::json;
+
+use crate::client::{SOON, eventually, failure};
+use crate::site::{Site, greeted, json_answers, run};
+
+/// Nobody listens at the proxy from here on.
+fn close(proxy: &Proxy) {
+    proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
+    eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
+}
+
+#[test]
+fn n05_a_server_that_comes_up_later_is_waited_for() {
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    close(&proxy);
+    let mut client = run(&format!("http://{}/mcp", proxy.address()), &[], &[]);
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    client.request("init", "initialize", &hello);
+    eventually("it was refused", SOON, || client.log().contains("refused"));
+    proxy.clear();
+    assert_eq!(client.answer("init")["result"]["serverInfo"]["name"], "mendline-faults");
+    assert_eq!(site.counts().messages_of("initialize"), 1);
+}
+
+#[test]
+fn a_server_that_is_restarted_is_greeted_again_and_the_call_that_waited_runs_once() {
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    close(&proxy);
+    site.forget_sessions();
+    proxy.cut(Ending::Reset);
+    eventually("no connection is left", SOON, || proxy.counts().open == 0);
+    client.call("a", "create_note", &json!({ "key": "k" }));
+    eventually("it is found to be down", SOON, || client.log().contains("refused"));
+    proxy.clear();
+    let result = client.answer("a")["result"].clone();
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert_eq!((site.executions("k"), site.counts().sessions_opened), (1, 2));
+}
+
+#[test]
+fn n05_a_server_that_is_not_there_is_said_in_words_and_nothing_was_sent() {
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    close(&proxy);
+    let mut client = run(&format!("http://{}/mcp", proxy.address()), &["--call-timeout", "1s"], &[]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = client.answer("init")["error"].clone();
+    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("It did not run."), "{error}");
+    client.stdin = None;
+    assert_eq!(client.exit_code(SOON), Some(1));
+    assert!(client.log().contains("refused"), "{}", client.log());
+}
+
+#[test]
+fn n06_a_connection_that_nobody_answers_costs_the_calls_deadline_and_the_next_call_takes_another() {
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--call-timeout", "1500ms"]);
+    let toxic = proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
+    let begin = Instant::now();
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    // The proxy accepts and reads, so for all that we can know the server has it.
+    assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    proxy.remove(toxic);
+    let next = client.result("b", "create_note", &json!({ "key": "l" }));
+    assert_eq!(next["content"][0]["text"], "wrote l", "{next}");
+    assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
+}

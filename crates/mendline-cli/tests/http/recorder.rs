@@ -1,0 +1,52 @@
+//! A relay that changes nothing and writes down all that goes up, byte for byte: for what an oracle does not count.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A relay and what it has written down.
+pub(crate) struct Recorder {
+    address: SocketAddr,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Recorder {
+    /// Relays from a free port of loopback to this address until the process ends.
+    pub(crate) fn before(upstream: SocketAddr) -> Recorder {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let recorder = Recorder { address: listener.local_addr().unwrap(), heard: Arc::default() };
+        let heard = Arc::clone(&recorder.heard);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(upstream) else { continue };
+                let (up, down) = ((client.try_clone(), server.try_clone()), (server, client));
+                let (Ok(from), Ok(to)) = up else { continue };
+                let heard = Arc::clone(&heard);
+                thread::spawn(move || relay(from, to, |bytes| heard.lock().unwrap().extend_from_slice(bytes)));
+                thread::spawn(move || relay(down.0, down.1, |_| {}));
+            }
+        });
+        recorder
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Everything that clients have sent.
+    pub(crate) fn heard(&self) -> String {
+        String::from_utf8_lossy(&self.heard.lock().unwrap()).into_owned()
+    }
+}
+
+fn relay(mut from: TcpStream, mut to: TcpStream, note: impl Fn(&[u8])) {
+    let mut buffer = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        note(&buffer[..count]);
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}

@@ -1,0 +1,61 @@
+//! Servers that point elsewhere: what stays at its origin is followed, and nothing leaves it.
+
+use mendline_faults::Rule;
+use serde_json::json;
+
+use crate::client::{Client, failure};
+use crate::site::{Site, greeted, json_answers, run};
+
+#[test]
+fn h38_a_redirect_within_the_origin_is_followed_and_the_call_runs_once() {
+    for status in [307, 308] {
+        let site = Site::start(json_answers());
+        let mut client = site.client(&[]);
+        site.breaks(Rule::new("h38_redirect_same_origin").value(status));
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "wrote k", "{status}: {result}");
+        assert_eq!(site.executions("k"), 1);
+        assert!(site.oracle().seen().iter().any(|seen| seen.path == "/moved/mcp"));
+    }
+}
+
+#[test]
+fn h38_a_redirect_that_would_turn_a_post_into_a_get_is_not_followed() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&[]);
+    site.breaks(Rule::new("h38_redirect_same_origin").value(302));
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert!(failure(&result)["detail"].as_str().unwrap().contains("302"), "{result}");
+    assert_eq!(site.executions("k"), 0);
+    assert!(site.oracle().seen().iter().all(|seen| seen.path == "/mcp"));
+}
+
+#[test]
+fn h39_i13_a_redirect_to_another_origin_is_refused_and_nothing_is_sent_there() {
+    for status in [301, 302, 303, 307, 308] {
+        let site = Site::start(json_answers());
+        let mut client = greeted(&site.url(), &["--header", "Authorization: Bearer secret-of-the-origin"]);
+        site.breaks(Rule::new("h39_redirect_elsewhere").value(status));
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["isError"], true, "{status}: {result}");
+        assert_ne!(failure(&result)["outcome"], "unknown", "{status}: {result}");
+        assert_eq!((site.executions("k"), site.counts().elsewhere), (0, vec![]), "{status}");
+        site.clear();
+        assert_eq!(client.result("b", "lookup", &json!({ "key": "l" }))["content"][0]["text"], "l is 42", "{status}");
+    }
+}
+
+#[test]
+fn i13_an_endpoint_at_another_origin_is_refused_and_nothing_is_sent_there() {
+    let site = Site::start(json_answers());
+    site.breaks(Rule::new("endpoint_elsewhere"));
+    let options = ["--call-timeout", "2s", "--header", "Authorization: Bearer secret-of-the-origin"];
+    let mut client: Client = run(&site.sse_url(), &options, &[]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = client.answer("init")["error"].clone();
+    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("where nothing may be sent"), "{error}");
+    let counts = site.counts();
+    assert_eq!(counts.elsewhere, vec![]);
+    assert!(counts.gets <= 5, "{counts:?}");
+}

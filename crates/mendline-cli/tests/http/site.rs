@@ -1,0 +1,106 @@
+//! The fault server of one story, and clients before it.
+
+use std::future::pending;
+use std::ops::Deref;
+use std::process::{Command, Stdio};
+use std::sync::{Once, OnceLock};
+use std::thread;
+
+use mendline_faults::{Answers, Counts, Era, Proxy, Rule, Server, Settings};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::client::{Client, MENDLINE, SOON, eventually};
+
+/// What a machine may have set and a story must not see.
+const PROXY_VARIABLES: [&str; 8] =
+    ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"];
+
+/// A fault server, and what it has seen.
+pub(crate) struct Site(Server);
+
+impl Site {
+    pub(crate) fn start(settings: Settings) -> Site {
+        Site(ground().block_on(Server::start(settings)).unwrap())
+    }
+
+    /// A proxy before this server.
+    pub(crate) fn proxy(&self) -> Proxy {
+        ground().block_on(Proxy::start(self.address())).unwrap()
+    }
+
+    /// A client of the legacy era at the Streamable HTTP of this server, greeted.
+    pub(crate) fn client(&self, options: &[&str]) -> Client {
+        greeted(&self.url(), options)
+    }
+
+    pub(crate) fn breaks(&self, rule: Rule) {
+        self.add(rule).unwrap();
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.oracle().counts()
+    }
+
+    /// How often a tool really ran with this key.
+    pub(crate) fn executions(&self, key: &str) -> u64 {
+        self.counts().executions_of(key)
+    }
+
+    /// Waits until the server has seen it.
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Counts) -> bool) {
+        eventually(what, SOON, || is_so(&self.counts()));
+    }
+}
+
+impl Deref for Site {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+/// Legacy, with sessions, one JSON text per answer.
+pub(crate) fn json_answers() -> Settings {
+    Settings { era: Era::Legacy, answers: Answers::Json, ..Settings::default() }
+}
+
+/// Legacy, with sessions, a primed stream of events per answer.
+pub(crate) fn event_answers() -> Settings {
+    Settings { era: Era::Legacy, answers: Answers::Events, ..Settings::default() }
+}
+
+/// Modern.
+pub(crate) fn modern(answers: Answers) -> Settings {
+    Settings { era: Era::Modern, answers, ..Settings::default() }
+}
+
+/// `mendline run URL`, greeted in the legacy era.
+pub(crate) fn greeted(url: &str, options: &[&str]) -> Client {
+    let mut client = run(url, options, &[]);
+    assert_eq!(client.greet(), "mendline-faults");
+    client
+}
+
+/// `mendline run URL`.
+pub(crate) fn run(url: &str, options: &[&str], environment: &[(&str, &str)]) -> Client {
+    let mut command = Command::new(MENDLINE);
+    command.arg("run").args(options).arg(url).stdin(Stdio::piped());
+    for variable in PROXY_VARIABLES {
+        command.env_remove(variable);
+    }
+    let mut client = Client::start(command.envs(environment.iter().copied()));
+    client.read_log();
+    client
+}
+
+/// Where the servers of all stories run: one thread, for as long as the process lives.
+fn ground() -> &'static Handle {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static DRIVEN: Once = Once::new();
+    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
+    DRIVEN.call_once(|| {
+        thread::spawn(|| runtime.block_on(pending::<()>()));
+    });
+    runtime.handle()
+}

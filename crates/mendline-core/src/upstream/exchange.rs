@@ -1,0 +1,284 @@
+//! One HTTP request to an upstream and what has been seen of its response.
+//!
+//! An exchange knows what it is for and collects facts; when it ends without the answer that it was made for, [`judge`] turns
+//! the facts into what is to be done. Like `evidence`, it is one total function: every status, every way to end and every
+//! amount written has its verdict here.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::evidence::{Evidence, Reply};
+use crate::port::{Content, EndHow, Written};
+use crate::slab::Key;
+
+/// What an exchange is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A call: its POST, or a GET that resumes its response.
+    Call(Key),
+    /// A notification, or an answer to the server.
+    Note,
+    /// The stream for what the server says unasked.
+    Notices,
+    /// The one stream of a legacy SSE server, over which everything comes.
+    Trunk,
+    /// The end of a session.
+    Goodbye,
+    /// Nothing any more; only its end is awaited.
+    Dropped,
+}
+
+/// One exchange under way.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub purpose: Purpose,
+    /// In which of the upstream's sessions it was begun, counted.
+    pub life: u32,
+    /// A connection carries it; before that nobody can have received a byte of it.
+    pub reached: bool,
+    /// The session that it named.
+    pub session_named: Option<String>,
+    /// It is a GET that resumes a response.
+    pub resumes: bool,
+    pub status: Option<u16>,
+    pub content: Content,
+    pub session: Option<String>,
+    pub retry_after: Option<Duration>,
+    /// An error that came in the body without naming the call.
+    pub complaint: Option<Complaint>,
+    /// Something of a body came that is not JSON-RPC.
+    pub unreadable: bool,
+    /// A message came over it.
+    pub spoke: bool,
+}
+
+/// What a server wrote into the body of a refusal.
+#[derive(Clone, Debug)]
+pub struct Complaint {
+    pub code: i64,
+    pub words: String,
+}
+
+impl Exchange {
+    pub fn new(purpose: Purpose) -> Self {
+        Exchange {
+            purpose,
+            life: 0,
+            reached: false,
+            session_named: None,
+            resumes: false,
+            status: None,
+            content: Content::Empty,
+            session: None,
+            retry_after: None,
+            complaint: None,
+            unreadable: false,
+            spoke: false,
+        }
+    }
+}
+
+/// What is to be done about a call whose exchange ended without its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Settle it by this evidence; words say what happened.
+    Settle(Evidence, String),
+    /// The upstream cannot be reached at all; nothing was sent.
+    Unreachable(String),
+    /// It must not be reached: said at once, and not tried again soon.
+    Forbidden(String),
+    /// The session that it named is gone.
+    SessionGone,
+    /// The response stream may be resumed from this event on.
+    Resume(Bytes),
+    /// The server does not know Streamable HTTP.
+    OtherDialect(String),
+    /// A person has to provide a credential.
+    NeedsLogin(String),
+    /// The server answered, but not in a way that can be passed on.
+    Final(String),
+}
+
+impl Verdict {
+    /// What happened, in half a sentence.
+    pub fn words(self) -> String {
+        match self {
+            Verdict::Settle(_, words)
+            | Verdict::Unreachable(words)
+            | Verdict::Forbidden(words)
+            | Verdict::OtherDialect(words)
+            | Verdict::NeedsLogin(words)
+            | Verdict::Final(words) => words,
+            Verdict::SessionGone => "the server has lost the session".into(),
+            Verdict::Resume(_) => "the response broke off".into(),
+        }
+    }
+}
+
+/// What else the judge has to know.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// The last event id of the call's response, if it can be resumed.
+    pub last_event: Option<Bytes>,
+    /// The session in question has worked before, and this call has not been refused for it yet.
+    pub session_worked: bool,
+    /// It is not known yet which dialect the server speaks.
+    pub undetermined: bool,
+    /// It was posted to the endpoint of a legacy SSE session, whose trunk stands as far as we know.
+    pub over_trunk: bool,
+}
+
+/// Turns the facts of an ended exchange into a verdict.
+pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Circumstances) -> Verdict {
+    // A GET that resumes a response says nothing about the POST before it, which the server had whole.
+    let written = if exchange.resumes { Written::Whole } else { written };
+    match (exchange.status, how) {
+        (_, EndHow::TooLarge) => Verdict::Final("its answer is larger than the limit for one message".into()),
+        (Some(_), EndHow::Forbidden(words)) => Verdict::Final(words.clone()),
+        (None, EndHow::Forbidden(words)) if !exchange.resumes => Verdict::Forbidden(words.clone()),
+        (None, EndHow::NoConnection(words)) if written == Written::Nothing => Verdict::Unreachable(words.clone()),
+        (_, EndHow::Refused) => {
+            let refused = Evidence { written, reply: Reply::RefusedByTransport };
+            Verdict::Settle(refused, "the server refused the stream".into())
+        }
+        (None, EndHow::NoConnection(words) | EndHow::Cut(words)) if !exchange.resumes => {
+            Verdict::Settle(Evidence { written, reply: Reply::None }, words.clone())
+        }
+        (None, _) => lost_or_resumed(written, around, "the connection ended"),
+        (Some(status), how) => judge_status(status, exchange, how, written, around),
+    }
+}
+
+fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written, around: &Circumstances) -> Verdict {
+    let said = || said(status, exchange);
+    match status {
+        200..300 => match (exchange.content, how) {
+            (Content::Events, EndHow::Cut(words)) => lost_or_resumed(written, around, words),
+            (Content::Events, _) => lost_or_resumed(written, around, "the response ended without an answer"),
+            (_, EndHow::Cut(words)) => Verdict::Settle(Evidence { written, reply: Reply::None }, words.clone()),
+            _ if exchange.unreadable => {
+                Verdict::Settle(Evidence { written, reply: Reply::Unreadable }, "its answer is not JSON-RPC".into())
+            }
+            _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
+        },
+        // A GET that resumes a response was refused, for a lost session or whatever else: the response is lost, and the call
+        // may well have run.
+        _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, said()),
+        404 if exchange.session_named.is_some() && around.session_worked => Verdict::SessionGone,
+        404 if around.over_trunk && around.session_worked => Verdict::SessionGone,
+        400 if exchange.session_named.is_some() && around.session_worked => Verdict::SessionGone,
+        400 if matches!(exchange.complaint, Some(Complaint { code: -32020 | -32022, .. })) => {
+            Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, said())
+        }
+        400 | 404 | 405 if around.undetermined && exchange.complaint.is_none() => Verdict::OtherDialect(said()),
+        401 => Verdict::NeedsLogin(said()),
+        429 | 500.. => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
+        _ => Verdict::Final(said()),
+    }
+}
+
+fn lost_or_resumed(written: Written, around: &Circumstances, words: &str) -> Verdict {
+    match &around.last_event {
+        Some(id) => Verdict::Resume(id.clone()),
+        None => Verdict::Settle(Evidence { written, reply: Reply::None }, words.to_owned()),
+    }
+}
+
+fn said(status: u16, exchange: &Exchange) -> String {
+    let mut text = format!("the server answered HTTP {status}");
+    if let Some(complaint) = &exchange.complaint {
+        text = format!("{text}: {}", complaint.words);
+    } else if exchange.content == Content::Other {
+        text.push_str(" with something that is not JSON");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Outcome;
+
+    fn ended(status: Option<u16>, content: Content) -> Exchange {
+        let mut exchange = Exchange::new(Purpose::Note);
+        exchange.status = status;
+        exchange.content = content;
+        exchange
+    }
+
+    fn outcome(verdict: &Verdict) -> Option<Outcome> {
+        match verdict {
+            Verdict::Settle(evidence, _) => Some(evidence.outcome()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_response_that_broke_off_is_resumed_if_it_can_be_and_unknown_if_not() {
+        let stream = ended(Some(200), Content::Events);
+        let cut = EndHow::Cut("reset".into());
+        let with_id = Circumstances { last_event: Some(Bytes::from_static(b"7")), ..Circumstances::default() };
+        assert_eq!(judge(&stream, &cut, Written::Whole, &with_id), Verdict::Resume(Bytes::from_static(b"7")));
+        let lost = judge(&stream, &cut, Written::Whole, &Circumstances::default());
+        assert_eq!(outcome(&lost), Some(Outcome::Unknown));
+    }
+
+    #[test]
+    fn a_resumption_that_fails_never_makes_a_call_unsent() {
+        let mut get = ended(None, Content::Empty);
+        get.resumes = true;
+        let words = || "nothing listens there".to_owned();
+        for how in [EndHow::NoConnection(words()), EndHow::Cut(words()), EndHow::Forbidden(words()), EndHow::Aborted] {
+            for written in [Written::Nothing, Written::Partly, Written::Whole] {
+                let verdict = judge(&get, &how, written, &Circumstances::default());
+                assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{how:?} {written:?}");
+            }
+        }
+        let worked = Circumstances { session_worked: true, ..Circumstances::default() };
+        get.session_named = Some("s1".into());
+        for status in 300..600 {
+            get.status = Some(status);
+            let verdict = judge(&get, &EndHow::Complete, Written::Whole, &worked);
+            assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_404_means_a_lost_session_only_to_a_call_that_named_one_that_worked() {
+        let mut refused = ended(Some(404), Content::Json);
+        refused.session_named = Some("s1".into());
+        let worked = Circumstances { session_worked: true, ..Circumstances::default() };
+        assert_eq!(judge(&refused, &EndHow::Complete, Written::Whole, &worked), Verdict::SessionGone);
+        let fresh = Circumstances::default();
+        assert!(matches!(judge(&refused, &EndHow::Complete, Written::Whole, &fresh), Verdict::Final(_)));
+    }
+
+    #[test]
+    fn no_status_and_no_end_proves_that_a_written_call_did_not_run() {
+        for status in (100..600).map(Some).chain([None]) {
+            for content in [Content::Empty, Content::Json, Content::Events, Content::Other] {
+                for how in
+                    [EndHow::Complete, EndHow::Cut(String::new()), EndHow::NoConnection(String::new()), EndHow::Aborted]
+                {
+                    let verdict = judge(&ended(status, content), &how, Written::Whole, &Circumstances::default());
+                    assert_ne!(outcome(&verdict), Some(Outcome::NotSent), "{status:?} {content:?} {how:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn html_to_a_call_is_said_and_not_taken_for_an_answer() {
+        let mut page = ended(Some(200), Content::Other);
+        page.unreadable = true;
+        let verdict = judge(&page, &EndHow::Complete, Written::Whole, &Circumstances::default());
+        assert_eq!(
+            verdict,
+            Verdict::Settle(
+                Evidence { written: Written::Whole, reply: Reply::Unreadable },
+                "its answer is not JSON-RPC".into()
+            )
+        );
+    }
+}

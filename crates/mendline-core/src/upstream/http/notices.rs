@@ -1,0 +1,77 @@
+//! The stream for what a server says unasked: a GET that waits.
+//!
+//! It is opened when a session has been greeted and a server may refuse it for good. When it ends it is asked for again, ever
+//! more slowly while it says nothing; an upstream without it is still ready.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_wire::headers;
+
+use crate::defaults;
+use crate::port::{Ask, ExchangeId, Reuse, Verb};
+use crate::timers::TimerId;
+use crate::turn::{Alarm, Turn};
+use crate::upstream::Upstream;
+use crate::upstream::exchange::{Exchange, Purpose};
+
+/// The stream for what a server says unasked.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    pub(super) wanted: bool,
+    pub(super) exchange: Option<ExchangeId>,
+    pub(super) timer: Option<TimerId>,
+    pub(super) last_event: Option<Bytes>,
+    pub(super) retry: Option<Duration>,
+    pub(super) failures: u32,
+}
+
+impl Upstream {
+    pub(super) fn open_notices(&mut self, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let is_needed = http.notices.wanted && http.notices.exchange.is_none() && http.notices.timer.is_none();
+        if !is_needed || !self.link.is_up() || !self.session.is_open() {
+            return;
+        }
+        let mut headers = http.session_headers(false);
+        if let Some(last) = &http.notices.last_event {
+            headers.push((headers::LAST_EVENT_ID, String::from_utf8_lossy(last).into_owned()));
+        }
+        let ask = Ask { verb: Verb::Get, target: None, headers, body: None };
+        http.notices.exchange = Some(http.begin(Exchange::new(Purpose::Notices), ask, Reuse::Any, turn));
+    }
+
+    /// It backs off by itself; an upstream without it is still ready.
+    pub(super) fn notices_ended(&mut self, exchange: &Exchange, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        http.notices.exchange = None;
+        match exchange.status {
+            Some(404) if exchange.session_named.is_some() => {
+                self.session_gone(exchange.session_named.as_deref(), turn);
+            }
+            Some(400..500) => http.notices.wanted = false,
+            _ => {
+                http.notices.failures = if exchange.spoke { 0 } else { http.notices.failures + 1 };
+                let doubled = defaults::RESUME_WAIT * 2u32.saturating_pow(http.notices.failures.min(10));
+                let wait = http.notices.retry.unwrap_or_default().max(doubled.min(defaults::NOTICES_CAP) / 2);
+                http.notices.timer = turn.wake_in(wait, Alarm::Notices(self.id));
+            }
+        }
+    }
+
+    pub fn handle_notices_timer(&mut self, turn: &mut Turn<'_>) {
+        if let Some(http) = &mut self.http {
+            http.notices.timer = None;
+        }
+        self.open_notices(turn);
+    }
+
+    pub(super) fn end_notices(&mut self, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        if let Some(id) = http.notices.exchange.take() {
+            http.abort(id, turn);
+        }
+        turn.disarm(&mut http.notices.timer);
+        http.notices = Notices::default();
+    }
+}

@@ -1,0 +1,75 @@
+//! A response that comes as a stream of events, and how it is asked for again when it breaks off.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_wire::{Method, headers};
+
+use crate::port::{Ask, Reuse, Verb};
+use crate::slab::Key;
+use crate::turn::Turn;
+use crate::upstream::Upstream;
+use crate::upstream::exchange::{Exchange, Purpose};
+
+/// What a response stream has said of itself.
+#[derive(Debug, Default)]
+pub struct Stream {
+    pub last_event: Option<Bytes>,
+    pub retry: Option<Duration>,
+    /// Resumptions since the last message.
+    pub tries: u32,
+    pub resume_at: Option<crate::moment::Moment>,
+    /// The session that its head named; a greeting that breaks off is resumed in it.
+    pub session: Option<String>,
+    /// The events that have been passed on, as far back as a server may replay them.
+    passed_on: VecDeque<Bytes>,
+    resumed: bool,
+}
+
+/// How many events are remembered: more than a server keeps for replay.
+const REMEMBERED: usize = 1000;
+
+impl Stream {
+    /// Takes note of an event; says whether it is news. A server that replays more than was missed is not heard twice.
+    pub(super) fn note(&mut self, id: Option<Bytes>, retry: Option<Duration>, spoke: bool) -> bool {
+        if let Some(id) = id.filter(|id| !id.is_empty()) {
+            if self.resumed && self.passed_on.contains(&id) {
+                return false;
+            }
+            // A copy: the event's own bytes would keep the whole buffer that they came in.
+            let id = Bytes::copy_from_slice(&id);
+            self.passed_on.push_back(id.clone());
+            if self.passed_on.len() > REMEMBERED {
+                self.passed_on.pop_front();
+            }
+            self.last_event = Some(id);
+        }
+        self.retry = retry.or(self.retry);
+        // Priming events and accepted connections reset nothing; only a message does.
+        if spoke {
+            self.tries = 0;
+        }
+        true
+    }
+}
+
+impl Upstream {
+    /// The time has come to resume a call's response.
+    pub(in crate::upstream) fn resume(&mut self, key: Key, turn: &mut Turn<'_>) {
+        let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
+        call.stream.resume_at = None;
+        let Some(last_event) = &call.stream.last_event else { return };
+        let mut exchange = Exchange::new(Purpose::Call(key));
+        exchange.resumes = true;
+        // Until a greeting is answered, only the head of its own response knows the session.
+        let mut headers = http.session_headers(call.method() == Method::Initialize);
+        if call.method() == Method::Initialize {
+            exchange.session.clone_from(&call.stream.session);
+            headers.extend(call.stream.session.clone().map(|session| (headers::SESSION_ID, session)));
+        }
+        headers.push((headers::LAST_EVENT_ID, String::from_utf8_lossy(last_event).into_owned()));
+        call.stream.resumed = true;
+        http.begin(exchange, Ask { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, turn);
+    }
+}

@@ -1,0 +1,24 @@
+//! H27: a proxy answers 502. What became of the request behind it, nobody knows.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct BadGateway;
+
+impl Fault for BadGateway {
+    fn name(&self) -> &'static str {
+        "h27_502"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Status(502, None), chance));
+        }
+        None
+    }
+}

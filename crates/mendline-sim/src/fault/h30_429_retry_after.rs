@@ -1,0 +1,25 @@
+//! H30: 429, and when to come back. Nothing was done.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct BusyForAWhile;
+
+impl Fault for BusyForAWhile {
+    fn name(&self) -> &'static str {
+        "h30_429_retry_after"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        let wait = world.dice.between(1, 4);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Status(429, Some(wait)), chance));
+        }
+        None
+    }
+}

@@ -1,0 +1,24 @@
+//! H31: 429 without a word about when. Nothing was done.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct Busy;
+
+impl Fault for Busy {
+    fn name(&self) -> &'static str {
+        "h31_429_bare"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Status(429, None), chance));
+        }
+        None
+    }
+}

@@ -1,0 +1,24 @@
+//! H37: a page for people, with status 200, where an answer should be.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct HtmlInsteadOfJson;
+
+impl Fault for HtmlInsteadOfJson {
+    fn name(&self) -> &'static str {
+        "h37_html_instead_of_json"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Html, chance));
+        }
+        None
+    }
+}

@@ -1,0 +1,24 @@
+//! H41: requests are taken with 202, and no answer ever comes.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct TakenButNoAnswer;
+
+impl Fault for TakenButNoAnswer {
+    fn name(&self) -> &'static str {
+        "h41_202_but_no_answer"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Status(202, None), chance));
+        }
+        None
+    }
+}

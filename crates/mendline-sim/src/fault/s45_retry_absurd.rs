@@ -1,0 +1,30 @@
+//! S45: the server asks to be asked again at once, or in eleven days.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::Site;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct RetryAbsurd;
+
+impl Fault for RetryAbsurd {
+    fn name(&self) -> &'static str {
+        "s45_retry_absurd"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        // Whoever is told to wait for a minute does, and keeps a place all the while: with few of them, the healing is late.
+        let retry = if world.hosts[at].places > 1_000 { *world.dice.pick(&[0, 1_000_000_000]) } else { 0 };
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.retry = Some(retry);
+            site.weather.polls = true;
+        }
+        None
+    }
+
+    fn suit(&self, site: &mut Site) {
+        site.name_events();
+    }
+}

@@ -1,0 +1,31 @@
+//! S47: responses break off, and the server refuses to resume them.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::Site;
+use crate::weather::Cut;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ResumeRefused;
+
+impl Fault for ResumeRefused {
+    fn name(&self) -> &'static str {
+        "s47_resume_refused"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.resumes_nothing = true;
+            site.weather.polls = true;
+            site.weather.cut = Some((Cut::Body, chance));
+        }
+        None
+    }
+
+    fn suit(&self, site: &mut Site) {
+        site.name_events();
+    }
+}

@@ -1,0 +1,36 @@
+//! The server ends and begins again: its sessions, its streams and every connection are gone, and for a while nobody listens.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::Site;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ServerRestart;
+
+impl Fault for ServerRestart {
+    fn name(&self) -> &'static str {
+        "server_restart"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let Some(site) = &mut world.hosts[at].site else { return None };
+        if site.weather.road == Road::Refused {
+            site.weather.road = Road::Open;
+            return Some(world.dice.millis(1_000, 30_000));
+        }
+        site.weather.road = Road::Refused;
+        world.restart(at);
+        Some(world.dice.millis(10, 4_000))
+    }
+
+    fn suit(&self, site: &mut Site) {
+        site.polls = 30;
+    }
+}

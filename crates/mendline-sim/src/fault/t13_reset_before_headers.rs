@@ -1,0 +1,24 @@
+//! T13: connections are reset after the request, before a byte of the response. The server may have had it.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Cut;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ResetBeforeHeaders;
+
+impl Fault for ResetBeforeHeaders {
+    fn name(&self) -> &'static str {
+        "t13_reset_before_headers"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.cut = Some((Cut::Response, chance));
+        }
+        None
+    }
+}

@@ -1,0 +1,24 @@
+//! T14: connections are reset within the response. What has a name can be asked for again.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Cut;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ResetMidBody;
+
+impl Fault for ResetMidBody {
+    fn name(&self) -> &'static str {
+        "t14_reset_mid_body"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.cut = Some((Cut::Body, chance));
+        }
+        None
+    }
+}

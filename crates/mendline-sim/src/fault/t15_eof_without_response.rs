@@ -1,0 +1,24 @@
+//! T15: the server takes the request and closes the connection without a word.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Cut;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct EofWithoutResponse;
+
+impl Fault for EofWithoutResponse {
+    fn name(&self) -> &'static str {
+        "t15_eof_without_response"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.cut = Some((Cut::Eof, chance));
+        }
+        None
+    }
+}

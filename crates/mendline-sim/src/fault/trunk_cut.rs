@@ -1,0 +1,34 @@
+//! The long streams are cut: a trunk, with which its session goes, or the stream for notices.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::{Site, Tongue};
+use crate::world::World;
+
+/// See the module.
+pub(super) struct TrunkCut;
+
+impl Fault for TrunkCut {
+    fn name(&self) -> &'static str {
+        "trunk_cut"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.cut_long_streams(at);
+        Some(world.dice.millis(100, 10_000))
+    }
+
+    fn suit(&self, site: &mut Site) {
+        // Half of them are trunks, and half are streams for notices.
+        if site.names {
+            site.keep_sessions();
+        } else if site.tongue != Tongue::Modern {
+            site.tongue = Tongue::Trunk;
+        }
+    }
+}

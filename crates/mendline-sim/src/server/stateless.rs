@@ -1,0 +1,35 @@
+//! The door of a legacy server that keeps no sessions: it greets whoever greets, and works for anybody.
+//!
+//! It cannot tell one conversation from another, so it neither asks nor says anything of its own.
+
+use mendline_wire::{Kind, Message, Method};
+
+use super::{Admission, Door, legacy};
+
+/// It keeps nothing between requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stateless;
+
+impl Door for Stateless {
+    fn admit(&mut self, message: &Message, _: &mut Vec<String>) -> Admission {
+        match message.method() {
+            Method::Initialize => Admission::Result(legacy::greeting(message)),
+            Method::Ping => Admission::Result("{}".into()),
+            Method::Discover => Admission::Error(-32601, "method not found"),
+            _ if message.kind() == Kind::Request => Admission::Job,
+            _ => Admission::Taken,
+        }
+    }
+
+    fn may_ask(&self) -> bool {
+        false
+    }
+
+    fn may_notify(&self) -> bool {
+        false
+    }
+
+    fn greets_anybody(&self) -> bool {
+        true
+    }
+}

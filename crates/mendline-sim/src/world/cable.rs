@@ -1,0 +1,265 @@
+//! The cable: exchanges are connected, written, carried back, cut and given up.
+//!
+//! This is the HTTP half of the simulated shell. It says what the contract of `port.rs` lets a shell say and nothing more:
+//! that a connection carries an exchange, what came back in which order, and at the end how it ended and how much of the
+//! request the peer can have. It never sends anything twice.
+
+use std::time::Duration;
+
+use mendline_core::port::{EndHow, ExchangeId};
+use mendline_core::{Input, Port};
+use mendline_wire::{Kind, Limits, Message, Method, Received, headers};
+
+use super::World;
+use crate::client::stamp_of;
+use crate::clock::Due;
+use crate::exchange::{Exchange, Letter, Part, Phase, Request};
+use crate::fact::{Fact, Report, Via};
+use crate::site;
+use crate::weather::{Cut, Road, Weather};
+
+/// How long the shell waits for a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it takes to find out that a line is dead: keep-alive probes and the user timeout of TCP.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(45);
+
+impl World {
+    pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
+        let Some(site) = self.hosts.get(upstream).and_then(|host| host.site.clone()) else {
+            return self.tell(&Fact::Misbehaved("the engine wants an exchange with an upstream that has no URL"));
+        };
+        let message = match request.body.clone() {
+            Some(body) => self.understand(body),
+            None => None,
+        };
+        let key = message.as_ref().and_then(|message| self.key_of(message));
+        if let Some(message) = &message {
+            self.tell(&Fact::Handed { by: Via::Exchange(upstream, id), message, key });
+        }
+        let resumed = request.header(headers::LAST_EVENT_ID).and_then(site::read_event_name);
+        if let Some(key) = resumed.and_then(|name| self.origins[upstream].answers(name)) {
+            self.tell(&Fact::Resumes { by: Via::Exchange(upstream, id), key });
+        }
+        let host = &mut self.hosts[upstream];
+        let takes = match site.weather.road {
+            Road::Open if request.fresh => host.dice.millis(site.connect.0, site.connect.1),
+            // An idle connection may be at hand.
+            Road::Open => host.dice.millis(0, site.connect.1),
+            Road::Refused => host.dice.millis(0, 5),
+            Road::BlackHole => CONNECT_PATIENCE,
+        };
+        let dice = host.dice.fork(id.0);
+        let letter = Letter { exchange: Some(id), request, message, key };
+        let exchange = Exchange::new(upstream, letter, site.weather.road, dice);
+        if self.exchanges.insert(id, exchange).is_some() {
+            self.tell(&Fact::Misbehaved("the engine used the name of an exchange twice"));
+        }
+        self.clock.after(takes, Due::ConnectEnds(id));
+    }
+
+    pub(super) fn connect_ends(&mut self, id: ExchangeId) {
+        let now = self.clock.now();
+        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
+        let Phase::Connecting(road) = exchange.phase else { return };
+        let upstream = exchange.upstream;
+        match road {
+            Road::Open => {
+                exchange.phase = Phase::Sending;
+                let wait = exchange.dice.millis(0, 1);
+                self.clock.after(wait, Due::CableMoves(id));
+                self.report(upstream, id, Report::Reached, Input::Reached { exchange: id });
+            }
+            Road::Refused => exchange.cut(EndHow::NoConnection("connection refused".into()), now),
+            Road::BlackHole => exchange.cut(EndHow::NoConnection("no connection within 5 s".into()), now),
+        }
+    }
+
+    pub(super) fn cable_moves(&mut self, id: ExchangeId) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        if exchange.phase != Phase::Sending || exchange.is_closed() {
+            return;
+        }
+        let Some(site) = &self.hosts[exchange.upstream].site else { return };
+        let left = exchange.unaccepted();
+        if site.weather.silent {
+            // The operating system takes it all; nobody on the other side does.
+            exchange.accept(left);
+            exchange.stalled = true;
+            self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
+            let heard = self.dice.percent(20);
+            return self.all_sent(id, heard);
+        }
+        if let Some((Cut::Request, chance)) = site.weather.cut
+            && exchange.dice.percent(chance)
+        {
+            let some = exchange.dice.below(left);
+            exchange.accept(some);
+            return self.cut(id, "connection reset while the request was being written");
+        }
+        let piece = if exchange.dice.percent(60) { left } else { exchange.dice.between(1, left) };
+        if exchange.accept(piece) {
+            self.all_sent(id, true);
+        } else {
+            let wait = exchange.dice.millis(0, 2);
+            self.clock.after(wait, Due::CableMoves(id));
+        }
+    }
+
+    /// All of a request has been accepted; it goes on to the server, or is lost in between.
+    fn all_sent(&mut self, id: ExchangeId, heard: bool) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        exchange.phase = Phase::Sent;
+        let (upstream, key, letter) = (exchange.upstream, exchange.key, exchange.letter.take());
+        let latency = self.hosts[upstream].latency;
+        let wait = exchange.dice.millis(latency.0, latency.1);
+        if let Some(key) = key {
+            self.oracle.of_mut(key).whole += 1;
+            self.tell(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
+        }
+        if let (true, Some(letter)) = (heard, letter) {
+            let number = self.origins[upstream].post(letter);
+            self.clock.after(wait, Due::RequestArrives(upstream, number));
+        }
+    }
+
+    /// Something comes back over an exchange, if it is still there.
+    pub(super) fn send_back(&mut self, id: Option<ExchangeId>, part: Part) {
+        let now = self.clock.now();
+        let Some((id, exchange)) = id.and_then(|id| self.exchanges.get_mut(&id).map(|exchange| (id, exchange))) else {
+            return;
+        };
+        let host = &self.hosts[exchange.upstream];
+        let arrives = now + exchange.dice.millis(host.latency.0, host.latency.1);
+        if let Some(arrives) = exchange.push(part, arrives) {
+            self.clock.at(arrives, Due::PartArrives(id));
+        }
+    }
+
+    /// Hands the next part of a response to the engine, if it has arrived and may be read.
+    pub(super) fn hand_up(&mut self, id: ExchangeId) -> bool {
+        let now = self.clock.now();
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return false };
+        let upstream = exchange.upstream;
+        match exchange.next(now) {
+            None => return false,
+            Some(Part::Event(_) | Part::Body(_)) if !self.machine.may_read(Port::Exchange(id)) => return false,
+            Some(_) => {}
+        }
+        match exchange.take() {
+            Some(Part::Head(head)) => {
+                let report = Report::Head(head.status);
+                self.report(upstream, id, report, Input::Head { exchange: id, head });
+            }
+            Some(Part::Event(event)) => {
+                let text = event.data.clone().filter(|data| !data.is_empty());
+                let received = text.map(|text| Received::from_text(text, &Limits::default()));
+                let spoke = received.is_some();
+                self.note_delivery(upstream, id, received.as_ref());
+                self.report(upstream, id, Report::Event(spoke), Input::StreamEvent { exchange: id, event });
+            }
+            Some(Part::Body(text)) => {
+                let received = Received::from_text(text, &Limits::default());
+                self.note_delivery(upstream, id, Some(&received));
+                self.report(upstream, id, Report::Body, Input::Body { exchange: id, received });
+            }
+            Some(Part::End(how)) => self.end_exchange(id, how),
+            None => {}
+        }
+        true
+    }
+
+    fn end_exchange(&mut self, id: ExchangeId, how: EndHow) {
+        let Some(exchange) = self.exchanges.remove(&id) else { return };
+        let written = exchange.written();
+        if let (Some(key), EndHow::Complete) = (exchange.key, &how) {
+            let record = self.oracle.of_mut(key);
+            record.refused += u32::from(exchange.refuses);
+            record.whole -= u32::from(exchange.astray);
+        }
+        self.coverage.exchange_ended(&how, written);
+        self.report(exchange.upstream, id, Report::End, Input::End { exchange: id, how, written });
+    }
+
+    fn report(&mut self, upstream: usize, exchange: ExchangeId, report: Report, input: Input) {
+        self.tell_engine(input);
+        self.tell(&Fact::Reported { upstream, exchange, report });
+    }
+
+    fn note_delivery(&mut self, upstream: usize, id: ExchangeId, received: Option<&Received>) {
+        let Some(received) = received else { return };
+        self.note_progress(received);
+        let Received::Message(message) = received else { return };
+        let Some(stamp) = stamp_of(message) else { return };
+        self.tell(&Fact::Delivered { upstream, stamp });
+        if is_notice(message) {
+            self.tell(&Fact::Noticed { by: Via::Exchange(upstream, id), stamp });
+        }
+    }
+
+    /// The engine gives an exchange up: the connection is closed.
+    pub(super) fn abort(&mut self, id: ExchangeId) {
+        let now = self.clock.now();
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let upstream = exchange.upstream;
+        exchange.cut(EndHow::Aborted, now);
+        self.hang_up(upstream, id, true);
+    }
+
+    /// The connection of an exchange breaks.
+    pub fn cut(&mut self, id: ExchangeId, words: &str) {
+        let now = self.clock.now();
+        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
+        let upstream = exchange.upstream;
+        exchange.cut(EndHow::Cut(words.into()), now);
+        let noticed = exchange.dice.percent(60);
+        self.hang_up(upstream, id, noticed);
+    }
+
+    pub(super) fn line_found_dead(&mut self, id: ExchangeId) {
+        if self.exchanges.get(&id).is_some_and(|exchange| exchange.stalled) {
+            self.cut(id, "no sign of life on the connection");
+        }
+    }
+
+    /// The exchanges of an upstream that are connected and not over.
+    pub fn connected(&self, upstream: usize) -> Vec<ExchangeId> {
+        let is_meant = |exchange: &Exchange| {
+            exchange.upstream == upstream
+                && !exchange.is_closed()
+                && matches!(exchange.phase, Phase::Sending | Phase::Sent)
+        };
+        self.exchanges.iter().filter(|(_, exchange)| is_meant(exchange)).map(|(id, _)| *id).collect()
+    }
+
+    /// Every connection to an upstream goes silent, without a word to anybody.
+    pub fn silence(&mut self, upstream: usize) {
+        for id in self.connected(upstream) {
+            if let Some(exchange) = self.exchanges.get_mut(&id)
+                && exchange.phase == Phase::Sent
+            {
+                exchange.stalled = true;
+                self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
+            }
+        }
+    }
+
+    /// The weather is fair again and what hung goes on; lines that were dead meanwhile are found out soon.
+    pub fn clear_up(&mut self, upstream: usize) {
+        if let Some(site) = &mut self.hosts[upstream].site {
+            site.weather = Weather::default();
+        }
+        self.stir_minds(upstream);
+        for id in self.connected(upstream) {
+            if let Some(exchange) = self.exchanges.get_mut(&id)
+                && exchange.stalled
+            {
+                let wait = exchange.dice.millis(0, 2_000);
+                self.clock.after(wait, Due::LineFoundDead(id));
+            }
+        }
+    }
+}
+
+fn is_notice(message: &Message) -> bool {
+    message.kind() == Kind::Notification && !matches!(message.method(), Method::Progress | Method::Cancelled)
+}

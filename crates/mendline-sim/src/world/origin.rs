@@ -1,0 +1,382 @@
+//! What answers at a URL: requests are let in or turned away, and what a mind says goes out over its streams.
+//!
+//! The four tongues differ in who may come in: a session, a trunk, anybody. What a server does with a message is the same as
+//! for a child and lives in [`crate::server`]. A server that is sent something that Mendline should never send (no session
+//! where there is one, headers that do not fit the body) answers as real ones do *and* complains.
+
+use bytes::Bytes;
+use mendline_core::port::{Content, EndHow, ExchangeId, Head, Verb};
+use mendline_wire::{Kind, Message, Method, headers};
+
+use super::World;
+use crate::clock::Due;
+use crate::exchange::{Letter, Part, Phase, Request};
+use crate::fact::{Fact, Via};
+use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
+use crate::site::{Form, Mind, Site, Stream, Tongue};
+use crate::weather::{Cut, Farewell, Stand};
+
+/// The revision that the clients of these worlds greet with.
+const VERSION: &str = "2025-11-25";
+
+impl World {
+    /// A whole request has come to the server, or to whatever stands in front of it.
+    pub(super) fn request_arrives(&mut self, upstream: usize, number: u32) {
+        let Some(mut letter) = self.origins[upstream].mail.remove(&number) else { return };
+        let Some(site) = self.hosts[upstream].site.clone() else { return };
+        // Whoever gave the exchange up before its request was read is not there to be answered.
+        letter.exchange = letter.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
+        if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.weather.cut, letter.exchange)
+            && self.dice.percent(chance)
+        {
+            let eof = matches!(site.weather.cut, Some((Cut::Eof, _)));
+            let words = if eof { "the server closed the connection without a response" } else { "connection reset" };
+            // The server may have read it before the line broke.
+            if eof || self.dice.percent(60) {
+                letter.exchange = None;
+                self.origin_hears(upstream, letter, &site);
+            }
+            return self.cut(exchange, words);
+        }
+        let is_request = letter.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
+        if let (Some((stand, chance)), Verb::Post) = (site.weather.stand, letter.request.verb)
+            && stand.strikes(site.tongue, is_request)
+            && self.dice.percent(chance)
+        {
+            let exchange = letter.exchange;
+            if stand.may_hide_a_run() && self.dice.percent(40) {
+                letter.exchange = None;
+                self.origin_hears(upstream, letter, &site);
+            }
+            return self.stand_in(exchange, stand);
+        }
+        self.origin_hears(upstream, letter, &site);
+    }
+
+    /// Something else answers in place of the server.
+    fn stand_in(&mut self, exchange: Option<ExchangeId>, stand: Stand) {
+        match stand {
+            Stand::Status(status, wait) => {
+                if let (429, Some(it)) = (status, exchange.and_then(|id| self.exchanges.get_mut(&id))) {
+                    it.refuses = true;
+                }
+                let retry_after_ms = wait.map(|seconds| seconds * 1_000);
+                let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
+                self.send_back(exchange, Part::Head(head));
+            }
+            Stand::Html => {
+                self.send_back(exchange, Part::Head(head(200, Content::Other)));
+                let page = Bytes::from_static(b"<!doctype html><title>Welcome</title>");
+                self.send_back(exchange, Part::Body(page));
+            }
+        }
+        self.send_back(exchange, Part::End(EndHow::Complete));
+    }
+
+    fn origin_hears(&mut self, upstream: usize, letter: Letter, site: &Site) {
+        match (site.tongue, letter.request.verb) {
+            (Tongue::Trunk, Verb::Get) => self.open_trunk(upstream, &letter, site),
+            (Tongue::Trunk, Verb::Post) => match self.of_target(upstream, &letter.request) {
+                Some(mind) => self.let_in(upstream, mind, letter, site),
+                None => self.send_astray(&letter),
+            },
+            (Tongue::Stateful, Verb::Post) => self.hear_in_session(upstream, letter, site),
+            (Tongue::Stateful, Verb::Get) => self.hear_get(upstream, &letter, site),
+            (Tongue::Stateful, Verb::Delete) => {
+                let mind =
+                    letter.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
+                if let Some(mind) = mind.and_then(|mind| self.origins[upstream].minds.get_mut(&mind)) {
+                    mind.known = false;
+                }
+                self.answer_status(letter.exchange, if mind.is_some() { 200 } else { 404 });
+            }
+            (Tongue::Stateless | Tongue::Modern, Verb::Post) => {
+                let mind = self.only_mind(upstream, site.tongue);
+                if site.tongue == Tongue::Modern {
+                    // The stream was closed before it was read: that is a cancellation.
+                    if letter.exchange.is_none() && self.dice.percent(50) {
+                        return;
+                    }
+                    self.check_modern_headers(upstream, mind, &letter);
+                } else {
+                    self.check_version(upstream, mind, &letter);
+                }
+                self.let_in(upstream, mind, letter, site);
+            }
+            (Tongue::Stateless | Tongue::Modern | Tongue::Trunk, Verb::Get | Verb::Delete) => {
+                if site.tongue == Tongue::Modern {
+                    self.complain(
+                        upstream,
+                        0,
+                        &format!("was sent a {:?}, which its era does not have", letter.request.verb),
+                    );
+                }
+                self.answer_status(letter.exchange, 405);
+            }
+        }
+    }
+
+    // ---- who may come in ----
+
+    /// A POST to where nobody takes POSTs, or to a conversation that is over.
+    fn send_astray(&mut self, letter: &Letter) {
+        let to_nobody = letter.request.target.is_none();
+        if let Some(exchange) = letter.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+            (exchange.astray, exchange.refuses) = (to_nobody, !to_nobody);
+        }
+        self.answer_status(letter.exchange, if to_nobody { 405 } else { 404 });
+    }
+
+    fn hear_in_session(&mut self, upstream: usize, letter: Letter, site: &Site) {
+        let session = letter.request.header(headers::SESSION_ID).map(str::to_owned);
+        let greets = letter.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+        if greets {
+            let mind = self.origins[upstream].next_mind();
+            if session.is_some() {
+                self.complain(upstream, mind, "was greeted in a session that is over");
+            }
+            let replayed = letter.key.is_some_and(|key| self.oracle.of(key).answers > 0);
+            if replayed && self.origins[upstream].has_a_good_session() {
+                self.complain(upstream, mind, "was greeted anew although the session before was well");
+            }
+            let server = self.fresh_server(upstream, mind, Tongue::Stateful);
+            let name = format!("session-{upstream}-{mind}");
+            self.origins[upstream].minds.insert(mind, Mind::new(server, Some(name)));
+            return self.let_in(upstream, mind, letter, site);
+        }
+        let Some(session) = session else {
+            self.complain(upstream, 0, "was sent a message without a session");
+            return self.answer_status(letter.exchange, 400);
+        };
+        match self.origins[upstream].of_session(&session) {
+            Some(mind) => {
+                self.check_version(upstream, mind, &letter);
+                self.let_in(upstream, mind, letter, site);
+            }
+            None => self.say_farewell(&letter, site.weather.farewell),
+        }
+    }
+
+    /// The session that was named is not known here.
+    pub(super) fn say_farewell(&mut self, letter: &Letter, farewell: Farewell) {
+        let exchange = letter.exchange;
+        if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+            it.refuses = true;
+        }
+        let request = letter.message.as_ref().filter(|message| message.kind() == Kind::Request);
+        let id = request.and_then(Message::id).map_or("null".into(), |raw| String::from_utf8_lossy(raw).into_owned());
+        let (status, id, code, words) = match farewell {
+            Farewell::InBody if request.is_some() => (200, id.as_str(), -32600, "Session not found"),
+            Farewell::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
+            Farewell::NotFound | Farewell::InBody => (404, "null", -32001, "Session not found"),
+        };
+        // Some say why, some do not.
+        let explains = status == 200 || self.dice.percent(70);
+        let content = if explains { Content::Json } else { Content::Empty };
+        self.send_back(exchange, Part::Head(head(status, content)));
+        if explains {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{words}"}}}}"#);
+            self.send_back(exchange, Part::Body(Bytes::from(body)));
+        }
+        self.send_back(exchange, Part::End(EndHow::Complete));
+    }
+
+    pub(super) fn check_version(&mut self, upstream: usize, mind: u32, letter: &Letter) {
+        let greets = letter.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+        let said = letter.request.header(headers::PROTOCOL_VERSION);
+        // Whoever resumes the answer to a greeting does not know yet what it settles.
+        let resumes_greeting = said.is_none() && letter.request.header(headers::LAST_EVENT_ID).is_some();
+        if said != Some(VERSION) && !greets && !resumes_greeting {
+            self.complain(upstream, mind, &format!("was sent something under the version {said:?}"));
+        }
+    }
+
+    fn check_modern_headers(&mut self, upstream: usize, mind: u32, letter: &Letter) {
+        let Some(message) = &letter.message else { return };
+        let mut wrong = Vec::new();
+        for (name, value) in headers::derive(message) {
+            if letter.request.header(name) != Some(value.as_str()) {
+                wrong.push(name);
+            }
+        }
+        if letter.request.header(headers::SESSION_ID).is_some() {
+            wrong.push(headers::SESSION_ID);
+        }
+        if !wrong.is_empty() {
+            self.complain(upstream, mind, &format!("was sent headers that do not fit the body: {wrong:?}"));
+        }
+    }
+
+    fn only_mind(&mut self, upstream: usize, tongue: Tongue) -> u32 {
+        if let Some(mind) = self.origins[upstream].minds.keys().next_back() {
+            return *mind;
+        }
+        let mind = self.origins[upstream].next_mind();
+        let server = self.fresh_server(upstream, mind, tongue);
+        self.origins[upstream].minds.insert(mind, Mind::new(server, None));
+        mind
+    }
+
+    pub(super) fn fresh_server(&mut self, upstream: usize, mind: u32, tongue: Tongue) -> Server {
+        let host = &self.hosts[upstream];
+        let (manner, dice) = (host.manner.clone(), host.dice.fork(1_000 + u64::from(mind)));
+        let server = match tongue {
+            Tongue::Stateless => Server::behind(Box::new(Stateless), mind, manner, dice),
+            Tongue::Modern => Server::new(Era::Modern, mind, manner, dice),
+            Tongue::Stateful | Tongue::Trunk => Server::new(Era::Legacy, mind, manner, dice),
+        };
+        server.over_http()
+    }
+
+    // ---- what is done for those who are in ----
+
+    fn let_in(&mut self, upstream: usize, number: u32, letter: Letter, site: &Site) {
+        let Letter { exchange, message: Some(message), key, .. } = letter else {
+            self.complain(upstream, number, "was sent a POST without a message");
+            return self.answer_status(letter.exchange, 400);
+        };
+        if let Some(key) = key {
+            self.tell(&Fact::Read { by: Via::Mind(upstream, number), key, message: &message });
+        }
+        let temper = self.hosts[upstream].temper.clone();
+        let is_request = message.kind() == Kind::Request;
+        let form = self.form_of(upstream, site, &message);
+        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
+        mind.used |= is_request && message.method() != Method::Initialize;
+        let over_trunk = site.tongue == Tongue::Trunk;
+        let seat = if is_request && !over_trunk {
+            let session = mind.session.clone().filter(|_| message.method() == Method::Initialize);
+            let stream = mind.open(Stream { session, key, ..Stream::new(form, exchange) });
+            Seat { stream, talks: form != Form::Json }
+        } else {
+            Seat::PIPE
+        };
+        if is_request && !over_trunk {
+            if form != Form::Json {
+                self.begin_stream(upstream, number, seat.stream, message.method(), site);
+            }
+        } else {
+            self.answer_status(exchange, 202);
+        }
+        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
+        let deeds = mind.server.hear(&message, key, seat, &temper);
+        self.perform_at(upstream, number, deeds);
+    }
+
+    pub(super) fn mind_goes_on(&mut self, upstream: usize, number: u32, job: u32) {
+        let temper = self.hosts[upstream].temper.clone();
+        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
+        let deeds = mind.server.go_on(job, &temper);
+        self.perform_at(upstream, number, deeds);
+    }
+
+    /// Does what a mind decided to do.
+    pub fn perform_at(&mut self, upstream: usize, number: u32, deeds: Vec<Deed>) {
+        for deed in deeds {
+            match deed {
+                Deed::Write(stream, line) => self.say(upstream, number, stream, line, false),
+                Deed::Ask(stream, line) => {
+                    let stream = self.aside(upstream, number, stream, 30);
+                    self.say(upstream, number, stream, line, false);
+                }
+                Deed::Notify(stream, line, _) => {
+                    let stream = self.aside(upstream, number, stream, 70);
+                    self.say(upstream, number, stream, line, false);
+                }
+                Deed::Answer(stream, line, key, body) => {
+                    self.note_reply(upstream, key, body);
+                    self.say(upstream, number, stream, line, true);
+                }
+                // One that is put as events may be said again over the same stream.
+                Deed::Garble(stream, line) => {
+                    let ends = self.form(upstream, number, stream) == Some(Form::Json);
+                    self.say(upstream, number, stream, line, ends);
+                }
+                Deed::Run(key) => self.note_run(Via::Mind(upstream, number), key),
+                Deed::GoOn(job, wait) => self.clock.after(wait, Due::MindGoesOn(upstream, number, job)),
+                Deed::Complain(words) => self.complain(upstream, number, &words),
+            }
+        }
+    }
+
+    /// The conversation that a POST names, while its trunk stands.
+    fn of_target(&self, upstream: usize, request: &Request) -> Option<u32> {
+        let number = request.target.as_deref()?.strip_prefix("/messages?s=")?.parse().ok()?;
+        self.origins[upstream].minds.get(&number).filter(|mind| mind.known).map(|_| number)
+    }
+
+    // ---- the end of things ----
+
+    /// Nobody listens at an exchange any more, and the server may have noticed.
+    pub(super) fn hang_up(&mut self, upstream: usize, exchange: ExchangeId, noticed: bool) {
+        let tongue = self.hosts[upstream].site.as_ref().map(|site| site.tongue);
+        for (number, stream) in self.origins[upstream].hang_up(exchange) {
+            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
+            match tongue {
+                // Closing the stream is how the modern era cancels.
+                Some(Tongue::Modern) if noticed => mind.server.forget(stream),
+                // What runs goes on, and nobody will ever hear of it.
+                Some(Tongue::Trunk) => {
+                    mind.known = false;
+                    let deeds = mind.server.stop_asking();
+                    self.perform_at(upstream, number, deeds);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server forgets all its sessions. What it has begun it finishes.
+    pub fn forget_sessions(&mut self, upstream: usize) {
+        let numbers: Vec<u32> = self.origins[upstream].minds.keys().copied().collect();
+        for number in numbers {
+            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
+            if mind.session.is_some() && std::mem::replace(&mut mind.known, false) {
+                let deeds = mind.server.stop_asking();
+                self.perform_at(upstream, number, deeds);
+            }
+        }
+    }
+
+    /// The server ends and begins again: everything that it knew is gone, and every connection with it.
+    pub fn restart(&mut self, upstream: usize) {
+        self.origins[upstream].minds.clear();
+        self.origins[upstream].mail.clear();
+        for exchange in self.connected(upstream) {
+            self.cut(exchange, "connection reset");
+        }
+    }
+
+    /// The streams that wait for what a server says unasked are cut, a trunk among them.
+    pub fn cut_long_streams(&mut self, upstream: usize) {
+        for id in self.connected(upstream) {
+            let waits = self.exchanges.get(&id).is_some_and(|it| it.verb == Verb::Get && it.phase == Phase::Sent);
+            if waits {
+                self.cut(id, "connection reset");
+            }
+        }
+    }
+
+    /// What hung goes on, for the end of a fault.
+    pub(super) fn stir_minds(&mut self, upstream: usize) {
+        let numbers: Vec<u32> = self.origins[upstream].minds.keys().copied().collect();
+        for number in numbers {
+            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
+            let deeds = mind.server.come_to();
+            self.perform_at(upstream, number, deeds);
+        }
+    }
+
+    pub(super) fn answer_status(&mut self, exchange: Option<ExchangeId>, status: u16) {
+        self.send_back(exchange, Part::Head(head(status, Content::Empty)));
+        self.send_back(exchange, Part::End(EndHow::Complete));
+    }
+
+    fn complain(&mut self, upstream: usize, mind: u32, words: &str) {
+        self.tell(&Fact::Complained { by: Via::Mind(upstream, mind), words });
+    }
+}
+
+pub(super) fn head(status: u16, content: Content) -> Head {
+    Head { status, content, session: None, retry_after_ms: None }
+}

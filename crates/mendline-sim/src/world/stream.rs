@@ -1,0 +1,178 @@
+//! What goes out over the streams of an HTTP server: answers, events, and what was said before to those who ask for it.
+//!
+//! A stream belongs to a mind and is carried by at most one exchange at a time. What is said while nobody listens is kept if
+//! its events have names and lost if not. Who may come in at all is decided in `origin.rs`.
+
+use bytes::Bytes;
+use mendline_core::port::{Content, EndHow, ExchangeId};
+use mendline_wire::{Message, Method, SseEvent, headers};
+
+use super::World;
+use super::origin::head;
+use crate::exchange::{Letter, Part};
+use crate::site::{self, Form, Mind, Site, Tongue};
+use crate::weather::Cut;
+
+impl World {
+    /// The head of a stream, and its priming event if its events have names. Some servers close it right then.
+    pub(super) fn begin_stream(&mut self, upstream: usize, number: u32, name: u32, method: Method, site: &Site) {
+        let Some(stream) = self.origins[upstream].minds.get_mut(&number).and_then(|it| it.streams.get_mut(&name))
+        else {
+            return;
+        };
+        let (listener, form, said) = (stream.listener, stream.form, stream.log.len());
+        let mut head = head(200, Content::Events);
+        head.session = stream.session.clone();
+        self.send_back(listener, Part::Head(head));
+        if form != Form::NamedEvents {
+            return;
+        }
+        let weather = &site.weather;
+        let polls = weather.polls || self.dice.percent(site.polls);
+        let closes = weather.primes_for_ever || (polls && name != 0 && method != Method::Initialize);
+        let retry =
+            weather.retry.or(if closes && self.dice.percent(50) { Some(self.dice.between(100, 800)) } else { None });
+        let priming = site::priming(site::event_name(number, name, said), retry);
+        self.send_back(listener, Part::Event(priming));
+        if closes && let Some(listener) = listener {
+            self.send_back(Some(listener), Part::End(EndHow::Complete));
+            self.origins[upstream].hang_up(listener);
+        }
+    }
+
+    pub(super) fn form_of(&mut self, upstream: usize, site: &Site, message: &Message) -> Form {
+        let listens = message.method() == Method::SubscriptionsListen;
+        if !listens && !self.hosts[upstream].dice.percent(site.events) {
+            return Form::Json;
+        }
+        if site.names && site.tongue == Tongue::Stateful { Form::NamedEvents } else { Form::Events }
+    }
+
+    pub(super) fn form(&self, upstream: usize, number: u32, stream: u32) -> Option<Form> {
+        Some(self.origins[upstream].minds.get(&number)?.streams.get(&stream)?.form)
+    }
+
+    /// What does not belong to one answer alone may go over the stream for such things, if somebody listens there.
+    pub(super) fn aside(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
+        let is_heard = self.origins[upstream].minds.get(&number).is_some_and(Mind::is_heard);
+        let cannot = self.form(upstream, number, stream) == Some(Form::Json);
+        if is_heard && (cannot || self.dice.percent(chance)) { 0 } else { stream }
+    }
+
+    /// A mind says something over one of its streams; the last word ends it.
+    pub(super) fn say(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
+        let weather = self.hosts[upstream].site.as_ref().map(|site| site.weather.clone()).unwrap_or_default();
+        let Some(stream) = self.origins[upstream].minds.get_mut(&number).and_then(|it| it.streams.get_mut(&name))
+        else {
+            return;
+        };
+        let last = last && name != 0;
+        if stream.form == Form::Json && !last {
+            return;
+        }
+        if stream.form == Form::NamedEvents {
+            stream.log.push(line.clone());
+        }
+        stream.finished |= last;
+        let (form, count, session) = (stream.form, stream.log.len(), stream.session.clone());
+        let listener = if last { stream.listener.take() } else { stream.listener };
+        let Some(exchange) = listener else { return };
+        let breaks = matches!(weather.cut, Some((Cut::Body, chance)) if self.dice.percent(chance));
+        if form == Form::Json {
+            let mut head = head(200, Content::Json);
+            head.session = session;
+            self.send_back(listener, Part::Head(head));
+            if breaks {
+                return self.send_back(listener, Part::End(EndHow::Cut("connection reset within the body".into())));
+            }
+            self.send_back(listener, Part::Body(line));
+        } else if breaks {
+            return self.cut(exchange, "connection reset within the response");
+        } else {
+            let id = (form == Form::NamedEvents).then(|| site::event_name(number, name, count));
+            self.send_back(listener, Part::Event(SseEvent { id, event: None, data: Some(line), retry: weather.retry }));
+        }
+        if last {
+            self.send_back(listener, Part::End(EndHow::Complete));
+        }
+    }
+
+    pub(super) fn hear_get(&mut self, upstream: usize, letter: &Letter, site: &Site) {
+        let Some(exchange) = letter.exchange else { return };
+        if site.weather.no_get {
+            return self.answer_status(Some(exchange), 405);
+        }
+        let Some(session) = letter.request.header(headers::SESSION_ID) else {
+            return self.answer_status(Some(exchange), 400);
+        };
+        let Some(number) = self.origins[upstream].of_session(session) else {
+            return self.say_farewell(letter, site.weather.farewell);
+        };
+        let resumed = letter.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
+        // Who asks again for the answer to its greeting cannot know yet what was agreed.
+        let mind = self.origins[upstream].minds.get(&number);
+        let stream = resumed.flatten().and_then(|(_, stream, _)| mind?.streams.get(&stream));
+        if stream.is_none_or(|stream| stream.session.is_none()) {
+            self.check_version(upstream, number, letter);
+        }
+        match resumed {
+            Some(name) => self.resume(upstream, exchange, number, name, site),
+            None if site.speaks_up => {
+                let form = if site.names { Form::NamedEvents } else { Form::Events };
+                if let Some(mind) = self.origins[upstream].minds.get_mut(&number) {
+                    mind.listen(form, exchange);
+                }
+                self.begin_stream(upstream, number, 0, Method::None, site);
+            }
+            None => self.answer_status(Some(exchange), 405),
+        }
+    }
+
+    pub(super) fn resume(
+        &mut self,
+        upstream: usize,
+        exchange: ExchangeId,
+        number: u32,
+        name: Option<(u32, u32, usize)>,
+        site: &Site,
+    ) {
+        let found = name.filter(|(mind, _, _)| *mind == number && !site.weather.resumes_nothing);
+        let mind = self.origins[upstream].minds.get_mut(&number);
+        let stream = found.and_then(|(_, stream, _)| mind?.streams.get_mut(&stream));
+        let (Some(stream), Some((_, which, seen))) = (stream, found) else {
+            return self.answer_status(Some(exchange), 400);
+        };
+        stream.listener = Some(exchange);
+        if site.weather.primes_for_ever {
+            return self.begin_stream(upstream, number, which, Method::None, site);
+        }
+        let (missed, finished) = (stream.log.iter().skip(seen).cloned().collect::<Vec<_>>(), stream.finished);
+        if finished {
+            stream.listener = None;
+        }
+        self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
+        for (place, line) in missed.into_iter().enumerate() {
+            let id = Some(site::event_name(number, which, seen + place + 1));
+            let event = SseEvent { id, event: None, data: Some(line), retry: site.weather.retry };
+            self.send_back(Some(exchange), Part::Event(event));
+        }
+        if finished {
+            self.send_back(Some(exchange), Part::End(EndHow::Complete));
+        }
+    }
+
+    pub(super) fn open_trunk(&mut self, upstream: usize, letter: &Letter, site: &Site) {
+        let Some(exchange) = letter.exchange else { return };
+        if site.weather.no_get {
+            return self.answer_status(Some(exchange), 405);
+        }
+        let number = self.origins[upstream].next_mind();
+        let mut mind = Mind::new(self.fresh_server(upstream, number, Tongue::Trunk), None);
+        mind.listen(Form::Events, exchange);
+        self.origins[upstream].minds.insert(number, mind);
+        self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
+        let data = Some(Bytes::from(format!("/messages?s={number}")));
+        let endpoint = SseEvent { id: None, event: Some(Bytes::from_static(b"endpoint")), data, retry: None };
+        self.send_back(Some(exchange), Part::Event(endpoint));
+    }
+}

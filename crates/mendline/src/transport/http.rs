@@ -1,0 +1,456 @@
+//! One upstream over HTTP, truthfully.
+//!
+//! [`Http`] carries out the exchanges that the engine asks for and tells the facts of each in the order that
+//! `mendline_core::port` promises: perhaps `Reached`, perhaps `Head`, then events or a body, and one `End` that says
+//! what the peer can have received of the request. Nothing is decided here but how bytes travel; whether a request may
+//! be sent a second time is decided from these facts, so they have to be right, and where something cannot be known the
+//! fact is the cautious one.
+//!
+//! Everything is polled in one place, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
+//! in a `pool`, each exchange (`exchange`) is a small machine, and a `bell` tells which of them moved. The rest
+//! is the way from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `gauge`,
+//! which counts what was written.
+//!
+//! The one time that a request goes out twice is when a connection that others had used turns out dead before it has
+//! taken a single byte; then a fresh one gets its turn, silently, because nothing has happened yet. (A redirect within
+//! the origin is followed too: it proves that the request was not processed, see `redirect`.)
+
+mod answer;
+mod bell;
+mod connect;
+mod connection;
+mod dial;
+mod dials;
+mod exchange;
+mod gauge;
+mod origin;
+mod pool;
+mod proxy;
+mod pulse;
+mod redirect;
+mod request;
+mod response;
+mod target;
+mod tls;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::Version;
+use http::response::Parts;
+use mendline_core::Input;
+use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Reuse, Written};
+use mendline_wire::{Received, SseDecoder};
+
+pub use dial::{Dial, DialError, Dialed, LooksOpen, Place, Tcp, TcpDial};
+pub use origin::{Origin, UrlFault};
+pub use proxy::{Proxy, ProxyFault, ProxyRules};
+pub use target::{HeaderFault, Protocol, Target};
+pub use tls::{NoCertificates, TlsOptions};
+
+use answer::{Failure, Inflow};
+use bell::Bells;
+use connect::{NoConnection, connect, place};
+use dials::{Dials, Making};
+use exchange::{Carrier, Exchange, Reader, Stage, Step};
+use pool::{ConnectionId, Pool};
+use tls::Trust;
+
+/// How much is polled before the driver gets its turn again.
+const POLLS_PER_TURN: usize = 64;
+
+/// All exchanges with one upstream.
+pub struct Http<D: Dial = TcpDial> {
+    target: Arc<Target>,
+    trust: Arc<Trust>,
+    dial: D,
+    pool: Pool<D::Io>,
+    dials: Dials<D::Io>,
+    exchanges: BTreeMap<ExchangeId, Exchange>,
+    /// Those without a connection, the longest waiting first.
+    waiting: VecDeque<ExchangeId>,
+    /// Something has changed for those who wait.
+    stirred: bool,
+    /// Those who could read and may not.
+    held: BTreeSet<ExchangeId>,
+    facts: VecDeque<Input>,
+    bells: Bells<Key>,
+    /// What the server spoke last.
+    speaks: Option<Version>,
+}
+
+/// Whose bell it is.
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    Connection(ConnectionId),
+    Dial(ConnectionId),
+    Exchange(ExchangeId),
+}
+
+impl<D: Dial> Http<D> {
+    /// An upstream that nobody has spoken to yet.
+    pub fn new(target: Target, dial: D) -> Http<D> {
+        let trust = Trust::new(target.tls.clone(), target.protocol);
+        Http {
+            target: Arc::new(target),
+            trust: Arc::new(trust),
+            dial,
+            pool: Pool::new(),
+            dials: Dials::new(),
+            exchanges: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            stirred: false,
+            held: BTreeSet::new(),
+            facts: VecDeque::new(),
+            bells: Bells::new(),
+            speaks: None,
+        }
+    }
+
+    /// Begins an exchange. What becomes of it is told by [`Http::poll_input`].
+    pub fn begin(&mut self, exchange: ExchangeId, ask: Ask, reuse: Reuse) {
+        // A new bell rings, which wakes the driver.
+        let bell = self.bells.hang(Key::Exchange(exchange));
+        let home = &self.target.location;
+        match ask.target.as_deref().map_or_else(|| Ok(home.clone()), |named| self.resolve(named)) {
+            Ok(location) => {
+                self.exchanges.insert(exchange, Exchange::new(ask, location, reuse, bell));
+                self.waiting.push_back(exchange);
+                self.stirred = true;
+            }
+            Err(words) => self.end(exchange, EndHow::Forbidden(words), Written::Nothing),
+        }
+    }
+
+    /// Gives an exchange up. Its `End` follows, unless it has ended already.
+    pub fn abort(&mut self, exchange: ExchangeId) {
+        let Some(mut given_up) = self.exchanges.remove(&exchange) else {
+            return;
+        };
+        self.stirred = true;
+        let written = match std::mem::replace(&mut given_up.stage, Stage::Waiting) {
+            Stage::Waiting => {
+                self.waiting.retain(|waiting| *waiting != exchange);
+                Written::Nothing
+            }
+            Stage::Asked { carrier, answer } => {
+                drop(answer);
+                self.let_go(&carrier)
+            }
+            Stage::Reading { carrier, inflow, .. } => {
+                drop(inflow);
+                self.let_go(&carrier)
+            }
+        };
+        self.end(exchange, EndHow::Aborted, written);
+        given_up.bell.wake_by_ref();
+    }
+
+    /// The next fact about any exchange. It has to be asked again until it is pending. `may_read` says whether the body
+    /// of an exchange may be read on now.
+    pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
+        self.bells.attend();
+        self.release_held(&may_read);
+        for _ in 0..POLLS_PER_TURN {
+            if let Some(fact) = self.facts.pop_front() {
+                return Poll::Ready(fact);
+            }
+            if std::mem::take(&mut self.stirred) {
+                self.assign();
+                continue;
+            }
+            match self.bells.next() {
+                Some(Key::Connection(id)) => self.poll_connection(id),
+                Some(Key::Dial(id)) => self.poll_dial(id),
+                Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
+                None if self.pool.poll_retirement(cx) => {}
+                None => {
+                    self.bells.rest(cx);
+                    return Poll::Pending;
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether an exchange that was passed over for want of leave may be read on now.
+    pub fn may_hear_again(&self, may_read: impl Fn(ExchangeId) -> bool) -> bool {
+        self.held.iter().any(|exchange| may_read(*exchange))
+    }
+
+    /// Closes every connection that carries nothing. Exchanges that run go on.
+    pub fn close(&mut self) {
+        self.pool.retire_all();
+    }
+
+    /// What a server named, if it lies where the server itself lives.
+    fn resolve(&self, named: &str) -> Result<origin::Location, String> {
+        let home = &self.target.location;
+        match home.resolve(named) {
+            Ok(location) if location.origin == home.origin => Ok(location),
+            Ok(location) => Err(format!(
+                "the server at {} names an endpoint at {}, where nothing may be sent",
+                home.origin, location.origin
+            )),
+            Err(_) => Err(format!("the server at {} names an endpoint that is not a URL", home.origin)),
+        }
+    }
+
+    fn release_held(&mut self, may_read: &impl Fn(ExchangeId) -> bool) {
+        let exchanges = &self.exchanges;
+        self.held.retain(|id| match exchanges.get(id) {
+            Some(exchange) if may_read(*id) => {
+                exchange.bell.wake_by_ref();
+                false
+            }
+            Some(_) => true,
+            None => false,
+        });
+    }
+
+    /// Gives connections to those who wait, and sees to it that as many are dialed as are wanted.
+    fn assign(&mut self) {
+        let mut still_waiting = VecDeque::new();
+        while let Some(id) = self.waiting.pop_front() {
+            if !self.assign_one(id) {
+                still_waiting.push_back(id);
+            }
+        }
+        self.waiting = still_waiting;
+        // Where one connection can carry everybody, or might, one dial is enough.
+        let shared = match self.speaks {
+            Some(version) => version == Version::HTTP_2,
+            None => self.target.location.origin.secure || self.target.protocol == Protocol::Http2,
+        };
+        let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
+        let (target, trust, bells, dial) = (&self.target, &self.trust, &self.bells, &self.dial);
+        self.dials.keep(wanted, |id| {
+            let made: Making<D::Io> =
+                Box::pin(connect(dial.dial(&place(target)), Arc::clone(target), Arc::clone(trust)));
+            (made, bells.hang(Key::Dial(id)))
+        });
+    }
+
+    /// True if it waits no longer.
+    fn assign_one(&mut self, id: ExchangeId) -> bool {
+        let Some(freshness) = self.exchanges.get(&id).map(Exchange::freshness) else {
+            return true;
+        };
+        while let Some(connection) = self.pool.choose(freshness) {
+            if self.send(id, connection) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts an exchange on a connection. False if the connection did not take it.
+    fn send(&mut self, id: ExchangeId, connection: ConnectionId) -> bool {
+        let (Some(exchange), Some(chosen)) = (self.exchanges.get_mut(&id), self.pool.get(connection)) else {
+            return true;
+        };
+        let reused = chosen.is_used();
+        let head = match request::head(&self.target, &exchange.location, &exchange.ask, chosen.version()) {
+            Ok(head) => head,
+            Err(words) => {
+                self.exchanges.remove(&id);
+                self.end(id, EndHow::Forbidden(words), Written::Nothing);
+                return true;
+            }
+        };
+        let Some((answer, upload, evidence)) = self.pool.send(connection, head, exchange.ask.body.as_ref()) else {
+            return false;
+        };
+        let carrier = Carrier::new(connection, reused, evidence, upload);
+        exchange.stage = Stage::Asked { carrier, answer };
+        exchange.bell.wake_by_ref();
+        if !std::mem::replace(&mut exchange.reached, true) {
+            self.facts.push_back(Input::Reached { exchange: id });
+        }
+        true
+    }
+
+    fn poll_dial(&mut self, id: ConnectionId) {
+        let Some(made) = self.dials.poll(id) else {
+            return;
+        };
+        self.stirred = true;
+        let how = match made {
+            Ok(connection) => {
+                self.speaks = Some(connection.version());
+                self.pool.add(id, connection, self.bells.hang(Key::Connection(id)));
+                return;
+            }
+            Err(NoConnection::Failed(words)) => EndHow::NoConnection(words),
+            Err(NoConnection::Forbidden(words)) => EndHow::Forbidden(words),
+        };
+        // If others dial for themselves only the first in line is told; otherwise this one was for all.
+        let told = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
+        for exchange in self.waiting.drain(..told).collect::<Vec<_>>() {
+            self.exchanges.remove(&exchange);
+            self.end(exchange, how.clone(), Written::Nothing);
+        }
+    }
+
+    fn poll_connection(&mut self, id: ConnectionId) {
+        let Some(words) = self.pool.poll(id) else {
+            return;
+        };
+        self.stirred = true;
+        for exchange in self.exchanges.values_mut() {
+            if let Some(carrier) = exchange.carrier_mut().filter(|carrier| carrier.connection == id) {
+                carrier.broken = Some(words.clone());
+            }
+        }
+    }
+
+    fn poll_exchange(&mut self, id: ExchangeId, may_read: &impl Fn(ExchangeId) -> bool) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else {
+            return;
+        };
+        if exchange.reads() && !may_read(id) {
+            self.held.insert(id);
+            return;
+        }
+        match exchange.poll() {
+            Step::Wait => {}
+            Step::Event(event) => {
+                exchange.bell.wake_by_ref();
+                self.facts.push_back(Input::StreamEvent { exchange: id, event });
+            }
+            Step::Answered { carrier, parts, inflow } => self.answered(id, carrier, &parts, inflow),
+            Step::Done(body) => {
+                if let Some(text) = body {
+                    let received = Received::from_text(text, &self.target.limits);
+                    self.facts.push_back(Input::Body { exchange: id, received });
+                }
+                if let Some(Exchange { stage: Stage::Reading { carrier, inflow, rest, .. }, .. }) =
+                    self.exchanges.remove(&id)
+                {
+                    let written = self.finish(&carrier, rest, inflow);
+                    self.end(id, EndHow::Complete, written);
+                }
+            }
+            Step::TooLarge | Step::Failed(Failure::HeadTooLarge) => self.fail(id, EndHow::TooLarge),
+            Step::Failed(Failure::Refused) => self.fail(id, EndHow::Refused),
+            Step::Failed(Failure::Cut(words)) => self.fail(id, EndHow::Cut(words)),
+            Step::Failed(Failure::Returned) => {
+                self.fail(id, EndHow::Cut("the server closed the connection at once".to_owned()));
+            }
+        }
+    }
+
+    /// The head of a response is here.
+    fn answered(&mut self, id: ExchangeId, carrier: Carrier, parts: &Parts, inflow: Inflow) {
+        if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
+            drop(inflow);
+            self.exchanges.remove(&id);
+            let written = self.let_go(&carrier);
+            self.end(id, EndHow::TooLarge, written);
+            return;
+        }
+        if let Some(to) = redirect::leads_to(parts) {
+            return self.redirected(id, &carrier, parts, inflow, &to);
+        }
+        let rest = response::rest(parts);
+        let head = response::head(parts, inflow.is_over(), self.target.wall_clock);
+        let content = head.content;
+        self.facts.push_back(Input::Head { exchange: id, head });
+        let limit = self.target.limits.message_bytes;
+        let reader = match content {
+            Content::Empty => {
+                self.exchanges.remove(&id);
+                let written = self.finish(&carrier, rest, inflow);
+                self.end(id, EndHow::Complete, written);
+                return;
+            }
+            Content::Events => Reader::Events(Box::new(SseDecoder::new(limit))),
+            Content::Json | Content::Other => Reader::Whole { chunks: Vec::new(), size: 0, limit },
+        };
+        let announced = response::length(parts).filter(|_| content != Content::Events);
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.stage = Stage::Reading { carrier, inflow, reader, rest };
+            // It will not be sent again, so it need not be kept while its answer streams for hours.
+            exchange.ask.body = None;
+            exchange.bell.wake_by_ref();
+        }
+        if announced.is_some_and(|length| length > limit as u64) {
+            self.fail(id, EndHow::TooLarge);
+        }
+    }
+
+    /// The server wants the exchange to be made elsewhere.
+    fn redirected(&mut self, id: ExchangeId, carrier: &Carrier, parts: &Parts, inflow: Inflow, to: &str) {
+        let head = response::head(parts, inflow.is_over(), self.target.wall_clock);
+        let written = self.finish(carrier, response::rest(parts), inflow);
+        let Some(exchange) = self.exchanges.get_mut(&id) else {
+            return;
+        };
+        match redirect::follow(parts.status, &exchange.location, to, exchange.redirects) {
+            Ok(location) => {
+                exchange.redirects += 1;
+                exchange.location = location;
+                self.waiting.push_front(id);
+            }
+            Err(words) => {
+                self.exchanges.remove(&id);
+                self.facts.push_back(Input::Head { exchange: id, head });
+                self.end(id, EndHow::Forbidden(words), written);
+            }
+        }
+    }
+
+    /// An exchange has failed. If its connection was dead before it took a byte, and others had used it, a fresh one
+    /// gets its turn; otherwise this is the end.
+    fn fail(&mut self, id: ExchangeId, how: EndHow) {
+        let Some(mut exchange) = self.exchanges.remove(&id) else {
+            return;
+        };
+        self.stirred = true;
+        let carrier = match std::mem::replace(&mut exchange.stage, Stage::Waiting) {
+            Stage::Waiting => return,
+            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => carrier,
+        };
+        let written = self.let_go(&carrier);
+        let cut = matches!(how, EndHow::Cut(_));
+        if cut && written == Written::Nothing && carrier.reused && !exchange.second {
+            exchange.second = true;
+            self.waiting.push_front(id);
+            self.exchanges.insert(id, exchange);
+            return;
+        }
+        let how = match (how, carrier.broken) {
+            (EndHow::Cut(_), Some(better)) if matches!(carrier.evidence, answer::Evidence::Http2 { .. }) => {
+                EndHow::Cut(better)
+            }
+            (how, _) => how,
+        };
+        self.end(id, how, written);
+    }
+
+    /// Takes an exchange that did not end well off its connection. What it left behind is known afterwards.
+    fn let_go(&mut self, carrier: &Carrier) -> Written {
+        self.pool.give_up(carrier.connection);
+        self.stirred = true;
+        carrier.evidence.written(!self.pool.holds(carrier.connection))
+    }
+
+    /// Takes an exchange that ended well off its connection, which may go on unless part of the request is still to
+    /// come.
+    fn finish(&mut self, carrier: &Carrier, rest: Option<std::time::Duration>, inflow: Inflow) -> Written {
+        if !carrier.is_clear() {
+            drop(inflow);
+            return self.let_go(carrier);
+        }
+        self.pool.release(carrier.connection, rest, inflow);
+        self.stirred = true;
+        Written::Whole
+    }
+
+    fn end(&mut self, exchange: ExchangeId, how: EndHow, written: Written) {
+        self.held.remove(&exchange);
+        self.facts.push_back(Input::End { exchange, how, written });
+    }
+}

@@ -1,0 +1,173 @@
+//! From a place to a connection that speaks HTTP: dial, tunnel, TLS, and the first words.
+//!
+//! One deadline covers all of it. Where it strikes is told, because "no answer" and "no end to the TLS handshake" send
+//! a person to different machines.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::connection::{Connection, Speech};
+use super::dial::{DialError, Dialed, Place};
+use super::gauge::{Gauge, Gauged, Wire};
+use super::proxy::{TunnelFault, tunnel};
+use super::pulse::Pulse;
+use super::target::{Protocol, Target};
+use super::tls::{HandshakeFault, Trust, judge, server_name};
+
+/// How much a peer may send on one HTTP/2 stream before we have read it …
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// … and on all of them: some that nobody reads must not stop the others.
+const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
+/// How much longer than the limit a head of HTTP/2 may be before the library, which cannot say why, turns it down. What
+/// lies between is turned down by us.
+const HEAD_SLACK: usize = 4;
+/// What is believed of a peer's limit until it has told it.
+const FIRST_STREAMS: usize = 16;
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoConnection {
+    /// It could not be made now.
+    Failed(String),
+    /// It must not be made: the peer is not trusted, or we are not let through.
+    Forbidden(String),
+}
+
+/// Where to dial for this target.
+pub(super) fn place(target: &Target) -> Place {
+    match &target.proxy {
+        Some(proxy) => Place { host: proxy.host.clone(), port: proxy.port },
+        None => Place { host: target.location.origin.host.clone(), port: target.location.origin.port },
+    }
+}
+
+/// Makes a connection of what `dial` brings.
+pub(super) async fn connect<Io>(
+    dial: impl Future<Output = Result<Dialed<Io>, DialError>>,
+    target: Arc<Target>,
+    trust: Arc<Trust>,
+) -> Result<Connection<Io>, NoConnection>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let deadline = Instant::now() + target.connect_timeout;
+    let patience = humantime::format_duration(target.connect_timeout);
+    let late = |what: String| NoConnection::Failed(format!("{what} within {patience}"));
+    let here = place(&target);
+    let dialed = timeout_at(deadline, dial).await.map_err(|_| late(format!("{here} did not answer")))?;
+    let Dialed { io, looks_open } = dialed.map_err(|DialError(words)| NoConnection::Failed(words))?;
+    let gauge = Gauge::new();
+    let mut io = Gauged::new(io, Arc::clone(&gauge));
+    let origin = &target.location.origin;
+    let (line, http2) = if origin.secure {
+        if let Some(proxy) = &target.proxy {
+            let made = timeout_at(deadline, tunnel(&mut io, proxy, origin)).await;
+            made.map_err(|_| late(format!("the proxy {here} made no tunnel")))?.map_err(|fault| match fault {
+                TunnelFault::Denied(words) => NoConnection::Forbidden(words),
+                TunnelFault::Failed(words) => NoConnection::Failed(words),
+            })?;
+        }
+        let shaken = timeout_at(deadline, shake_hands(io, &target, &trust)).await;
+        let stream =
+            shaken.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
+        gauge.encrypt();
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2") || target.protocol == Protocol::Http2;
+        (Line::Tls(Box::new(stream)), http2)
+    } else {
+        (Line::Plain(io), target.protocol == Protocol::Http2)
+    };
+    let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{here} broke off ({error})"));
+    let speech = if http2 {
+        let mut builder = h2::client::Builder::new();
+        builder
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_max_send_streams(FIRST_STREAMS)
+            .max_header_list_size(u32::try_from(target.head_bytes.saturating_mul(HEAD_SLACK)).unwrap_or(u32::MAX))
+            .enable_push(false);
+        let greeted = timeout_at(deadline, builder.handshake(line)).await;
+        let greeted = greeted.map_err(|_| late(format!("{here} did not take our greeting")))?;
+        let (sender, mut driver) = greeted.map_err(|error| broke(&error))?;
+        let pulse = driver.ping_pong().map(|ping| Pulse::new(ping, Arc::clone(&gauge)));
+        Speech::Http2 { sender, driver: Box::new(driver), pulse }
+    } else {
+        let io = TokioIo::new(Wire::new(line, Arc::clone(&gauge)));
+        let mut builder = http1::Builder::new();
+        builder.max_header_size(target.head_bytes);
+        let (sender, driver) = builder.handshake(io).await.map_err(|error| broke(&error))?;
+        Speech::Http1 { sender, driver: Box::new(driver) }
+    };
+    Ok(Connection::new(speech, gauge, looks_open))
+}
+
+async fn shake_hands<Io>(io: Io, target: &Target, trust: &Trust) -> Result<TlsStream<Io>, NoConnection>
+where
+    Io: AsyncRead + AsyncWrite + Unpin,
+{
+    let origin = &target.location.origin;
+    let config = trust.config().map_err(NoConnection::Forbidden)?;
+    let name = server_name(&origin.host)
+        .map_err(|_| NoConnection::Forbidden(format!("no certificate can be for the name {}", origin.host)))?;
+    TlsConnector::from(config).connect(name, io).await.map_err(|error| match judge(&origin.host_and_port(), &error) {
+        HandshakeFault::Untrusted(words) => NoConnection::Forbidden(words),
+        HandshakeFault::Failed(words) => NoConnection::Failed(words),
+    })
+}
+
+/// A gauged connection, with TLS above it or not.
+pub(super) enum Line<Io> {
+    Plain(Gauged<Io>),
+    Tls(Box<TlsStream<Gauged<Io>>>),
+}
+
+/// One body for all methods: both kinds of line do the same, each in its own way.
+macro_rules! on_line {
+    ($line:expr, $io:ident => $act:expr) => {
+        match $line {
+            Line::Plain($io) => $act,
+            Line::Tls($io) => $act,
+        }
+    };
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        on_line!(&mut *self, io => Pin::new(io).poll_read(cx, buf))
+    }
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        on_line!(&mut *self, io => Pin::new(io).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        on_line!(&mut *self, io => Pin::new(io).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        on_line!(self, io => io.is_write_vectored())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_line!(&mut *self, io => Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_line!(&mut *self, io => Pin::new(io).poll_shutdown(cx))
+    }
+}

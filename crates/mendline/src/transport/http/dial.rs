@@ -1,0 +1,385 @@
+//! Making a connection to a place.
+//!
+//! A name often has several addresses and some of them lead nowhere: a network that announces IPv6 and drops it is a
+//! classic. So addresses of both families take turns, the next one starts [`STAGGER`] after the last or as soon as that
+//! one has failed, and the first that answers wins (RFC 8305, "happy eyeballs"). How long all of it may take is the
+//! caller's business.
+//!
+//! Every connection is told to notice a peer that is gone: keep-alive probes find one that is silent, the user timeout
+//! one that takes nothing of what we send. TLS, proxies and HTTP come on top, elsewhere.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
+
+/// How long an address has the field to itself before the next one is tried as well.
+const STAGGER: Duration = Duration::from_millis(250);
+/// The first keep-alive probe goes out after this much silence; the next ones follow faster.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 3;
+/// A peer that acknowledges nothing of what we sent for this long is gone.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Makes connections. Real ones are made by [`TcpDial`]; tests hand out cables in memory.
+pub trait Dial {
+    /// What a connection is.
+    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Makes one to this place.
+    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<Self::Io>, DialError>> + Send + 'static;
+}
+
+/// Where to: a server or the proxy in front of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// A name or an address; an IPv6 address without its brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// A connection that was made.
+pub struct Dialed<Io> {
+    /// The connection.
+    pub io: Io,
+    /// Tells without reading whether it still looks open; `None` where there is no way to look.
+    pub looks_open: Option<LooksOpen>,
+}
+
+/// Looks at a connection that somebody else owns: false once its peer has closed it.
+pub type LooksOpen = Box<dyn Fn() -> bool + Send>;
+
+/// Why no connection could be made, in words that name the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialError(pub String);
+
+/// Makes TCP connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpDial;
+
+impl Dial for TcpDial {
+    type Io = Tcp;
+
+    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<Tcp>, DialError>> + Send + 'static {
+        let place = place.clone();
+        async move {
+            let addresses = look_up(&place).await?;
+            let stream = race(in_turns(addresses), TcpStream::connect)
+                .await
+                .map_err(|(address, error)| DialError(no_connection(&place, address, &error)))?;
+            equip(&stream);
+            let stream = Arc::new(stream);
+            let watched = Arc::downgrade(&stream);
+            Ok(Dialed { io: Tcp(stream), looks_open: Some(Box::new(move || looks_open(&watched))) })
+        }
+    }
+}
+
+async fn look_up(place: &Place) -> Result<Vec<SocketAddr>, DialError> {
+    if let Ok(address) = place.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, place.port)]);
+    }
+    let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
+    let addresses: Vec<SocketAddr> = found
+        .map_err(|error| DialError(format!("the name {} could not be looked up ({error})", place.host)))?
+        .collect();
+    if addresses.is_empty() {
+        return Err(DialError(format!("the name {} has no address", place.host)));
+    }
+    Ok(addresses)
+}
+
+/// The families take turns, beginning with the one that the system put first.
+fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else {
+        return addresses;
+    };
+    let (preferred, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first);
+    let mut other = other.into_iter();
+    let mut turns = Vec::new();
+    for address in preferred {
+        turns.push(address);
+        turns.extend(other.next());
+    }
+    turns.extend(other);
+    turns
+}
+
+/// The first connection that is made wins; the others are given up. If all fail, the first failure is told: it is that
+/// of the address that the system thinks best.
+async fn race<S, F>(
+    addresses: Vec<SocketAddr>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<S, (Option<SocketAddr>, io::Error)>
+where
+    F: Future<Output = io::Result<S>>,
+{
+    let mut waiting = addresses.into_iter();
+    let mut running: Vec<(SocketAddr, Pin<Box<F>>)> = Vec::new();
+    let mut failure = None;
+    let mut next = Box::pin(sleep_until(Instant::now()));
+    poll_fn(|cx| {
+        loop {
+            let mut failed = false;
+            let mut at = 0;
+            while at < running.len() {
+                match running[at].1.as_mut().poll(cx) {
+                    Poll::Ready(Ok(stream)) => return Poll::Ready(Ok(stream)),
+                    Poll::Ready(Err(error)) => {
+                        let (address, _) = running.remove(at);
+                        failure.get_or_insert((Some(address), error));
+                        failed = true;
+                    }
+                    Poll::Pending => at += 1,
+                }
+            }
+            let due = failed || running.is_empty() || next.as_mut().poll(cx).is_ready();
+            match due.then(|| waiting.next()).flatten() {
+                Some(address) => {
+                    running.push((address, Box::pin(connect(address))));
+                    next.as_mut().reset(Instant::now() + STAGGER);
+                }
+                None if running.is_empty() => {
+                    let nothing = || (None, io::ErrorKind::AddrNotAvailable.into());
+                    return Poll::Ready(Err(failure.take().unwrap_or_else(nothing)));
+                }
+                None => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+fn no_connection(place: &Place, address: Option<SocketAddr>, error: &io::Error) -> String {
+    let address = address.map_or_else(String::new, |address| address.to_string());
+    let name = place.to_string();
+    let named = if address.is_empty() || address == name { name } else { format!("{name} ({address})") };
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("nothing listens on {named} (connection refused)"),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            format!("there is no way to {named} ({error})")
+        }
+        io::ErrorKind::TimedOut => format!("{named} does not answer (timed out)"),
+        _ => format!("no connection to {named} ({error})"),
+    }
+}
+
+/// Sets what a connection should have. A system that does not know an option still makes connections.
+fn equip(stream: &TcpStream) {
+    let fd = stream.as_fd();
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(fd, true);
+    let _ = sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE);
+    let _ = sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL);
+    let _ = sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES);
+    #[cfg(target_os = "linux")]
+    let _ = sockopt::set_tcp_user_timeout(fd, u32::try_from(USER_TIMEOUT.as_millis()).unwrap_or(u32::MAX));
+}
+
+/// Asks the kernel, not the reactor, which may not have heard of the end yet.
+fn looks_open(stream: &Weak<TcpStream>) -> bool {
+    let Some(stream) = stream.upgrade() else {
+        return false;
+    };
+    let mut byte = [0_u8; 1];
+    match rustix::net::recv(stream.as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        // Something lies there to be read: whether it is an end or not, the connection itself will find out.
+        Ok((count, _)) => count > 0,
+        Err(error) => error == rustix::io::Errno::AGAIN,
+    }
+}
+
+/// A TCP connection that can be looked at while somebody else reads and writes it.
+pub struct Tcp(Arc<TcpStream>);
+
+impl AsyncRead for Tcp {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(cx))?;
+            match self.0.try_read_buf(buf) {
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Tcp {
+    fn poll_try(
+        &self,
+        cx: &mut Context<'_>,
+        mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(cx))?;
+            match write(&self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Tcp {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_try(cx, |stream| stream.try_write(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_try(cx, |stream| stream.try_write_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match rustix::net::shutdown(self.0.as_fd(), rustix::net::Shutdown::Write) {
+            // A peer that is already gone needs no farewell.
+            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const SIX: &str = "[2001:db8::6]:1";
+    const FOUR: &str = "192.0.2.4:1";
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// Each address answers after some milliseconds, `Err` if it refuses then, or never.
+    async fn raced(
+        addresses: Vec<SocketAddr>,
+        fate: impl Fn(SocketAddr) -> Option<(u64, bool)>,
+    ) -> (String, u128, Vec<u128>) {
+        let start = Instant::now();
+        let starts = RefCell::new(Vec::new());
+        let outcome = race(addresses, |address| {
+            starts.borrow_mut().push(start.elapsed().as_millis());
+            let fate = fate(address);
+            async move {
+                match fate {
+                    Some((after, good)) => {
+                        tokio::time::sleep(Duration::from_millis(after)).await;
+                        if good { Ok(address) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
+                    }
+                    None => std::future::pending().await,
+                }
+            }
+        })
+        .await;
+        let told = match outcome {
+            Ok(address) => address.to_string(),
+            Err((address, error)) => format!("{address:?} {:?}", error.kind()),
+        };
+        (told, start.elapsed().as_millis(), starts.into_inner())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_address_holds_the_next_one_up_for_a_quarter_of_a_second() {
+        let (winner, took, _) = raced(addresses(&[SIX, FOUR]), |address| address.is_ipv4().then_some((10, true))).await;
+        assert_eq!((&*winner, took), (FOUR, 260));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_refuses_holds_nobody_up() {
+        let (winner, took, _) = raced(addresses(&[SIX, FOUR]), |address| Some((10, address.is_ipv4()))).await;
+        assert_eq!((&*winner, took), (FOUR, 20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_first_address_may_still_win() {
+        let fate = |address: SocketAddr| Some(if address.is_ipv6() { (300, true) } else { (100, true) });
+        let (winner, took, starts) = raced(addresses(&[SIX, FOUR]), fate).await;
+        assert_eq!((&*winner, took, starts), (SIX, 300, vec![0, 250]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_all_fail_the_first_failure_is_told() {
+        let (told, took, _) = raced(addresses(&[SIX, FOUR]), |_| Some((10, false))).await;
+        assert_eq!((&*told, took), ("Some([2001:db8::6]:1) ConnectionRefused", 20));
+        let (told, _, _) = raced(Vec::new(), |_| None).await;
+        assert_eq!(told, "None AddrNotAvailable");
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let six = |n: u8| format!("[2001:db8::{n}]:1");
+        let four = |n: u8| format!("192.0.2.{n}:1");
+        let given = [six(1), six(2), six(3), four(1), four(2)];
+        let expected = [six(1), four(1), six(2), four(2), six(3)];
+        let parse = |texts: &[String]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        assert_eq!(in_turns(parse(&given)), parse(&expected));
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_told_in_plain_words() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let place = Place { host: "127.0.0.1".into(), port: address.port() };
+        let error = TcpDial.dial(&place).await.err().unwrap();
+        assert_eq!(error.0, format!("nothing listens on {address} (connection refused)"));
+        let place = Place { host: "no-such-host.invalid".into(), port: 1 };
+        let error = TcpDial.dial(&place).await.err().unwrap();
+        assert!(error.0.starts_with("the name no-such-host.invalid could not be looked up ("), "{}", error.0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_looks_open_until_its_peer_closes_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = Place { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let dialed = TcpDial.dial(&place).await.ok().unwrap();
+        let (peer, _) = listener.accept().await.unwrap();
+        let looks_open = dialed.looks_open.unwrap();
+        assert!(looks_open());
+        assert_eq!(sockopt::tcp_user_timeout(dialed.io.0.as_fd()).unwrap(), 30_000);
+        assert_eq!(sockopt::tcp_keepidle(dialed.io.0.as_fd()).unwrap(), KEEPALIVE_IDLE);
+        drop(peer);
+        dialed.io.0.readable().await.unwrap();
+        assert!(!looks_open());
+        drop(dialed.io);
+        assert!(!looks_open());
+    }
+}

@@ -1,0 +1,191 @@
+//! One exchange, from its beginning to its `End`.
+//!
+//! It waits for a connection, then for the answer, then reads the body: a stage each. What a stage has learned is a
+//! [`Step`]; what to do with connections and facts because of it is `Http`'s business.
+
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::response::Parts;
+use mendline_core::port::{Ask, Reuse, Written};
+use mendline_wire::{SseDecoder, SseEvent};
+
+use super::answer::{Answer, Evidence, Failure, Inflow, Upload};
+use super::connection::Freshness;
+use super::origin::Location;
+use super::pool::ConnectionId;
+
+/// An exchange that has not ended.
+pub(super) struct Exchange {
+    pub(super) ask: Ask,
+    pub(super) location: Location,
+    reuse: Reuse,
+    /// How often it has been redirected.
+    pub(super) redirects: u32,
+    /// Whether it was told that a connection carries it.
+    pub(super) reached: bool,
+    /// A reused connection was found dead before the first byte, so this is the second one.
+    pub(super) second: bool,
+    pub(super) stage: Stage,
+    pub(super) bell: Waker,
+}
+
+pub(super) enum Stage {
+    Waiting,
+    Asked { carrier: Carrier, answer: Answer },
+    Reading { carrier: Carrier, inflow: Inflow, reader: Reader, rest: Option<Duration> },
+}
+
+/// What carries an exchange.
+pub(super) struct Carrier {
+    pub(super) connection: ConnectionId,
+    /// Whether others had used the connection before.
+    pub(super) reused: bool,
+    pub(super) evidence: Evidence,
+    upload: Option<Upload>,
+    /// Why the connection broke, when it knows better than the stream does.
+    pub(super) broken: Option<String>,
+}
+
+/// How a body is read.
+pub(super) enum Reader {
+    Events(Box<SseDecoder>),
+    Whole { chunks: Vec<Bytes>, size: usize, limit: usize },
+}
+
+/// What a poll has brought.
+pub(super) enum Step {
+    /// Nothing yet.
+    Wait,
+    /// The head came; the exchange has no stage until it is given one.
+    Answered { carrier: Carrier, parts: Box<Parts>, inflow: Inflow },
+    /// An event came; there may be more.
+    Event(SseEvent),
+    /// The body is over; of a whole one this is what it holds.
+    Done(Option<Bytes>),
+    /// A limit was crossed.
+    TooLarge,
+    /// It failed.
+    Failed(Failure),
+}
+
+impl Exchange {
+    pub(super) fn new(ask: Ask, location: Location, reuse: Reuse, bell: Waker) -> Exchange {
+        Exchange { ask, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, bell }
+    }
+
+    /// How fresh its connection must be.
+    pub(super) fn freshness(&self) -> Freshness {
+        if self.second { Freshness::Unused } else { Freshness::By(self.reuse) }
+    }
+
+    pub(super) fn carrier_mut(&mut self) -> Option<&mut Carrier> {
+        match &mut self.stage {
+            Stage::Waiting => None,
+            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => Some(carrier),
+        }
+    }
+
+    /// Whether what it does next is to read from its body.
+    pub(super) fn reads(&self) -> bool {
+        matches!(self.stage, Stage::Reading { .. })
+    }
+
+    pub(super) fn poll(&mut self) -> Step {
+        let mut cx = Context::from_waker(&self.bell);
+        if let Some(carrier) = match &mut self.stage {
+            Stage::Waiting => None,
+            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => Some(carrier),
+        } {
+            carrier.poll_upload(&mut cx);
+        }
+        match &mut self.stage {
+            Stage::Waiting => Step::Wait,
+            Stage::Asked { answer, .. } => match answer.poll(&mut cx) {
+                Poll::Pending => Step::Wait,
+                Poll::Ready(Err(failure)) => Step::Failed(failure),
+                Poll::Ready(Ok((parts, inflow))) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
+                    Stage::Asked { carrier, .. } => Step::Answered { carrier, parts: Box::new(parts), inflow },
+                    _ => Step::Wait,
+                },
+            },
+            Stage::Reading { inflow, reader, .. } => reader.poll(inflow, &mut cx),
+        }
+    }
+}
+
+impl Carrier {
+    pub(super) fn new(connection: ConnectionId, reused: bool, evidence: Evidence, upload: Option<Upload>) -> Carrier {
+        Carrier { connection, reused, evidence, upload, broken: None }
+    }
+
+    fn poll_upload(&mut self, cx: &mut Context<'_>) {
+        if let Some(Poll::Ready(done)) = self.upload.as_mut().map(|upload| upload.poll(cx)) {
+            self.upload = None;
+            if let Evidence::Http2 { handed_over, .. } = &mut self.evidence {
+                *handed_over = done;
+            }
+        }
+    }
+
+    /// Whether the request may have been written whole, so that nothing of it is still to come on this connection.
+    pub(super) fn is_clear(&self) -> bool {
+        self.evidence.written(false) == Written::Whole
+    }
+}
+
+impl Reader {
+    fn poll(&mut self, inflow: &mut Inflow, cx: &mut Context<'_>) -> Step {
+        loop {
+            if let Reader::Events(decoder) = self {
+                match decoder.next_event() {
+                    Some(Ok(event)) => return Step::Event(event),
+                    Some(Err(_)) => return Step::TooLarge,
+                    None => {}
+                }
+            }
+            match inflow.poll_data(cx) {
+                Poll::Pending => return Step::Wait,
+                Poll::Ready(Some(Ok(data))) => {
+                    if !self.take(data) {
+                        return Step::TooLarge;
+                    }
+                }
+                Poll::Ready(Some(Err(words))) => return Step::Failed(Failure::Cut(words)),
+                Poll::Ready(None) => return Step::Done(self.finish()),
+            }
+        }
+    }
+
+    /// False when it is more than the limit allows.
+    fn take(&mut self, data: Bytes) -> bool {
+        match self {
+            Reader::Events(decoder) => {
+                decoder.buffer().extend_from_slice(&data);
+                true
+            }
+            Reader::Whole { chunks, size, limit } => {
+                *size += data.len();
+                if !data.is_empty() {
+                    chunks.push(data);
+                }
+                *size <= *limit
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<Bytes> {
+        match self {
+            Reader::Whole { chunks, size, .. } if *size > 0 => Some(match chunks.as_mut_slice() {
+                [only] => std::mem::take(only),
+                chunks => {
+                    let mut joined = BytesMut::with_capacity(*size);
+                    chunks.iter().for_each(|chunk| joined.extend_from_slice(chunk));
+                    joined.freeze()
+                }
+            }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! How much of a request can have left this machine?
+//!
+//! Whether a call may be sent again hangs on this answer, so nothing here is a guess. A `Gauge` counts at two
+//! heights. At the bottom, below TLS, `Gauged` counts the bytes that the operating system *accepted*: what it did not
+//! accept, no peer has. At the top `Wire` watches the bytes of an HTTP/1 request go by, finds the end of its head and
+//! so knows how long the request is in all. From the two follows [`Written`]: no byte accepted since the request began
+//! is `Nothing`; fewer than it takes to carry the request is `Partly`; all else is `Whole`, which is what a doubt is
+//! called. Under TLS the request needs at least its own length and a tag and header for each record, so fewer encrypted
+//! bytes than that cannot hold it, whatever else went out among them.
+//!
+//! `Wire` also keeps an answer from being lost to a failed write. A server that refuses a request early answers,
+//! closes, and resets what we still send; the answer lies in our receive buffer. So a failed write is swallowed (and
+//! not counted), and the reading side has [`GRACE`] to deliver what came before the failure is told.
+
+use std::future::Future as _;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use mendline_core::port::Written;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// How long the answer of a peer that no longer reads is waited for.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The least that TLS adds to each record: five bytes of header and sixteen of tag, in any version and suite we offer.
+const RECORD_OVERHEAD: u64 = 21;
+/// The most plain bytes that a TLS record holds.
+const RECORD_PLAIN: u64 = 16 * 1024;
+
+const END_OF_HEAD: &[u8; 4] = b"\r\n\r\n";
+
+/// The counts of one connection, shared by its two watchers and by whoever asks.
+pub(super) struct Gauge(Mutex<Counts>);
+
+struct Counts {
+    encrypted: bool,
+    /// Bytes that the operating system accepted.
+    accepted: u64,
+    /// Plain bytes that the layer below `Wire` took.
+    passed: u64,
+    heard: Instant,
+    request: Request,
+}
+
+/// The request at hand.
+#[derive(Clone, Copy, Default)]
+struct Request {
+    accepted_before: u64,
+    passed_before: u64,
+    /// How many bytes of the end of the head have just gone by.
+    matched: usize,
+    /// How long the head is, once its end has gone by.
+    head: Option<u64>,
+    body: u64,
+}
+
+impl Gauge {
+    pub(super) fn new() -> Arc<Gauge> {
+        Arc::new(Gauge(Mutex::new(Counts {
+            encrypted: false,
+            accepted: 0,
+            passed: 0,
+            heard: Instant::now(),
+            request: Request::default(),
+        })))
+    }
+
+    /// There is TLS between the two watchers.
+    pub(super) fn encrypt(&self) {
+        self.counts().encrypted = true;
+    }
+
+    /// A request with a body of this many bytes begins; all that came before has been flushed.
+    pub(super) fn begin(&self, body: u64) {
+        let mut counts = self.counts();
+        counts.request =
+            Request { accepted_before: counts.accepted, passed_before: counts.passed, matched: 0, head: None, body };
+    }
+
+    /// What the peer can have of the request that began last.
+    pub(super) fn written(&self) -> Written {
+        let counts = self.counts();
+        let request = counts.request;
+        let accepted = counts.accepted - request.accepted_before;
+        let passed = counts.passed - request.passed_before;
+        let Some(head) = request.head else {
+            return if accepted == 0 { Written::Nothing } else { Written::Partly };
+        };
+        let plain = head + request.body;
+        let needed = if counts.encrypted { plain + plain.div_ceil(RECORD_PLAIN) * RECORD_OVERHEAD } else { plain };
+        if accepted == 0 {
+            Written::Nothing
+        } else if passed < plain || accepted < needed {
+            Written::Partly
+        } else {
+            Written::Whole
+        }
+    }
+
+    /// How many bytes the operating system has accepted in all.
+    pub(super) fn accepted(&self) -> u64 {
+        self.counts().accepted
+    }
+
+    /// When the peer was last heard.
+    pub(super) fn heard(&self) -> Instant {
+        self.counts().heard
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Request {
+    /// Looks for the end of the head in plain bytes that have been taken; `before` of them were taken earlier.
+    fn watch(&mut self, before: u64, bytes: &[u8]) {
+        if self.head.is_some() {
+            return;
+        }
+        for (at, byte) in bytes.iter().enumerate() {
+            self.matched = match self.matched {
+                matched if *byte == END_OF_HEAD[matched] => matched + 1,
+                _ => usize::from(*byte == END_OF_HEAD[0]),
+            };
+            if self.matched == END_OF_HEAD.len() {
+                self.head = Some(before + at as u64 + 1);
+                return;
+            }
+        }
+    }
+}
+
+/// The bottom watcher: a stream whose accepted bytes are counted.
+pub(super) struct Gauged<Io> {
+    io: Io,
+    gauge: Arc<Gauge>,
+}
+
+impl<Io> Gauged<Io> {
+    pub(super) fn new(io: Io, gauge: Arc<Gauge>) -> Gauged<Io> {
+        Gauged { io, gauge }
+    }
+
+    fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = written {
+            self.gauge.counts().accepted += count as u64;
+        }
+        written
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Gauged<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.gauge.counts().heard = Instant::now();
+        }
+        read
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Gauged<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.count(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.count(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// The top watcher: what HTTP/1 reads and writes.
+pub(super) struct Wire<Io> {
+    io: Io,
+    gauge: Arc<Gauge>,
+    failed: Option<Failed>,
+}
+
+/// A write has failed; the reading side has until then.
+struct Failed {
+    why: Option<io::Error>,
+    patience: Pin<Box<Sleep>>,
+}
+
+impl<Io> Wire<Io> {
+    pub(super) fn new(io: Io, gauge: Arc<Gauge>) -> Wire<Io> {
+        Wire { io, gauge, failed: None }
+    }
+
+    /// Counts what was taken, or swallows all of it after a failure.
+    fn pass(&mut self, taken: io::Result<usize>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match taken {
+            Ok(count) => {
+                let mut counts = self.gauge.counts();
+                let mut left = count;
+                for buf in bufs {
+                    let piece = &buf[..buf.len().min(left)];
+                    let before = counts.passed - counts.request.passed_before;
+                    counts.request.watch(before, piece);
+                    counts.passed += piece.len() as u64;
+                    left -= piece.len();
+                }
+                Ok(count)
+            }
+            Err(why) => {
+                self.fail(why);
+                Ok(swallow(bufs))
+            }
+        }
+    }
+
+    fn fail(&mut self, why: io::Error) {
+        self.failed.get_or_insert_with(|| Failed { why: Some(why), patience: Box::pin(tokio::time::sleep(GRACE)) });
+    }
+}
+
+fn swallow(bufs: &[IoSlice<'_>]) -> usize {
+    bufs.iter().map(|buf| buf.len()).sum()
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Wire<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Poll::Ready(read) = Pin::new(&mut this.io).poll_read(cx, buf) {
+            return Poll::Ready(read);
+        }
+        let Some(failed) = &mut this.failed else {
+            return Poll::Pending;
+        };
+        ready!(failed.patience.as_mut().poll(cx));
+        Poll::Ready(Err(failed.why.take().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())))
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Wire<Io> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        if this.failed.is_some() {
+            return Poll::Ready(Ok(swallow(bufs)));
+        }
+        let taken = match bufs {
+            [buf] => ready!(Pin::new(&mut this.io).poll_write(cx, buf)),
+            _ => ready!(Pin::new(&mut this.io).poll_write_vectored(cx, bufs)),
+        };
+        // Whoever reads now must be asked again: the failure ends its waiting.
+        let taken = this.pass(taken, bufs);
+        if this.failed.is_some() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(taken)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.failed.is_none()
+            && let Err(why) = ready!(Pin::new(&mut this.io).poll_flush(cx))
+        {
+            this.fail(why);
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.failed.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Accepts so many bytes, then fails.
+    struct Short(usize);
+
+    impl AsyncWrite for Short {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            if self.0 == 0 {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            let count = buf.len().min(self.0);
+            self.0 -= count;
+            Poll::Ready(Ok(count))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncRead for Short {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\n\r\n{\"\r\n\r\n\"}";
+
+    async fn written_after(accepts: usize, slice: usize) -> Written {
+        let gauge = Gauge::new();
+        let mut wire = Wire::new(Gauged::new(Short(accepts), Arc::clone(&gauge)), Arc::clone(&gauge));
+        gauge.begin(8);
+        for piece in REQUEST.chunks(slice) {
+            wire.write_all(piece).await.unwrap();
+        }
+        gauge.written()
+    }
+
+    #[tokio::test]
+    async fn written_follows_from_the_bytes_that_were_accepted_at_every_byte() {
+        for accepts in 0..=REQUEST.len() {
+            let expected = match accepts {
+                0 => Written::Nothing,
+                all if all == REQUEST.len() => Written::Whole,
+                _ => Written::Partly,
+            };
+            for slice in [1, 3, REQUEST.len()] {
+                assert_eq!(written_after(accepts, slice).await, expected, "{accepts} bytes in slices of {slice}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_second_request_on_the_same_connection_starts_from_nothing() {
+        let gauge = Gauge::new();
+        let mut wire = Wire::new(Gauged::new(Short(1000), Arc::clone(&gauge)), Arc::clone(&gauge));
+        gauge.begin(8);
+        wire.write_all(REQUEST).await.unwrap();
+        gauge.begin(0);
+        assert_eq!(gauge.written(), Written::Nothing);
+        wire.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        assert_eq!(gauge.written(), Written::Whole);
+    }
+
+    #[test]
+    fn encrypted_bytes_that_cannot_hold_the_request_are_only_a_part_of_it() {
+        let gauge = Gauge::new();
+        gauge.encrypt();
+        gauge.begin(30_000);
+        let state = |passed: u64, accepted: u64| {
+            let mut counts = gauge.counts();
+            counts.request.head = Some(100);
+            counts.passed = passed;
+            counts.accepted = accepted;
+            drop(counts);
+            gauge.written()
+        };
+        assert_eq!(state(30_100, 0), Written::Nothing, "TLS took it all, the socket took nothing");
+        assert_eq!(state(30_100, 30_100), Written::Partly, "less than the records need");
+        assert_eq!(state(30_100, 30_141), Written::Partly);
+        assert_eq!(state(30_100, 30_142), Written::Whole, "two records of the smallest kind");
+        assert_eq!(state(30_099, 99_999), Written::Partly, "the last byte was not even taken by TLS");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_write_is_told_to_the_reader_after_a_grace() {
+        let gauge = Gauge::new();
+        let mut wire = Wire::new(Gauged::new(Short(0), Arc::clone(&gauge)), Arc::clone(&gauge));
+        let start = Instant::now();
+        wire.write_all(REQUEST).await.unwrap();
+        let error = wire.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(start.elapsed(), GRACE);
+    }
+}

@@ -1,0 +1,256 @@
+//! Where a server lives, and whether something else lives there too.
+//!
+//! Credentials go to one origin only: scheme, host and port. Whatever a server names (the endpoint of a legacy SSE
+//! stream, the place of a redirect) is resolved against the URL that it was named at and then compared with that
+//! origin. The resolver knows what RFC 3986 wants of a reference and nothing more; text that holds what no URL may hold
+//! is not repaired but refused.
+
+use std::fmt;
+
+use http::Uri;
+
+/// Scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub(super) secure: bool,
+    /// Lower case; an IPv6 address without its brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+/// An origin, and what to ask it for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    pub(super) origin: Origin,
+    /// Path and query, beginning with a slash.
+    pub(super) path: String,
+}
+
+/// Why a text is not the URL of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UrlFault {
+    /// It is no URL at all.
+    NotAUrl,
+    /// It is neither `http` nor `https`.
+    Scheme(String),
+    /// It holds a user name or password, which belong into a header.
+    Credentials,
+}
+
+impl fmt::Display for UrlFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UrlFault::NotAUrl => f.write_str("this is not a URL"),
+            UrlFault::Scheme(scheme) => write!(f, "the scheme must be http or https, not {scheme}"),
+            UrlFault::Credentials => {
+                f.write_str("the URL holds a user name or password; send them in a header instead")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UrlFault {}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme(), self.host_header())
+    }
+}
+
+impl Origin {
+    /// The host, in lower case.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.secure { "https" } else { "http" }
+    }
+
+    /// Host and port as a URL and the Host header write them: the port only if it is not the usual one.
+    pub(super) fn host_header(&self) -> String {
+        let usual = if self.secure { 443 } else { 80 };
+        if self.port == usual { bracketed(&self.host) } else { self.host_and_port() }
+    }
+
+    /// Host and port, always both.
+    pub(super) fn host_and_port(&self) -> String {
+        format!("{}:{}", bracketed(&self.host), self.port)
+    }
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+impl Location {
+    /// The URL of a server, as a person wrote it.
+    pub(super) fn parse(url: &str) -> Result<Location, UrlFault> {
+        let url = url.split('#').next().unwrap_or_default();
+        if !sound(url) {
+            return Err(UrlFault::NotAUrl);
+        }
+        let uri: Uri = url.parse().map_err(|_| UrlFault::NotAUrl)?;
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(other) => return Err(UrlFault::Scheme(other.to_owned())),
+            None => return Err(UrlFault::NotAUrl),
+        };
+        let authority = uri.authority().ok_or(UrlFault::NotAUrl)?;
+        if authority.as_str().contains('@') {
+            return Err(UrlFault::Credentials);
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        // A port that is no number is dropped by the parser, which would lead somewhere else.
+        let named_port = authority.as_str()[authority.host().len()..].trim_start_matches(':');
+        if host.is_empty() || (authority.port_u16().is_none() && !named_port.is_empty()) {
+            return Err(UrlFault::NotAUrl);
+        }
+        let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Location { origin: Origin { secure, host, port }, path: rooted(path) })
+    }
+
+    /// What a reference means that was found here.
+    pub(super) fn resolve(&self, reference: &str) -> Result<Location, UrlFault> {
+        let reference = reference.split('#').next().unwrap_or_default();
+        if !sound(reference) {
+            return Err(UrlFault::NotAUrl);
+        }
+        if has_scheme(reference) {
+            return Location::parse(reference);
+        }
+        if reference.starts_with("//") {
+            return Location::parse(&format!("{}:{reference}", self.origin.scheme()));
+        }
+        let (base, base_query) =
+            self.path.split_once('?').map_or((&*self.path, None), |(path, query)| (path, Some(query)));
+        let (path, query) = reference.split_once('?').map_or((reference, None), |(path, query)| (path, Some(query)));
+        let (path, query) = if path.is_empty() {
+            (base.to_owned(), query.or(base_query))
+        } else if path.starts_with('/') {
+            (without_dots(path), query)
+        } else {
+            let folder = base.rfind('/').map_or("/", |slash| &base[..=slash]);
+            (without_dots(&format!("{folder}{path}")), query)
+        };
+        let path = query.map_or(path.clone(), |query| format!("{path}?{query}"));
+        path.parse::<Uri>().map_err(|_| UrlFault::NotAUrl)?;
+        Ok(Location { origin: self.origin.clone(), path })
+    }
+}
+
+/// Nothing that a URL must not hold and that some parsers would let pass or repair, each in its own way.
+fn sound(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+/// `name:` before any slash, question mark or the like.
+fn has_scheme(reference: &str) -> bool {
+    let name = reference.split([':', '/', '?']).next().unwrap_or_default();
+    reference[name.len()..].starts_with(':')
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+fn rooted(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+/// Removes `.` and `..` segments, which must never climb above the root.
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    kept.pop();
+                }
+                if last {
+                    kept.push("");
+                }
+            }
+            segment => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(url: &str) -> Location {
+        Location::parse(url).unwrap()
+    }
+
+    fn shown(location: &Location) -> String {
+        format!("{}{}", location.origin, location.path)
+    }
+
+    #[test]
+    fn a_url_becomes_an_origin_and_a_path() {
+        for (url, expected) in [
+            ("http://Example.COM", "http://example.com/"),
+            ("https://example.com:443/mcp?a=1#part", "https://example.com/mcp?a=1"),
+            ("http://[::1]:8080/mcp", "http://[::1]:8080/mcp"),
+            ("https://example.com:80?q", "https://example.com:80/?q"),
+        ] {
+            assert_eq!(shown(&location(url)), expected);
+        }
+        assert_eq!(location("http://[::1]/").origin.host, "::1");
+        assert_eq!(location("http://[::1]/").origin.host_and_port(), "[::1]:80");
+    }
+
+    #[test]
+    fn what_is_not_the_url_of_a_server_is_refused_by_name() {
+        assert_eq!(Location::parse("ftp://x/"), Err(UrlFault::Scheme("ftp".into())));
+        assert_eq!(Location::parse("http://me:pw@x/"), Err(UrlFault::Credentials));
+        for not in
+            ["", "/mcp", "x", "http://", "http:///a", "http://x/a b", "http://x\\y/", "http://x:99999/", "http://ü/"]
+        {
+            assert_eq!(Location::parse(not), Err(UrlFault::NotAUrl), "{not}");
+        }
+    }
+
+    #[test]
+    fn references_are_resolved_as_the_standard_says() {
+        let base = location("http://a.test/b/c/d?q");
+        for (reference, expected) in [
+            ("g", "http://a.test/b/c/g"),
+            ("./g", "http://a.test/b/c/g"),
+            ("g/", "http://a.test/b/c/g/"),
+            ("/g", "http://a.test/g"),
+            ("//g.test/x", "http://g.test/x"),
+            ("?y", "http://a.test/b/c/d?y"),
+            ("g?y", "http://a.test/b/c/g?y"),
+            ("", "http://a.test/b/c/d?q"),
+            ("#s", "http://a.test/b/c/d?q"),
+            (".", "http://a.test/b/c/"),
+            ("..", "http://a.test/b/"),
+            ("../g", "http://a.test/b/g"),
+            ("../../../g", "http://a.test/g"),
+            ("/./g/../h", "http://a.test/h"),
+            ("g?a=/../b", "http://a.test/b/c/g?a=/../b"),
+            ("https://a.test/x", "https://a.test/x"),
+            ("messages?id=a:b", "http://a.test/b/c/messages?id=a:b"),
+        ] {
+            assert_eq!(shown(&base.resolve(reference).unwrap()), expected, "{reference}");
+        }
+    }
+
+    #[test]
+    fn references_that_try_to_look_like_something_else_are_refused() {
+        let base = location("http://a.test/sse");
+        for reference in ["/a b", "\\\\evil.test/", "/a\r\nX: y", "javascript:alert(1)", "http://a.test@evil.test/"] {
+            assert!(base.resolve(reference).is_err(), "{reference}");
+        }
+        assert_ne!(base.resolve("//evil.test/").unwrap().origin, base.origin);
+        assert_ne!(base.resolve("http://a.test:81/").unwrap().origin, base.origin);
+        assert_ne!(base.resolve("https://a.test/").unwrap().origin, base.origin);
+        assert_eq!(base.resolve("http://A.test:80/x").unwrap().origin, base.origin);
+    }
+}

@@ -1,0 +1,362 @@
+//! Does a proxy stand between us and a server?
+//!
+//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in either case, mean what curl means by them: the lower-case name wins,
+//! `NO_PROXY` is a list of names, each with everything below it, and `*` is all. What is on this machine is never asked
+//! of a proxy, which would look for it on its own. The environment itself is read by the caller.
+//!
+//! A secure server is reached through a tunnel (`CONNECT`), so that the proxy sees a name and encrypted bytes. A plain
+//! one is asked for through the proxy, by its whole URL.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use super::origin::{Location, Origin};
+
+/// A proxy's answer to `CONNECT` is short; one that is longer is not read on.
+const ANSWER_LIMIT: usize = 8 * 1024;
+
+/// Which servers are reached through which proxy.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyRules {
+    plain: Option<Proxy>,
+    secure: Option<Proxy>,
+    none: Vec<Exception>,
+}
+
+/// One proxy.
+#[derive(Clone)]
+pub struct Proxy {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) authorization: Option<HeaderValue>,
+}
+
+/// One entry of `NO_PROXY`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Exception {
+    Everything,
+    /// This host and all below it, perhaps only at one port.
+    Host {
+        name: String,
+        port: Option<u16>,
+    },
+}
+
+/// Which variable does not name a usable proxy, and why. Never shows its value, which may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyFault {
+    /// The variable.
+    pub variable: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl fmt::Display for ProxyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.variable, self.why)
+    }
+}
+
+impl std::error::Error for ProxyFault {}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({}:{})", self.host, self.port)
+    }
+}
+
+impl ProxyRules {
+    /// Takes what concerns proxies from the variables of an environment.
+    pub fn from_variables<N, V>(variables: impl IntoIterator<Item = (N, V)>) -> Result<ProxyRules, ProxyFault>
+    where
+        N: AsRef<str>,
+        V: AsRef<str>,
+    {
+        let mut rules = ProxyRules::default();
+        // The lower-case spelling wins wherever it stands.
+        let mut settled = [false; 3];
+        for (name, value) in variables {
+            let (name, value) = (name.as_ref(), value.as_ref().trim());
+            let which = match name {
+                "http_proxy" | "HTTP_PROXY" => 0,
+                "https_proxy" | "HTTPS_PROXY" => 1,
+                "no_proxy" | "NO_PROXY" => 2,
+                _ => continue,
+            };
+            let lower = name.starts_with(|first: char| first.is_ascii_lowercase());
+            if settled[which] && !lower {
+                continue;
+            }
+            settled[which] |= lower;
+            match which {
+                0 => rules.plain = Proxy::parse(name, value)?,
+                1 => rules.secure = Proxy::parse(name, value)?,
+                _ => rules.none = value.split([',', ' ']).filter_map(Exception::parse).collect(),
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The proxy for this origin, if any.
+    pub fn proxy_for(&self, origin: &Origin) -> Option<&Proxy> {
+        if is_this_machine(&origin.host) || self.none.iter().any(|exception| exception.covers(origin)) {
+            return None;
+        }
+        if origin.secure { self.secure.as_ref() } else { self.plain.as_ref() }
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl Exception {
+    fn parse(entry: &str) -> Option<Exception> {
+        let entry = entry.trim().to_ascii_lowercase();
+        if entry.is_empty() {
+            return None;
+        }
+        if entry == "*" {
+            return Some(Exception::Everything);
+        }
+        // An IPv6 address has colons of its own; it has a port only in brackets.
+        let (name, port) = match entry.strip_prefix('[').and_then(|entry| entry.split_once(']')) {
+            Some((address, rest)) => (address.to_owned(), rest.strip_prefix(':').and_then(|port| port.parse().ok())),
+            None if entry.parse::<IpAddr>().is_ok() => (entry, None),
+            None => match entry.split_once(':') {
+                Some((name, port)) => (name.to_owned(), Some(port.parse().ok()?)),
+                None => (entry, None),
+            },
+        };
+        let name = name.trim_start_matches("*.").trim_start_matches('.').to_owned();
+        Some(Exception::Host { name, port })
+    }
+
+    fn covers(&self, origin: &Origin) -> bool {
+        match self {
+            Exception::Everything => true,
+            Exception::Host { name, port } => {
+                let below =
+                    origin.host.strip_suffix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+                below && port.is_none_or(|port| port == origin.port)
+            }
+        }
+    }
+}
+
+impl Proxy {
+    /// An empty value means none, as everywhere.
+    fn parse(variable: &str, value: &str) -> Result<Option<Proxy>, ProxyFault> {
+        let fault = |why| ProxyFault { variable: variable.to_owned(), why };
+        if value.is_empty() {
+            return Ok(None);
+        }
+        let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Err(fault("only proxies that are spoken to over plain HTTP (http://…) are supported"));
+        }
+        let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let (credentials, place) = rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
+        let place =
+            Location::parse(&format!("http://{place}/")).map_err(|_| fault("it does not name a host and a port"))?;
+        let authorization =
+            credentials.map(basic).transpose().map_err(|()| fault("its user name or password cannot be sent"))?;
+        Ok(Some(Proxy { host: place.origin.host, port: place.origin.port, authorization }))
+    }
+
+    pub(super) fn place(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// `user:password`, percent-encoded, as a header.
+fn basic(credentials: &str) -> Result<HeaderValue, ()> {
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    let mut plain = decoded(user)?;
+    plain.push(b':');
+    plain.extend(decoded(password)?);
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(plain))).map_err(drop)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn decoded(text: &str) -> Result<Vec<u8>, ()> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        if first == b'%' {
+            let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or(())?;
+            bytes.push(u8::from_str_radix(digits, 16).map_err(drop)?);
+            rest = &after[2..];
+        } else {
+            bytes.push(first);
+            rest = after;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Why a proxy made no tunnel.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TunnelFault {
+    /// It will not, now or later.
+    Denied(String),
+    /// It could not.
+    Failed(String),
+}
+
+/// Asks the proxy at the other end of `io` for a tunnel.
+pub(super) async fn tunnel<Io>(io: &mut Io, proxy: &Proxy, origin: &Origin) -> Result<(), TunnelFault>
+where
+    Io: AsyncRead + AsyncWrite + Unpin,
+{
+    let failed = |why: &dyn fmt::Display| TunnelFault::Failed(format!("the proxy {} {why}", proxy.place()));
+    let place = origin.host_and_port();
+    let mut ask = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n").into_bytes();
+    if let Some(authorization) = &proxy.authorization {
+        ask.extend_from_slice(b"Proxy-Authorization: ");
+        ask.extend_from_slice(authorization.as_bytes());
+        ask.extend_from_slice(b"\r\n");
+    }
+    ask.extend_from_slice(b"\r\n");
+    io.write_all(&ask).await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
+    io.flush().await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
+    // Read byte by byte up to the blank line: what follows belongs to the tunnel. It happens once per connection.
+    let mut answer = Vec::with_capacity(256);
+    while !answer.ends_with(b"\r\n\r\n") {
+        if answer.len() == ANSWER_LIMIT {
+            return Err(failed(&"answered at too great length"));
+        }
+        match io.read_u8().await {
+            Ok(byte) => answer.push(byte),
+            Err(_) => return Err(failed(&"closed the connection instead of answering")),
+        }
+    }
+    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)).unwrap_or_default();
+    match status {
+        "200" => Ok(()),
+        "407" => Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.place()))),
+        "403" => {
+            Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {place} (403)", proxy.place())))
+        }
+        "" => Err(failed(&"does not answer in HTTP")),
+        status => Err(failed(&format_args!("made no tunnel to {place} ({status})"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(url: &str) -> Origin {
+        Location::parse(url).unwrap().origin
+    }
+
+    fn rules(variables: &[(&str, &str)]) -> ProxyRules {
+        ProxyRules::from_variables(variables.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn the_scheme_chooses_the_proxy_and_lower_case_wins() {
+        for order in [["HTTP_PROXY", "http_proxy"], ["http_proxy", "HTTP_PROXY"]] {
+            let value = |name: &str| if name == "http_proxy" { "lower:1" } else { "upper:1" };
+            let rules =
+                rules(&[(order[0], value(order[0])), (order[1], value(order[1])), ("HTTPS_PROXY", "http://s:2/")]);
+            assert_eq!(rules.proxy_for(&origin("http://x.test")).unwrap().host, "lower");
+            let secure = rules.proxy_for(&origin("https://x.test")).unwrap();
+            assert_eq!((&*secure.host, secure.port), ("s", 2));
+        }
+        assert!(rules(&[("PATH", "/bin")]).proxy_for(&origin("http://x.test")).is_none());
+        assert!(rules(&[("http_proxy", ""), ("HTTP_PROXY", "x:1")]).proxy_for(&origin("http://x.test")).is_none());
+    }
+
+    #[test]
+    fn exceptions_cover_a_name_and_all_below_it() {
+        let rules =
+            rules(&[("http_proxy", "p:1"), ("NO_PROXY", "example.com, .corp, *.lan,10.0.0.1,h:81,[2001:db8::1]:80")]);
+        for (url, proxied) in [
+            ("http://example.com", false),
+            ("http://a.b.example.com", false),
+            ("http://badexample.com", true),
+            ("http://x.corp", false),
+            ("http://x.lan", false),
+            ("http://10.0.0.1:99", false),
+            ("http://10.0.0.11", true),
+            ("http://h:81", false),
+            ("http://h:82", true),
+            ("http://[2001:db8::1]", false),
+            ("http://[2001:db8::1]:81", true),
+        ] {
+            assert_eq!(rules.proxy_for(&origin(url)).is_some(), proxied, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_star_covers_everything_and_this_machine_is_never_proxied() {
+        let starred = rules(&[("http_proxy", "p:1"), ("no_proxy", "*")]);
+        assert!(starred.proxy_for(&origin("http://x.test")).is_none());
+        let bare = rules(&[("http_proxy", "p:1")]);
+        for here in ["http://localhost:3000", "http://127.0.0.1", "http://[::1]:9", "http://a.localhost"] {
+            assert!(bare.proxy_for(&origin(here)).is_none(), "{here}");
+        }
+    }
+
+    #[test]
+    fn credentials_become_a_header_that_never_prints() {
+        let rules = rules(&[("https_proxy", "http://me:p%40ss@proxy.test:3128")]);
+        let proxy = rules.proxy_for(&origin("https://x.test")).unwrap();
+        assert_eq!(proxy.authorization.as_ref().unwrap(), &format!("Basic {}", STANDARD.encode("me:p@ss")));
+        let shown = format!("{rules:?} {:?}", proxy.authorization);
+        assert!(!shown.contains("ss") && !shown.contains(&STANDARD.encode("me:p@ss")), "{shown}");
+    }
+
+    #[test]
+    fn a_value_that_names_no_usable_proxy_is_told_without_its_text() {
+        for value in ["socks5://hunter2@x", "http://", "http://a:b:hunter2", "http://%zz:hunter2@x:1"] {
+            let fault = ProxyRules::from_variables([("HTTPS_PROXY", value)]).unwrap_err();
+            assert_eq!(fault.variable, "HTTPS_PROXY");
+            assert!(!fault.to_string().contains("hunter2"));
+        }
+    }
+
+    async fn answered(answer: &'static [u8]) -> (Result<(), TunnelFault>, String) {
+        let (mut ours, mut theirs) = tokio::io::duplex(1024);
+        let proxy = Proxy::parse("x", "http://u:p@proxy.test:3128").unwrap().unwrap();
+        let serve = async move {
+            let mut asked = vec![0; 1024];
+            let count = theirs.read(&mut asked).await.unwrap();
+            theirs.write_all(answer).await.unwrap();
+            drop(theirs);
+            String::from_utf8_lossy(&asked[..count]).into_owned()
+        };
+        let secure = origin("https://x.test");
+        tokio::join!(tunnel(&mut ours, &proxy, &secure), serve)
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_is_asked_for_by_name_and_every_refusal_has_words() {
+        let (made, asked) = answered(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
+        assert_eq!(made, Ok(()));
+        assert_eq!(asked, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
+        let denied = |text: &str| Err(TunnelFault::Denied(format!("the proxy proxy.test:3128 {text}")));
+        let failed = |text: &str| Err(TunnelFault::Failed(format!("the proxy proxy.test:3128 {text}")));
+        assert_eq!(answered(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
+        assert_eq!(answered(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
+        assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
+        assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
+    }
+}

@@ -1,0 +1,151 @@
+//! What a response head says.
+//!
+//! Only what decisions need is kept. A body is announced by its content type, but statuses and lengths that leave no
+//! room for one win: a notification is accepted with 202 and nothing, and some servers add a word of courtesy that is
+//! nobody's message.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{self, HeaderMap, HeaderName};
+use http::response::Parts;
+use http::{StatusCode, Version};
+use mendline_core::port::{Content, Head};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// A connection is given up this long before its server said it would: a request that meets the closing is lost.
+const EARLY: Duration = Duration::from_secs(1);
+
+/// The parts that decisions need. `empty` when it is known that no body follows.
+pub(super) fn head(parts: &Parts, empty: bool, wall_clock: fn() -> SystemTime) -> Head {
+    Head {
+        status: parts.status.as_u16(),
+        content: content(parts.status, &parts.headers, empty),
+        session: parts.headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned),
+        retry_after_ms: retry_after(&parts.headers, wall_clock),
+    }
+}
+
+fn content(status: StatusCode, headers: &HeaderMap, empty: bool) -> Content {
+    if empty || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
+        return Content::Empty;
+    }
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("text/event-stream") {
+        Content::Events
+    } else if kind.eq_ignore_ascii_case("application/json") {
+        Content::Json
+    } else if status == StatusCode::ACCEPTED {
+        Content::Empty
+    } else {
+        Content::Other
+    }
+}
+
+/// Seconds, or a date, which is compared with the server's own clock if it showed it: ours may be off.
+fn retry_after(headers: &HeaderMap, wall_clock: fn() -> SystemTime) -> Option<u64> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse::<u64>() {
+        return Some(seconds.saturating_mul(1000));
+    }
+    let then = httpdate::parse_http_date(value).ok()?;
+    let date = headers.get(header::DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+    let wait = then.duration_since(date.unwrap_or_else(wall_clock)).unwrap_or_default();
+    Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// How long the connection may rest after this response: `None` when the server did not say, zero when it will close.
+pub(super) fn rest(parts: &Parts) -> Option<Duration> {
+    let tokens = |name: HeaderName| {
+        let values = parts.headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',').map(str::trim))
+    };
+    if parts.version == Version::HTTP_10 || tokens(header::CONNECTION).any(|token| token.eq_ignore_ascii_case("close"))
+    {
+        return Some(Duration::ZERO);
+    }
+    let seconds = tokens(KEEP_ALIVE).find_map(|token| token.strip_prefix("timeout=")?.trim().parse().ok())?;
+    Some(Duration::from_secs(seconds).saturating_sub(EARLY))
+}
+
+/// How long the head is, as HTTP/2 counts it: 32 bytes for each header besides its text.
+pub(super) fn head_length(parts: &Parts) -> usize {
+    parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+}
+
+/// How long the body says it is.
+pub(super) fn length(parts: &Parts) -> Option<u64> {
+    parts.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use http::Response;
+
+    use super::*;
+
+    fn parts(status: u16, headers: &[(&str, &str)]) -> Parts {
+        let mut response = Response::builder().status(status);
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        response.body(()).unwrap().into_parts().0
+    }
+
+    fn noon() -> SystemTime {
+        httpdate::parse_http_date("Sun, 06 Nov 1994 12:00:00 GMT").unwrap()
+    }
+
+    #[test]
+    fn content_follows_from_type_status_and_length() {
+        let json = &[("content-type", "Application/JSON; charset=utf-8")][..];
+        let events = &[("content-type", "text/event-stream;charset=utf-8")][..];
+        let html = &[("content-type", "text/html")][..];
+        for (status, headers, empty, expected) in [
+            (200, json, false, Content::Json),
+            (400, json, false, Content::Json),
+            (200, json, true, Content::Empty),
+            (200, events, false, Content::Events),
+            (502, html, false, Content::Other),
+            (200, &[], false, Content::Other),
+            (202, html, false, Content::Empty),
+            (202, &[], false, Content::Empty),
+            (202, json, false, Content::Json),
+            (204, json, false, Content::Empty),
+        ] {
+            assert_eq!(head(&parts(status, headers), empty, noon).content, expected, "{status} {headers:?} {empty}");
+        }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let date = "Sun, 06 Nov 1994 12:00:30 GMT";
+        for (headers, expected) in [
+            (&[("retry-after", "7")][..], Some(7000)),
+            (&[("retry-after", date)], Some(30_000)),
+            (&[("retry-after", date), ("date", "Sun, 06 Nov 1994 12:00:20 GMT")], Some(10_000)),
+            (&[("retry-after", "Sun, 06 Nov 1994 11:00:00 GMT")], Some(0)),
+            (&[("retry-after", "99999999999999999999")], None),
+            (&[("retry-after", "18446744073709551615")], Some(u64::MAX)),
+            (&[("retry-after", "soon")], None),
+            (&[], None),
+        ] {
+            assert_eq!(head(&parts(503, headers), true, noon).retry_after_ms, expected, "{headers:?}");
+        }
+        assert!(noon() > UNIX_EPOCH);
+    }
+
+    #[test]
+    fn a_connection_rests_as_long_as_its_server_says_less_a_second() {
+        let seconds = |n| Some(Duration::from_secs(n));
+        assert_eq!(rest(&parts(200, &[])), None);
+        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=5, max=100")])), seconds(4));
+        assert_eq!(rest(&parts(200, &[("keep-alive", "max=100, timeout=1")])), seconds(0));
+        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=60"), ("connection", "Close")])), seconds(0));
+        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=x")])), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! A server that lives elsewhere, as the driver's host.
+
+use mendline_core::port::{SpawnFailure, SpawnFailureKind};
+use mendline_core::{LinkId, UpstreamId};
+
+use super::child::LiveChild;
+use super::http::{Http, Target, TcpDial};
+use crate::driver::Host;
+
+/// A host with one server over HTTP and no children.
+pub struct Remote {
+    http: Option<Http<TcpDial>>,
+}
+
+impl Remote {
+    /// A host for the server at this place.
+    pub fn new(target: Target) -> Remote {
+        Remote { http: Some(Http::new(target, TcpDial)) }
+    }
+}
+
+impl Host for Remote {
+    type Child = LiveChild;
+    type Dial = TcpDial;
+
+    fn spawn(&mut self, _link: LinkId) -> Result<LiveChild, SpawnFailure> {
+        let text = "this server is reached over HTTP and cannot be started".to_owned();
+        Err(SpawnFailure { kind: SpawnFailureKind::NotFound, text })
+    }
+
+    fn remote(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {
+        self.http.take()
+    }
+}

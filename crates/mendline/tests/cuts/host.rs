@@ -1,0 +1,175 @@
+//! What the driver reaches: a child over two cables, or a server over as many as it dials.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use mendline::decisions::port::{Exit, Signal, SpawnFailure};
+use mendline::decisions::{LinkId, UpstreamId};
+use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Protocol, Target};
+use mendline::{Child, Drained, Host};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadBuf};
+
+use super::cable::{Cable, Meter};
+use super::conversation::Wire;
+use super::site::Site;
+use super::{http1, http2};
+
+/// How much is read from a pipe at once.
+const CHUNK: usize = 64 * 1024;
+
+/// One upstream: the site, and how it is reached.
+pub struct Stage {
+    pub wire: Wire,
+    pub site: Site,
+    pub meter: Meter,
+}
+
+impl Host for Stage {
+    type Child = Actor;
+    type Dial = Cables;
+
+    fn remote(&mut self, _: UpstreamId) -> Option<Http<Cables>> {
+        let protocol = match self.wire {
+            Wire::Stdio => return None,
+            Wire::Http1 => Protocol::Http1,
+            Wire::Http2 => Protocol::Http2,
+        };
+        let target = Target::parse("http://notes.test/mcp").unwrap().protocol(protocol);
+        Some(Http::new(target, Cables { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
+    }
+
+    fn spawn(&mut self, _: LinkId) -> Result<Actor, SpawnFailure> {
+        let fate = Fate::default();
+        let dies = |fate: &Fate| {
+            let fate = fate.clone();
+            move || fate.seal(Exit::Signal(9))
+        };
+        let (stdin, program_stdin) = Cable::new(&self.meter);
+        let (stdout, program_stdout) = Cable::new(&self.meter);
+        let (stderr, program_stderr) = tokio::io::duplex(CHUNK);
+        tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), fate.clone()));
+        Ok(Actor { pipes: Some((stdin.on_cut(dies(&fate)), stdout.on_cut(dies(&fate)), stderr)), fate })
+    }
+}
+
+/// A server program: hears lines, answers lines, and ends with its stdin.
+async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexStream, site: Site, fate: Fate) {
+    let mut lines = BufReader::new(stdin).split(b'\n');
+    let mut unended = false;
+    while let Ok(Some(line)) = lines.next_segment().await {
+        // The last piece before the end of stdin may lack its line end; half a message is not one.
+        let Ok(message) = serde_json::from_slice(&line) else {
+            unended = true;
+            continue;
+        };
+        if let Some(answer) = site.hear(&message) {
+            // Nobody may listen any more; the work is done all the same.
+            let _ = stdout.write_all(format!("{answer}\n").as_bytes()).await;
+        }
+    }
+    drop(stderr);
+    fate.seal(Exit::Code(i32::from(unended)));
+}
+
+/// How a child ended, once it has.
+#[derive(Clone, Default)]
+struct Fate(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
+
+impl Fate {
+    fn seal(&self, exit: Exit) {
+        let mut fate = self.0.lock().unwrap();
+        fate.0.get_or_insert(exit);
+        if let Some(waker) = fate.1.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// A child as the driver sees it.
+pub struct Actor {
+    pipes: Option<(Cable, Cable, DuplexStream)>,
+    fate: Fate,
+}
+
+impl Child for Actor {
+    type Stdin = Cable;
+    type Stdout = Cable;
+    type Stderr = DuplexStream;
+
+    fn pid(&self) -> u32 {
+        4711
+    }
+
+    fn pipes(&mut self) -> Option<(Cable, Cable, DuplexStream)> {
+        self.pipes.take()
+    }
+
+    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut fate = self.fate.0.lock().unwrap();
+        if fate.0.is_some() {
+            return Poll::Ready(());
+        }
+        fate.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        self.fate.seal(match signal {
+            Signal::Term => Exit::Signal(15),
+            Signal::Kill => Exit::Signal(9),
+        });
+    }
+
+    fn bury(&mut self) -> Exit {
+        self.fate.0.lock().unwrap().0.expect("buried alive")
+    }
+
+    fn unread(&self, _: &Cable) -> u64 {
+        0
+    }
+
+    fn drain_stdout(&self, stdout: &mut Cable, into: &mut BytesMut) -> Drained {
+        let mut space = vec![0; CHUNK];
+        let mut buffer = ReadBuf::new(&mut space);
+        let read = Pin::new(stdout).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
+        match (read, buffer.filled().len()) {
+            (Poll::Ready(Ok(())), count) if count > 0 => {
+                into.extend_from_slice(buffer.filled());
+                Drained::Bytes(count)
+            }
+            _ => Drained::Nothing,
+        }
+    }
+
+    fn drain_stderr(&self, _: &mut DuplexStream, _: &mut BytesMut) -> Drained {
+        Drained::Nothing
+    }
+}
+
+/// Dials the site.
+pub struct Cables {
+    wire: Wire,
+    site: Site,
+    meter: Meter,
+}
+
+impl Dial for Cables {
+    type Io = Cable;
+
+    fn dial(&self, _: &Place) -> impl Future<Output = Result<Dialed<Cable>, DialError>> + Send + 'static {
+        let (wire, site, meter) = (self.wire, self.site.clone(), self.meter.clone());
+        async move {
+            let (cable, theirs) = Cable::new(&meter);
+            if wire == Wire::Http2 {
+                tokio::spawn(http2::serve(theirs, site));
+            } else {
+                tokio::spawn(http1::serve(theirs, site));
+            }
+            let looks_open = Box::new(cable.looks_open());
+            Ok(Dialed { io: cable, looks_open: Some(looks_open) })
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The server's side of one HTTP/1.1 connection, by hand: it takes a request when it is there whole and not before.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+use super::site::{Body, Reply, Request, Site};
+
+/// Serves a connection until it ends, one way or another.
+pub async fn serve(mut io: DuplexStream, site: Site) {
+    let mut unread = Vec::new();
+    while let Some(request) = next(&mut io, &mut unread).await {
+        if say(&mut io, site.answer(&request)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The next whole request.
+async fn next(io: &mut DuplexStream, unread: &mut Vec<u8>) -> Option<Request> {
+    loop {
+        if let Some((request, length)) = parse(unread) {
+            unread.drain(..length);
+            return Some(request);
+        }
+        if io.read_buf(unread).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// A request and its length, if these bytes begin with a whole one.
+fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
+    let head_length = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&bytes[..head_length]).into_owned();
+    let mut lines = head.lines();
+    let mut words = lines.next()?.split(' ').map(str::to_owned);
+    let mut request = Request { verb: words.next()?, path: words.next()?, ..Request::default() };
+    let mut body_length = 0;
+    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => body_length = value.parse().ok()?,
+            "mcp-session-id" => request.session = Some(value.to_owned()),
+            "last-event-id" => request.last_event = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    request.body = bytes.get(head_length..head_length + body_length)?.to_vec();
+    Some((request, head_length + body_length))
+}
+
+async fn say(io: &mut DuplexStream, reply: Reply) -> io::Result<()> {
+    let mut head = format!("HTTP/1.1 {} Said\r\n", reply.status);
+    for (name, value) in [("Content-Type", reply.content_type), ("Mcp-Session-Id", reply.session.as_deref())] {
+        if let Some(value) = value {
+            head += &format!("{name}: {value}\r\n");
+        }
+    }
+    let mut pieces = match reply.body {
+        Body::Whole(body) => {
+            let text = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+            return io.write_all(text.as_bytes()).await;
+        }
+        Body::Events(pieces) => pieces,
+    };
+    io.write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).await?;
+    loop {
+        // A stream that waits must notice that nobody listens any more, as a server over TCP does.
+        let mut byte = [0];
+        tokio::select! {
+            biased;
+            piece = pieces.recv() => match piece {
+                Some(piece) => io.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).await?,
+                None => return io.write_all(b"0\r\n\r\n").await,
+            },
+            read = io.read(&mut byte) => {
+                read?;
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The server's side of one HTTP/2 connection.
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use tokio::io::DuplexStream;
+
+use super::site::{Body, Request, Site};
+
+/// Serves a connection until it ends, one way or another.
+pub async fn serve(io: DuplexStream, site: Site) {
+    let Ok(mut connection) = h2::server::handshake(io).await else { return };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        tokio::spawn(answer(request, respond, site.clone()));
+    }
+}
+
+/// Answers one request, when it is there whole; what cannot be said any more is not said.
+async fn answer(request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>, site: Site) -> Option<()> {
+    let (parts, mut stream) = request.into_parts();
+    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let mut body = Vec::new();
+    while let Some(piece) = stream.data().await {
+        let piece = piece.ok()?;
+        stream.flow_control().release_capacity(piece.len()).ok()?;
+        body.extend_from_slice(&piece);
+    }
+    let (verb, path) = (parts.method.as_str().to_owned(), parts.uri.path().to_owned());
+    let (session, last_event) = (header("mcp-session-id"), header("last-event-id"));
+    let reply = site.answer(&Request { verb, path, session, last_event, body });
+
+    let mut head = http::Response::builder().status(reply.status);
+    for (name, value) in [("content-type", reply.content_type), ("mcp-session-id", reply.session.as_deref())] {
+        if let Some(value) = value {
+            head = head.header(name, value);
+        }
+    }
+    let mut out = respond.send_response(head.body(()).ok()?, false).ok()?;
+    match reply.body {
+        Body::Whole(text) => out.send_data(text.into(), true).ok(),
+        Body::Events(mut pieces) => {
+            while let Some(piece) = pieces.recv().await {
+                out.send_data(piece.into(), false).ok()?;
+            }
+            out.send_data(Bytes::new(), true).ok()
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Which connection carries what, and for how long it is kept.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mendline::transport::http::{Dial, DialError, Dialed, Place};
+use mendline_core::port::Reuse;
+use tokio::io::DuplexStream;
+use tokio::time::{Instant, sleep};
+
+use super::stage::{Cables, EVENTS_HEAD, PING, PONG, Server, Servers, Stage, cables, get, json, post, target};
+
+/// One exchange on the connection at hand.
+async fn again(stage: &mut Stage<Cables>, server: &mut Server, reuse: Reuse) {
+    stage.begin_with(post(PING), reuse);
+    let (facts, _) = tokio::join!(stage.facts(1), server.answer(json(PONG)));
+    assert!(facts.last().unwrap().ends_with("end Complete Whole"), "{facts:?}");
+}
+
+async fn first(answer: &str) -> (Stage<Cables>, Servers, Server) {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post(PING));
+    let serve = async {
+        let mut server = servers.next().await;
+        server.answer(answer).await;
+        server
+    };
+    let (facts, server) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts.last().unwrap(), "end Complete Whole");
+    (stage, servers, server)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_used_again_while_it_is_warm() {
+    let (mut stage, servers, mut server) = first(&json(PONG)).await;
+    for _ in 0..10 {
+        stage.during(sleep(Duration::from_millis(3900))).await;
+        again(&mut stage, &mut server, Reuse::Any).await;
+    }
+    again(&mut stage, &mut server, Reuse::Fresh).await;
+    stage.during(sleep(Duration::from_millis(900))).await;
+    again(&mut stage, &mut server, Reuse::Fresh).await;
+    assert_eq!(servers.unseen(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_must_not_race_takes_a_fresh_connection_after_a_second() {
+    let (mut stage, mut servers, _old) = first(&json(PONG)).await;
+    stage.during(sleep(Duration::from_millis(1100))).await;
+    stage.begin_with(post(PING), Reuse::Fresh);
+    let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
+    assert_eq!(facts.last().unwrap(), "2: end Complete Whole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resting_connection_is_closed_before_its_server_would() {
+    let keep_alive =
+        |seconds: u32| json(PONG).replace("\r\n\r\n", &format!("\r\nKeep-Alive: timeout={seconds}\r\n\r\n"));
+    for (answer, rests) in
+        [(json(PONG), 4000), (keep_alive(3), 2000), (keep_alive(30), 29_000), (keep_alive(9999), 60_000)]
+    {
+        let (mut stage, _servers, mut server) = first(&answer).await;
+        let start = Instant::now();
+        assert!(stage.during(server.is_closed()).await);
+        assert_eq!(start.elapsed().as_millis(), rests, "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_to_be_closed_does_not_rest() {
+    for header in ["Connection: close", "Keep-Alive: timeout=1"] {
+        let (mut stage, _servers, mut server) =
+            first(&json(PONG).replace("\r\n\r\n", &format!("\r\n{header}\r\n\r\n"))).await;
+        let start = Instant::now();
+        assert!(stage.during(server.is_closed()).await);
+        assert_eq!(start.elapsed(), Duration::ZERO, "{header}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_the_server_closed_is_not_used() {
+    let (mut stage, mut servers, server) = first(&json(PONG)).await;
+    drop(server);
+    stage.begin(post(PING));
+    let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
+    assert_eq!(facts.last().unwrap(), "2: end Complete Whole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_of_courtesy_does_not_cost_the_connection() {
+    let accepted = "HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted";
+    let (mut stage, servers, mut server) = first(accepted).await;
+    again(&mut stage, &mut server, Reuse::Any).await;
+    assert_eq!(servers.unseen(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_courtesy_without_end_costs_the_connection_and_nothing_else() {
+    let (mut stage, mut servers, mut server) =
+        first("HTTP/1.1 202 Accepted\r\nContent-Length: 1000000\r\n\r\nAccep").await;
+    stage.begin(post(PING));
+    let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
+    assert_eq!(facts.last().unwrap(), "2: end Complete Whole");
+    assert!(stage.during(server.is_closed()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pool_grows_with_the_exchanges_and_keeps_sixty_four() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    for _ in 0..70 {
+        stage.begin(post(PING));
+    }
+    let serve = async {
+        let mut all = Vec::new();
+        for _ in 0..70 {
+            all.push(servers.next().await);
+        }
+        for server in &mut all {
+            server.answer(json(PONG)).await;
+        }
+        all
+    };
+    let (facts, mut all) = tokio::join!(stage.facts(70), serve);
+    assert_eq!(facts.iter().filter(|fact| fact.ends_with("end Complete Whole")).count(), 70);
+    let start = Instant::now();
+    let mut open = 0;
+    for server in &mut all {
+        let closed = stage.during(tokio::time::timeout(Duration::from_millis(1), server.is_closed())).await;
+        open += usize::from(closed.is_err());
+    }
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(open, 64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_keeps_its_connection_for_itself() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(get());
+    let mut stream = stage.next_server(&mut servers).await;
+    stream.answer(EVENTS_HEAD).await;
+    stage.next().await;
+    stage.begin(post(PING));
+    let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
+    assert_eq!(facts.last().unwrap(), "2: end Complete Whole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_drops_what_rests_and_nothing_else() {
+    let (mut stage, mut servers, mut resting) = first(&json(PONG)).await;
+    stage.begin(get());
+    stage.next().await;
+    assert!(stage.during(resting.request()).await.starts_with("GET"));
+    stage.begin(post(PING));
+    let serve = async {
+        let mut server = servers.next().await;
+        server.answer(json(PONG)).await;
+        server
+    };
+    let (_, mut second) = tokio::join!(stage.facts(1), serve);
+    stage.http.close();
+    let start = Instant::now();
+    assert!(stage.during(second.is_closed()).await);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    resting.say(json(PONG)).await;
+    assert_eq!(stage.facts(1).await.last().unwrap(), "2: end Complete Whole");
+}
+
+/// Never answers.
+struct BlackHole;
+
+impl Dial for BlackHole {
+    type Io = DuplexStream;
+
+    fn dial(&self, _: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+        std::future::pending()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_black_hole_is_given_up_after_the_connect_timeout() {
+    let mut stage = Stage::new(target("http://x.test/"), BlackHole);
+    let start = Instant::now();
+    stage.begin(post(PING));
+    stage.begin(post(PING));
+    let words = "NoConnection(\"x.test:80 did not answer within 5s\") Nothing";
+    assert_eq!(stage.facts(2).await, [format!("end {words}"), format!("2: end {words}")]);
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+
+    let mut stage = Stage::new(target("http://x.test/").connect_timeout(Duration::from_millis(1500)), BlackHole);
+    assert_eq!(
+        stage.exchange(post(PING)).await,
+        ["end NoConnection(\"x.test:80 did not answer within 1s 500ms\") Nothing"]
+    );
+}
+
+/// The first dial makes a cable; the others hang, and tell when they are given up.
+struct OneCable {
+    cables: Cables,
+    dials: AtomicUsize,
+    given_up: Arc<AtomicUsize>,
+}
+
+struct Hanging(Arc<AtomicUsize>);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Dial for OneCable {
+    type Io = DuplexStream;
+
+    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+        let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.cables.dial(place));
+        let hanging = Hanging(Arc::clone(&self.given_up));
+        async move {
+            match first {
+                Some(first) => {
+                    std::mem::forget(hanging);
+                    first.await
+                }
+                None => {
+                    let _hanging = hanging;
+                    std::future::pending().await
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dial_that_nobody_waits_for_any_more_is_given_up() {
+    let (cables, mut servers) = cables();
+    let given_up = Arc::new(AtomicUsize::new(0));
+    let dial = OneCable { cables, dials: AtomicUsize::new(0), given_up: Arc::clone(&given_up) };
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post(PING));
+    let mut server = stage.next_server(&mut servers).await;
+    stage.begin(post(PING));
+    stage.during(sleep(Duration::from_secs(1))).await;
+    assert_eq!(given_up.load(Ordering::Relaxed), 0, "the second exchange waits for its dial");
+    let serve = async {
+        server.answer(json(PONG)).await;
+        server.answer(json(PONG)).await;
+    };
+    let (facts, ()) = tokio::join!(stage.facts(2), serve);
+    assert_eq!(facts.last().unwrap(), "2: end Complete Whole", "and takes what is free before");
+    assert_eq!(given_up.load(Ordering::Relaxed), 1);
+}

@@ -1,0 +1,168 @@
+//! The connection breaks at any byte, in either direction, and what is told about it is true.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+
+use super::stage::{CABLE, Fragile, PING, PONG, Stage, cables, events, get, json, post, target};
+
+/// How long the request of these tests is, head and body.
+async fn request_length() -> usize {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post(PING));
+    let (_, request) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
+    request.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_cut_at_any_byte_is_told_as_what_it_is() {
+    let length = request_length().await;
+    for accepted in 0..=length {
+        let (dial, mut servers) = Fragile::new(&[accepted]);
+        let mut stage = Stage::new(target("http://x.test/"), dial);
+        stage.begin(post(PING));
+        let serve = async {
+            let mut server = servers.next().await;
+            if accepted == length {
+                server.request().await;
+            } else {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            }
+        };
+        let (facts, ()) = tokio::join!(stage.facts(1), serve);
+        let (how, written) = match accepted {
+            0 => ("the connection was reset", "Nothing"),
+            all if all == length => ("the server closed the connection without an answer", "Whole"),
+            _ => ("the connection was reset", "Partly"),
+        };
+        assert_eq!(
+            facts,
+            ["reached".to_owned(), format!("end Cut({how:?}) {written}")],
+            "{accepted} of {length} bytes"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_cut_at_any_byte_is_a_cut_and_never_half_a_body() {
+    let text = json(PONG);
+    let head = text.find("\r\n\r\n").unwrap() + 4;
+    for sent in 0..text.len() {
+        let (dial, mut servers) = cables();
+        let mut stage = Stage::new(target("http://x.test/"), dial);
+        stage.begin(post(PING));
+        let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(&text[..sent]).await });
+        assert_eq!(facts.len(), if sent < head { 2 } else { 3 }, "{sent}: {facts:?}");
+        let end = facts.last().unwrap();
+        assert!(end.starts_with("end Cut(") && end.ends_with(" Whole"), "{sent}: {end}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_cut_at_any_byte_delivers_the_events_that_were_whole() {
+    let text = events(&["data: one\n\n", "data: two\n\n"]);
+    for sent in 0..text.len() {
+        let (dial, mut servers) = cables();
+        let mut stage = Stage::new(target("http://x.test/"), dial);
+        stage.begin(get());
+        let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(&text[..sent]).await });
+        let whole = |event: &str| text.find(event).is_some_and(|at| sent >= at + event.len());
+        let mut expected = vec!["reached"];
+        expected.extend((sent >= text.find("\r\n\r\n").unwrap() + 4).then_some("head 200 Events"));
+        expected.extend(whole("data: one\n\n").then_some("event data=one"));
+        expected.extend(whole("data: two\n\n").then_some("event data=two"));
+        assert_eq!(facts[..facts.len() - 1], expected, "{sent}");
+        let end = facts.last().unwrap();
+        assert!(end.starts_with("end Cut(") && end.ends_with(" Whole"), "{sent}: {end}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_http_is_a_cut_with_words() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post(PING));
+    let (facts, _) =
+        tokio::join!(stage.facts(1), async { servers.next().await.answer("SSH-2.0-OpenSSH\r\n\r\n").await });
+    assert!(facts[1].starts_with("end Cut(\"the answer is not HTTP ("), "{facts:?}");
+    assert!(facts[1].ends_with("Whole"), "{facts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_early_answer_is_taken_and_its_connection_is_not_used_again() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post(format!("\"{}\"", "x".repeat(10 * CABLE))));
+    let serve = async {
+        let mut server = servers.next().await;
+        server.say("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await;
+        server
+    };
+    let (facts, _first) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts, ["reached", "head 413 Empty", "end Complete Partly"]);
+    stage.begin(post(PING));
+    let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
+    assert_eq!(facts.last().unwrap(), "2: end Complete Whole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_came_before_the_reset_is_not_lost_to_it() {
+    // The server reads a little, answers, and lets the rest of the request run into a closed connection.
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post("\"x\"".repeat(CABLE)));
+    let serve = async {
+        let mut server = servers.next().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        server.say(json(PONG).replace("200 OK", "400 No")).await;
+        server.0.shutdown().await.unwrap();
+    };
+    let (facts, ()) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts, ["reached", "head 400 Json", &format!("body {PONG}"), "end Complete Partly"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reused_connection_that_takes_no_byte_is_replaced_silently_and_only_once() {
+    let length = request_length().await;
+    for (limits, expected, dials) in [
+        (vec![length], vec!["2: reached", "2: head 200 Json", "2: end Complete Whole"], 2),
+        (vec![length, 0], vec!["2: reached", "2: end Cut(\"the connection was reset\") Nothing"], 2),
+        (vec![length + 1], vec!["2: reached", "2: end Cut(\"the connection was reset\") Partly"], 1),
+    ] {
+        let (dial, mut servers) = Fragile::new(&limits);
+        let dialed = dial.dials.clone();
+        let mut stage = Stage::new(target("http://x.test/"), dial);
+        stage.begin(post(PING));
+        let serve = async {
+            let mut server = servers.next().await;
+            server.answer(json(PONG)).await;
+            server
+        };
+        let (facts, _first) = tokio::join!(stage.facts(1), serve);
+        assert_eq!(facts.last().unwrap(), "end Complete Whole");
+
+        stage.begin(post(PING));
+        let serve = async {
+            if limits == [length] {
+                servers.next().await.answer(json(PONG)).await;
+            }
+        };
+        let (mut facts, ()) = tokio::join!(stage.facts(1), serve);
+        facts.retain(|fact| !fact.contains("body"));
+        assert_eq!(facts, expected, "{limits:?} of {length}");
+        assert_eq!(dialed.load(Ordering::Relaxed), dials, "{limits:?} of {length}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_accepts_and_closes_is_dialed_once_per_exchange() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post(PING));
+    let (facts, ()) = tokio::join!(stage.facts(1), async { drop(servers.next().await) });
+    let end = facts.last().unwrap();
+    assert!(end.starts_with("end Cut(\"the server closed the connection") && !end.ends_with("Partly"), "{facts:?}");
+    assert_eq!(servers.unseen(), 0, "it was dialed again");
+}

@@ -1,0 +1,126 @@
+//! Over loopback sockets: what only a real kernel shows.
+
+use mendline::transport::http::{ProxyRules, TcpDial};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::stage::{PING, PONG, Server, Stage, json, post, target};
+
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    (listener, place)
+}
+
+async fn accept(listener: &TcpListener) -> Server<TcpStream> {
+    Server(listener.accept().await.unwrap().0)
+}
+
+/// The next close sends a reset instead of an end.
+fn will_reset(server: &Server<TcpStream>) {
+    rustix::net::sockopt::set_socket_linger(&server.0, Some(std::time::Duration::ZERO)).unwrap();
+}
+
+#[tokio::test]
+async fn a_message_goes_out_and_its_answer_comes_back() {
+    let (listener, place) = listener().await;
+    let mut stage = Stage::new(target(&format!("http://{place}/mcp")), TcpDial);
+    let serve = async {
+        let mut server = accept(&listener).await;
+        for _ in 0..3 {
+            server.answer(json(PONG)).await;
+        }
+    };
+    let ask = async {
+        for _ in 0..3 {
+            let facts = stage.exchange(post(PING)).await;
+            assert!(facts.last().unwrap().ends_with("end Complete Whole"), "{facts:?}");
+        }
+    };
+    tokio::join!(ask, serve);
+}
+
+#[tokio::test]
+async fn where_nothing_listens_is_told_in_plain_words() {
+    let (listener, place) = listener().await;
+    drop(listener);
+    let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
+    let words = format!("nothing listens on {place} (connection refused)");
+    assert_eq!(stage.exchange(post(PING)).await, [format!("end NoConnection({words:?}) Nothing")]);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_or_reset_while_idle_is_replaced_silently() {
+    for reset in [false, true] {
+        let (listener, place) = listener().await;
+        let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
+        stage.begin(post(PING));
+        let serve = async {
+            let mut server = accept(&listener).await;
+            server.answer(json(PONG)).await;
+            server
+        };
+        let (facts, first) = tokio::join!(stage.facts(1), serve);
+        assert_eq!(facts.last().unwrap(), "end Complete Whole");
+        if reset {
+            will_reset(&first);
+        }
+        // The transport is not polled between the close and the next request, so that only the kernel knows.
+        drop(first);
+        stage.begin(post(PING));
+        let serve = async { accept(&listener).await.answer(json(PONG)).await };
+        let (facts, _) = tokio::join!(stage.facts(1), serve);
+        assert_eq!(facts.last().unwrap(), "2: end Complete Whole", "reset: {reset}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_in_the_middle_of_a_long_request_is_told_as_partly_written() {
+    let (listener, place) = listener().await;
+    let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
+    stage.begin(post(format!("\"{}\"", "x".repeat(64 << 20))));
+    let serve = async {
+        let mut server = accept(&listener).await;
+        server.0.read_u8().await.unwrap();
+        will_reset(&server);
+    };
+    let (facts, ()) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts, ["reached", "end Cut(\"the connection was reset\") Partly"]);
+}
+
+#[tokio::test]
+async fn a_reset_after_the_whole_request_is_told_as_whole() {
+    let (listener, place) = listener().await;
+    let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
+    stage.begin(post(PING));
+    let serve = async {
+        let mut server = accept(&listener).await;
+        server.request().await;
+        will_reset(&server);
+    };
+    let (facts, ()) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts, ["reached", "end Cut(\"the connection was reset\") Whole"]);
+}
+
+#[tokio::test]
+async fn a_plain_server_is_asked_for_through_the_proxy_by_its_whole_url() {
+    let (listener, place) = listener().await;
+    let rules = ProxyRules::from_variables([("http_proxy", format!("http://me:pw@{place}"))]).unwrap();
+    let mut stage = Stage::new(target("http://far.test:81/mcp").proxies(&rules), TcpDial);
+    stage.begin(post(PING));
+    let (facts, request) = tokio::join!(stage.facts(1), async { accept(&listener).await.answer(json(PONG)).await });
+    assert_eq!(facts.last().unwrap(), "end Complete Whole");
+    assert!(request.starts_with("POST http://far.test:81/mcp HTTP/1.1\r\nhost: far.test:81\r\n"), "{request}");
+    assert!(request.contains("\r\nproxy-authorization: Basic bWU6cHc=\r\n"), "{request}");
+}
+
+#[tokio::test]
+async fn a_name_leads_to_whichever_of_its_addresses_answers() {
+    let (listener, place) = listener().await;
+    let (_, port) = place.rsplit_once(':').unwrap();
+    let mut stage = Stage::new(target(&format!("http://localhost:{port}/")), TcpDial);
+    stage.begin(post(PING));
+    let (facts, request) = tokio::join!(stage.facts(1), async { accept(&listener).await.answer(json(PONG)).await });
+    assert_eq!(facts.last().unwrap(), "end Complete Whole");
+    assert!(request.contains(&format!("\r\nhost: localhost:{port}\r\n")), "{request}");
+}

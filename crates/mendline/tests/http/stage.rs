@@ -1,0 +1,296 @@
+//! What the tests share: a transport with its facts as lines of text, and cables in memory.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Target};
+use mendline_core::Input;
+use mendline_core::port::{Ask, ExchangeId, Reuse, Verb};
+use mendline_wire::{Received, Spliced};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
+use tokio::sync::mpsc;
+
+pub const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+pub const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+/// How many bytes lie in a cable at most.
+pub const CABLE: usize = 16 * 1024;
+
+pub fn target(url: &str) -> Target {
+    Target::parse(url).unwrap()
+}
+
+pub fn post(body: impl Into<String>) -> Ask {
+    let body = Spliced::whole(Bytes::from(body.into()));
+    Ask { verb: Verb::Post, target: None, headers: Vec::new(), body: Some(body) }
+}
+
+pub fn get() -> Ask {
+    Ask { verb: Verb::Get, target: None, headers: Vec::new(), body: None }
+}
+
+/// A transport, and what it tells.
+pub struct Stage<D: Dial> {
+    pub http: Http<D>,
+    next: u64,
+}
+
+impl<D: Dial> Stage<D> {
+    pub fn new(target: Target, dial: D) -> Stage<D> {
+        Stage { http: Http::new(target, dial), next: 0 }
+    }
+
+    pub fn begin(&mut self, ask: Ask) -> ExchangeId {
+        self.begin_with(ask, Reuse::Any)
+    }
+
+    pub fn begin_with(&mut self, ask: Ask, reuse: Reuse) -> ExchangeId {
+        self.next += 1;
+        let id = ExchangeId(self.next);
+        self.http.begin(id, ask, reuse);
+        id
+    }
+
+    /// The next fact.
+    pub async fn next(&mut self) -> Input {
+        poll_fn(|cx| self.http.poll_input(cx, |_| true)).await
+    }
+
+    /// The facts up to the end of `count` exchanges, as lines.
+    pub async fn facts(&mut self, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut ends = 0;
+        while ends < count {
+            let fact = self.next().await;
+            ends += usize::from(matches!(fact, Input::End { .. }));
+            lines.push(line(&fact));
+        }
+        lines
+    }
+
+    /// One exchange from its beginning to its end.
+    pub async fn exchange(&mut self, ask: Ask) -> Vec<String> {
+        self.begin(ask);
+        self.facts(1).await
+    }
+
+    /// Lets the transport work while something else happens.
+    pub async fn during<T>(&mut self, other: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = other => done,
+            fact = self.next() => panic!("{fact:?} came unasked"),
+        }
+    }
+}
+
+/// A fact as a line: the number of the exchange only when it is not the first.
+pub fn line(fact: &Input) -> String {
+    let (id, text) = match fact {
+        Input::Reached { exchange } => (exchange, "reached".to_owned()),
+        Input::Head { exchange, head } => {
+            let mut text = format!("head {} {:?}", head.status, head.content);
+            if let Some(session) = &head.session {
+                text += &format!(" session={session}");
+            }
+            if let Some(wait) = head.retry_after_ms {
+                text += &format!(" retry-after={wait}ms");
+            }
+            (exchange, text)
+        }
+        Input::StreamEvent { exchange, event } => {
+            let show = |name: &str, field: &Option<Bytes>| {
+                field.as_ref().map_or(String::new(), |field| format!(" {name}={}", String::from_utf8_lossy(field)))
+            };
+            (
+                exchange,
+                format!("event{}{}{}", show("id", &event.id), show("event", &event.event), show("data", &event.data)),
+            )
+        }
+        Input::Body { exchange, received } => match received {
+            Received::Message(message) => (exchange, format!("body {}", String::from_utf8_lossy(message.text()))),
+            Received::Broken { text, .. } => (exchange, format!("broken {}", String::from_utf8_lossy(text))),
+            other => (exchange, format!("{other:?}")),
+        },
+        Input::End { exchange, how, written } => (exchange, format!("end {how:?} {written:?}")),
+        other => panic!("{other:?} is no fact of an exchange"),
+    };
+    if id.0 == 1 { text } else { format!("{}: {text}", id.0) }
+}
+
+/// Dials cables: each dial sends the far end of a new one to the test.
+pub struct Cables(mpsc::UnboundedSender<Server>);
+
+pub fn cables() -> (Cables, Servers) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Cables(sender), Servers(receiver))
+}
+
+impl Dial for Cables {
+    type Io = DuplexStream;
+
+    fn dial(&self, _: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+        let (near, far) = tokio::io::duplex(CABLE);
+        let sent = self.0.send(Server(far)).map_err(|_| DialError("there is nobody".to_owned()));
+        async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
+    }
+}
+
+/// The far ends, in the order of the dials.
+pub struct Servers(mpsc::UnboundedReceiver<Server>);
+
+impl Servers {
+    pub async fn next(&mut self) -> Server {
+        self.0.recv().await.unwrap()
+    }
+
+    /// How many connections were made and not looked at.
+    pub fn unseen(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The far end of one cable.
+pub struct Server<Io = DuplexStream>(pub Io);
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> Server<Io> {
+    /// Reads one request with its body.
+    pub async fn request(&mut self) -> String {
+        let mut read = Vec::new();
+        loop {
+            let text = String::from_utf8_lossy(&read).into_owned();
+            if let Some(end) = text.find("\r\n\r\n") {
+                let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                if read.len() >= end + 4 + length.unwrap_or(0) {
+                    return text;
+                }
+            }
+            let count = self.0.read_buf(&mut read).await.unwrap();
+            assert_ne!(count, 0, "the request ends early: {text:?}");
+        }
+    }
+
+    pub async fn say(&mut self, text: impl AsRef<[u8]>) {
+        self.0.write_all(text.as_ref()).await.unwrap();
+        self.0.flush().await.unwrap();
+    }
+
+    /// Answers one request with this text.
+    pub async fn answer(&mut self, text: impl AsRef<[u8]>) -> String {
+        let request = self.request().await;
+        self.say(text).await;
+        request
+    }
+
+    /// True once the other end is closed and nothing more comes.
+    pub async fn is_closed(&mut self) -> bool {
+        matches!(self.0.read_u8().await, Err(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+}
+
+/// A response in JSON.
+pub fn json(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// How a response in events begins.
+pub const EVENTS_HEAD: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// A response in events, chunked.
+pub fn events(events: &[&str]) -> String {
+    let mut text =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+    for event in events {
+        text += &format!("{:x}\r\n{event}\r\n", event.len());
+    }
+    text + "0\r\n\r\n"
+}
+
+/// Dials cables whose writes fail after so many bytes, counted over one connection.
+pub struct Fragile {
+    cables: Cables,
+    limits: Arc<Mutex<Vec<usize>>>,
+    pub dials: Arc<AtomicUsize>,
+}
+
+impl Fragile {
+    /// The first connection takes the first number of bytes, and so on; further ones take everything.
+    pub fn new(limits: &[usize]) -> (Fragile, Servers) {
+        let (cables, servers) = cables();
+        let limits = limits.iter().rev().copied().collect();
+        (Fragile { cables, limits: Arc::new(Mutex::new(limits)), dials: Arc::default() }, servers)
+    }
+}
+
+impl Dial for Fragile {
+    type Io = FragileIo;
+
+    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<FragileIo>, DialError>> + Send + 'static {
+        let left = self.limits.lock().unwrap().pop().unwrap_or(usize::MAX);
+        self.dials.fetch_add(1, Ordering::Relaxed);
+        let dialed = self.cables.dial(place);
+        async move {
+            let Dialed { io, .. } = dialed.await?;
+            Ok(Dialed { io: FragileIo { io, left, broken: false }, looks_open: None })
+        }
+    }
+}
+
+/// A cable that a peer resets: once the bytes that it takes are used up, writes and reads fail.
+pub struct FragileIo {
+    io: DuplexStream,
+    left: usize,
+    broken: bool,
+}
+
+impl AsyncRead for FragileIo {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.broken {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for FragileIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.left == 0 {
+            self.broken = true;
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        let most = buf.len().min(self.left);
+        let written = Pin::new(&mut self.io).poll_write(cx, &buf[..most]);
+        if let Poll::Ready(Ok(count)) = written {
+            self.left -= count;
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+impl<D: Dial> Stage<D> {
+    /// The next connection, once an exchange has reached it.
+    pub async fn next_server(&mut self, servers: &mut Servers) -> Server {
+        let reached = async {
+            let fact = line(&self.next().await);
+            assert!(fact.ends_with("reached"), "{fact}");
+        };
+        let ((), server) = tokio::join!(reached, servers.next());
+        // The bytes are written when the connection is polled next; a fact that comes before an answer is a mistake.
+        let settle = tokio::time::sleep(std::time::Duration::from_millis(1));
+        self.during(settle).await;
+        server
+    }
+}

@@ -1,0 +1,261 @@
+//! Trust, tunnels, and the truth about what was written when the bytes are encrypted.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mendline::transport::http::{Dial, DialError, Dialed, Place, Protocol, ProxyRules, Target, TlsOptions};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::stage::{Cables, Fragile, PING, PONG, Server, Servers, Stage, cables, json, post, target};
+
+/// An authority of our own, and what it signs.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    fn server(&self, name: &str, until: i32, protocols: &[&str]) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(until, 5, 17);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let mut config = builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
+    }
+
+    fn trusted(&self) -> Target {
+        let mut options = TlsOptions::default();
+        options.trust(self.pem.as_bytes()).unwrap();
+        target("https://x.test/mcp").tls(options)
+    }
+}
+
+const VALID: i32 = 2200;
+
+async fn secure(servers: &mut Servers, acceptor: &TlsAcceptor) -> std::io::Result<Server<TlsStream<DuplexStream>>> {
+    acceptor.accept(servers.next().await.0).await.map(Server)
+}
+
+async fn end_of(target: Target, acceptor: &TlsAcceptor) -> String {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target, dial);
+    stage.begin(post(PING));
+    let serve = async {
+        if let Ok(mut server) = secure(&mut servers, acceptor).await {
+            server.answer(json(PONG)).await;
+        }
+    };
+    let (facts, ()) = tokio::join!(stage.facts(1), serve);
+    facts.last().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_server_is_trusted_by_its_name_its_date_and_its_authority() {
+    let authority = Authority::new("ours");
+    let http1 = &["http/1.1"][..];
+    let good = authority.server("x.test", VALID, http1);
+    assert_eq!(end_of(authority.trusted(), &good).await, "end Complete Whole");
+    let words = "x.test:443 is not trusted: its certificate expired on 2024-05-17; whoever runs it must renew it";
+    let expired = authority.server("x.test", 2024, http1);
+    assert_eq!(end_of(authority.trusted(), &expired).await, format!("end Forbidden({words:?}) Nothing"));
+    let words = "x.test:443 is not trusted: its certificate is for y.test, not for x.test";
+    let misnamed = authority.server("y.test", VALID, http1);
+    assert_eq!(end_of(authority.trusted(), &misnamed).await, format!("end Forbidden({words:?}) Nothing"));
+    let words = "x.test:443 is not trusted: its certificate comes from an authority that this machine does not know; \
+                 trust that authority or check the address";
+    let foreign = Authority::new("theirs").server("x.test", VALID, http1);
+    assert_eq!(end_of(authority.trusted(), &foreign).await, format!("end Forbidden({words:?}) Nothing"));
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_told_apart_from_one_that_is_not_trusted() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
+    stage.begin(post(PING));
+    let serve = async {
+        let mut server = servers.next().await;
+        server.say("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        server
+    };
+    let (facts, _server) = tokio::join!(stage.facts(1), serve);
+    let words = "x.test:443 does not speak TLS; is it an http:// server?";
+    assert_eq!(facts, [format!("end NoConnection({words:?}) Nothing")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_does_not_end_is_told_as_that() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
+    stage.begin(post(PING));
+    let (facts, _server) = tokio::join!(stage.facts(1), servers.next());
+    let words = "x.test:443 did not finish the TLS handshake within 5s";
+    assert_eq!(facts, [format!("end NoConnection({words:?}) Nothing")]);
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_both_sides_know_it() {
+    let authority = Authority::new("ours");
+    for (offers, protocol, http2) in [
+        (&["h2", "http/1.1"][..], Protocol::Negotiated, true),
+        (&["http/1.1"], Protocol::Negotiated, false),
+        (&[], Protocol::Negotiated, false),
+        (&["h2", "http/1.1"], Protocol::Http1, false),
+    ] {
+        let acceptor = authority.server("x.test", VALID, offers);
+        let (dial, mut servers) = cables();
+        let mut stage = Stage::new(authority.trusted().protocol(protocol), dial);
+        stage.begin(post(PING));
+        let serve = async {
+            let mut server = secure(&mut servers, &acceptor).await.unwrap();
+            let mut first = [0; 4];
+            server.0.read_exact(&mut first).await.unwrap();
+            first
+        };
+        let (_, first) = tokio::join!(stage.facts(1), serve);
+        assert_eq!(&first == b"PRI ", http2, "{offers:?} {protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn exchanges_that_begin_together_share_the_first_handshake() {
+    let authority = Authority::new("ours");
+    let acceptor = authority.server("x.test", VALID, &["h2"]);
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(authority.trusted(), dial);
+    for _ in 0..3 {
+        stage.begin(post(PING));
+    }
+    let serve = async {
+        let server = secure(&mut servers, &acceptor).await.unwrap();
+        let mut connection = h2::server::handshake(server.0).await.unwrap();
+        for _ in 0..3 {
+            let (_, mut respond) = connection.accept().await.unwrap().unwrap();
+            let response = http::Response::builder().header("content-type", "application/json").body(()).unwrap();
+            respond.send_response(response, false).unwrap().send_data(PONG.into(), true).unwrap();
+        }
+        std::future::poll_fn(|cx| connection.poll_closed(cx)).await
+    };
+    let ask = async {
+        let facts = stage.facts(3).await;
+        stage.http.close();
+        facts
+    };
+    let (facts, _) = tokio::join!(ask, serve);
+    assert_eq!(facts.iter().filter(|fact| fact.ends_with("end Complete Whole")).count(), 3, "{facts:?}");
+    assert_eq!(servers.unseen(), 0);
+}
+
+/// Dials cables and remembers where to.
+struct Noted(Cables, Arc<std::sync::Mutex<Vec<Place>>>);
+
+impl Dial for Noted {
+    type Io = DuplexStream;
+
+    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+        self.1.lock().unwrap().push(place.clone());
+        self.0.dial(place)
+    }
+}
+
+#[tokio::test]
+async fn a_secure_server_is_reached_through_a_tunnel() {
+    let authority = Authority::new("ours");
+    let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
+    let rules = ProxyRules::from_variables([("https_proxy", "http://me:pw@proxy.test:3128")]).unwrap();
+    let (dial, mut servers) = cables();
+    let places = Arc::default();
+    let mut stage = Stage::new(authority.trusted().proxies(&rules), Noted(dial, Arc::clone(&places)));
+    stage.begin(post(PING));
+    let serve = async {
+        let mut proxy = servers.next().await;
+        let asked = proxy.request().await;
+        proxy.say("HTTP/1.1 200 Connection established\r\n\r\n").await;
+        let mut server = Server(acceptor.accept(proxy.0).await.unwrap());
+        (asked, server.answer(json(PONG)).await)
+    };
+    let (facts, (asked, request)) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts.last().unwrap(), "end Complete Whole");
+    assert_eq!(asked, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic bWU6cHc=\r\n\r\n");
+    assert!(request.starts_with("POST /mcp HTTP/1.1\r\nhost: x.test\r\n"), "{request}");
+    assert!(!request.contains("proxy-authorization"), "{request}");
+    assert_eq!(*places.lock().unwrap(), [Place { host: "proxy.test".into(), port: 3128 }]);
+}
+
+#[tokio::test]
+async fn a_proxy_that_makes_no_tunnel_is_named() {
+    for (answer, words) in [
+        ("HTTP/1.1 407 x\r\n\r\n", "Forbidden(\"the proxy proxy.test:3128 wants other credentials (407)\")"),
+        ("HTTP/1.1 502 x\r\n\r\n", "NoConnection(\"the proxy proxy.test:3128 made no tunnel to x.test:443 (502)\")"),
+    ] {
+        let rules = ProxyRules::from_variables([("https_proxy", "proxy.test:3128")]).unwrap();
+        let (dial, mut servers) = cables();
+        let mut stage = Stage::new(Authority::new("ours").trusted().proxies(&rules), dial);
+        stage.begin(post(PING));
+        let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(answer).await });
+        assert_eq!(facts, [format!("end {words} Nothing")]);
+    }
+}
+
+/// How many bytes the client sends in a whole exchange, and what becomes of a request whose connection takes fewer.
+#[tokio::test]
+async fn an_encrypted_request_cut_at_any_byte_is_never_told_as_less_than_the_server_has() {
+    let authority = Authority::new("ours");
+    let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
+    let mut told = [0; 3];
+    for accepted in (150..1100).step_by(7).chain(500..900) {
+        let (dial, mut servers) = Fragile::new(&[accepted]);
+        let dials = Arc::clone(&dial.dials);
+        let mut stage = Stage::new(authority.trusted(), dial);
+        stage.begin(post(PING));
+        let serve = async {
+            let Ok(mut server) = secure(&mut servers, &acceptor).await else {
+                return None;
+            };
+            let mut plain = Vec::new();
+            // What is whole is answered; what is not ends with the connection.
+            let whole = loop {
+                match tokio::time::timeout(Duration::from_millis(200), server.0.read_buf(&mut plain)).await {
+                    Ok(Ok(1..)) if plain.ends_with(PING.as_bytes()) => break true,
+                    Ok(Ok(1..)) => {}
+                    _ => break false,
+                }
+            };
+            let _ = server.0.shutdown().await;
+            Some((whole, plain.len()))
+        };
+        let (facts, seen) = tokio::join!(stage.facts(1), serve);
+        let end = facts.last().unwrap();
+        match seen {
+            Some((true, _)) => assert!(end.ends_with(" Whole"), "{accepted}: the server has it all, told {end}"),
+            Some((false, 1..)) => assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, told {end}"),
+            _ => {}
+        }
+        told[0] += usize::from(end.ends_with(" Nothing"));
+        told[1] += usize::from(end.ends_with(" Partly"));
+        told[2] += usize::from(end.ends_with(" Whole"));
+        assert_eq!(dials.load(Ordering::Relaxed), 1);
+    }
+    assert!(told.iter().all(|count| *count > 10), "the cuts meet every case: {told:?}");
+}

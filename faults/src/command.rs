@@ -1,0 +1,111 @@
+//! The command line: a server or a proxy as a process of its own.
+//!
+//! ```text
+//! mendline-faults server [listen=ADDRESS] [control=ADDRESS] [stay=true] [era=modern] [answers=json] …
+//! mendline-faults proxy to=ADDRESS [listen=ADDRESS] [control=ADDRESS] [stay=true]
+//! mendline-faults list
+//! ```
+//! The first line on stdout is a JSON object that says where everything is. It runs until its stdin ends, so that it cannot
+//! outlive the test that started it, or with `stay=true` until it is killed.
+
+use std::fmt;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tokio::io::AsyncReadExt;
+
+use crate::control::{Control, Subject};
+use crate::proxy::Proxy;
+use crate::server::Server;
+use crate::settings::{Settings, object_from_words};
+use crate::{fault, toxic};
+
+const USAGE: &str = "usage: mendline-faults server|proxy|list [name=value …]";
+
+/// Why a command did not run.
+#[derive(Debug)]
+pub struct Failure(String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// Runs a command to its end.
+pub async fn run(arguments: &[String]) -> Result<(), Failure> {
+    let (command, words) = arguments.split_first().ok_or_else(|| Failure(USAGE.to_owned()))?;
+    let mut options = match object_from_words(words.iter().map(String::as_str))? {
+        Value::Object(options) => options,
+        _ => Map::new(),
+    };
+    if command == "list" {
+        return list();
+    }
+    let listen = address(&mut options, "listen")?;
+    let control = address(&mut options, "control")?;
+    let stays = options.remove("stay") == Some(Value::Bool(true));
+    let (subject, mut places) = match command.as_str() {
+        "server" => {
+            let settings = Settings::default().changed(&Value::Object(options))?;
+            let server = Arc::new(Server::start_on(listen, settings).await?);
+            let elsewhere = format!("http://{}", server.elsewhere());
+            let places = json!({ "url": server.url(), "sseUrl": server.sse_url(), "elsewhere": elsewhere });
+            (Subject::Server(server), places)
+        }
+        "proxy" => {
+            let to = address(&mut options, "to")?;
+            if let Some(name) = options.keys().next() {
+                return Err(Failure(format!("a proxy has no {name}")));
+            }
+            let proxy = Arc::new(Proxy::start_on(listen, to).await?);
+            let places = json!({ "address": proxy.address().to_string() });
+            (Subject::Proxy(proxy), places)
+        }
+        _ => return Err(Failure(USAGE.to_owned())),
+    };
+    let control = Control::start_on(control, subject).await?;
+    places["control"] = control.url().into();
+    say(&places.to_string())?;
+    if stays {
+        std::future::pending::<()>().await;
+    }
+    let mut stdin = tokio::io::stdin();
+    let mut ignored = [0; 256];
+    while stdin.read(&mut ignored).await? > 0 {}
+    Ok(())
+}
+
+fn list() -> Result<(), Failure> {
+    for fault in fault::ALL {
+        say(&format!("{:32} {}", fault.name, fault.does))?;
+    }
+    for (name, _, does) in toxic::ALL {
+        say(&format!("{name:32} {does}"))?;
+    }
+    Ok(())
+}
+
+/// An address among the options; a free port of 127.0.0.1 if there is none.
+fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, Failure> {
+    let address = match options.remove(name) {
+        None if name == "to" => return Err(Failure("a proxy needs to=ADDRESS".to_owned())),
+        None => (Ipv4Addr::LOCALHOST, 0).into(),
+        Some(value) => value.as_str().unwrap_or_default().parse()?,
+    };
+    Ok(address)
+}
+
+fn say(line: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    Ok(stdout.flush()?)
+}

@@ -1,0 +1,210 @@
+//! Switching faults from another process.
+//!
+//! A port of its own, so that what is said here is never mistaken for what is tested. Everything is JSON under `/_faults/`:
+//!
+//! | | the server | the proxy |
+//! |---|---|---|
+//! | `GET counts`, `DELETE counts` | what the oracle has counted; begin anew | what it has counted |
+//! | `GET seen` | the requests one by one | |
+//! | `GET rules`, `POST rules`, `DELETE rules` | the rules; a new one; none | |
+//! | `GET settings`, `POST settings` | what kind of server it is; change some of it | |
+//! | `POST notify`, `POST ask` | `{"method", "params"}`; `{"what": "roots"}` | |
+//! | `POST forget`, `POST end-listens` | all sessions; all subscriptions | |
+//! | `GET toxics`, `POST toxics`, `DELETE toxics` | | the toxics; a new one, with its `direction`; none |
+//! | `DELETE toxics/7` | | take one out |
+//! | `POST cut` | `{"ending": "reset"}`: all connections | the same |
+//! | `GET faults` | every fault there is | every toxic there is |
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method as Verb, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::proxy::{Direction, Proxy};
+use crate::server::reply::{Content, Outgoing};
+use crate::server::socket::Grip;
+use crate::server::{Server, read};
+use crate::task::Task;
+use crate::{Ending, Rule, fault, toxic};
+
+const PREFIX: &str = "/_faults/";
+
+/// A port at which a server or a proxy is switched. It closes when it is dropped.
+#[derive(Debug)]
+pub struct Control {
+    address: SocketAddr,
+    _accepting: Task,
+}
+
+impl Control {
+    /// Starts on a free port of 127.0.0.1.
+    pub async fn start(subject: Subject) -> std::io::Result<Control> {
+        Control::start_on((Ipv4Addr::LOCALHOST, 0).into(), subject).await
+    }
+
+    /// Starts on this address.
+    pub async fn start_on(address: SocketAddr, subject: Subject) -> std::io::Result<Control> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Control { address, _accepting: Task::spawn(accept(listener, subject)) })
+    }
+
+    /// The URL that all paths are relative to.
+    pub fn url(&self) -> String {
+        format!("http://{}{PREFIX}", self.address)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// What is switched.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A server.
+    Server(Arc<Server>),
+    /// A proxy.
+    Proxy(Arc<Proxy>),
+}
+
+/// Why something was not done.
+#[derive(Debug)]
+enum Wrong {
+    /// There is nothing under this path.
+    Path,
+    /// What was sent cannot be understood.
+    Words(String),
+}
+
+impl<E: fmt::Display> From<E> for Wrong {
+    fn from(error: E) -> Wrong {
+        Wrong::Words(error.to_string())
+    }
+}
+
+impl Subject {
+    fn perform(&self, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+        match self {
+            Subject::Server(server) => switch_server(server, verb, path, said),
+            Subject::Proxy(proxy) => switch_proxy(proxy, verb, path, said),
+        }
+    }
+}
+
+/// What changes a server says nothing; the rest is asked for.
+fn switch_server(server: &Server, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+    match (verb.as_str(), path) {
+        ("DELETE", "counts") => server.oracle().reset(),
+        ("POST", "rules") => server.add(parsed::<Rule>(said)?)?,
+        ("DELETE", "rules") => server.clear(),
+        ("POST", "settings") => server.become_like(server.settings().changed(said)?),
+        ("POST", "forget") => server.forget_sessions(),
+        ("POST", "end-listens") => server.end_listens(),
+        ("POST", "cut") => server.cut(parsed::<Ending>(&said["ending"])?),
+        _ => return ask_server(server, verb, path, said),
+    }
+    Ok(json!({}))
+}
+
+fn ask_server(server: &Server, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+    let text = |name: &str| said[name].as_str().unwrap_or_default();
+    Ok(match (verb.as_str(), path) {
+        ("GET", "counts") => serde_json::to_value(server.oracle().counts())?,
+        ("GET", "seen") => serde_json::to_value(server.oracle().seen())?,
+        ("GET", "faults") => fault::ALL.iter().map(|fault| json!({ "name": fault.name, "does": fault.does })).collect(),
+        ("GET", "rules") => serde_json::to_value(server.rules())?,
+        ("GET", "settings") => serde_json::to_value(server.settings())?,
+        ("POST", "notify") => json!({ "clients": server.notify(text("method"), &said["params"]) }),
+        ("POST", "ask") => json!({ "clients": server.ask(text("what")) }),
+        _ => return Err(Wrong::Path),
+    })
+}
+
+fn switch_proxy(proxy: &Proxy, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+    match (verb.as_str(), path) {
+        ("DELETE", "toxics") => proxy.clear(),
+        ("POST", "cut") => proxy.cut(parsed::<Ending>(&said["ending"])?),
+        ("DELETE", path) if path.starts_with("toxics/") => {
+            let number = path.trim_start_matches("toxics/").parse::<u64>()?;
+            if !proxy.remove(number) {
+                return Err(Wrong::Path);
+            }
+        }
+        _ => return ask_proxy(proxy, verb, path, said),
+    }
+    Ok(json!({}))
+}
+
+fn ask_proxy(proxy: &Proxy, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+    Ok(match (verb.as_str(), path) {
+        ("GET", "counts") => serde_json::to_value(proxy.counts())?,
+        ("GET", "faults") => toxic::ALL.iter().map(|(name, _, does)| json!({ "name": name, "does": does })).collect(),
+        ("GET", "toxics") => {
+            let toxics = proxy.toxics().into_iter();
+            toxics.map(|(number, direction, toxic)| json!([number, direction, toxic])).collect()
+        }
+        ("POST", "toxics") => {
+            let mut said = said.clone();
+            let direction = said.as_object_mut().and_then(|members| members.remove("direction"));
+            let direction = direction.map_or(Ok(Direction::Both), |direction| parsed(&direction))?;
+            json!({ "number": proxy.add(direction, parsed(&said)?) })
+        }
+        _ => return Err(Wrong::Path),
+    })
+}
+
+fn parsed<T: DeserializeOwned>(said: &Value) -> Result<T, Wrong> {
+    serde_json::from_value(said.clone()).map_err(Wrong::from)
+}
+
+async fn accept(listener: TcpListener, subject: Subject) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let subject = subject.clone();
+        connections.spawn(async move {
+            let service = service_fn(move |request| answer(subject.clone(), request));
+            // Whoever switched something and left has done so.
+            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let (status, text) = match hear(&subject, &parts, body).await {
+        Ok(value) => (StatusCode::OK, value),
+        Err(Wrong::Path) => (StatusCode::NOT_FOUND, json!({ "error": "there is nothing here" })),
+        Err(Wrong::Words(words)) => (StatusCode::BAD_REQUEST, json!({ "error": words })),
+    };
+    let content = Content::Whole(Bytes::from(text.to_string()));
+    let mut response = Response::new(Outgoing::new(content, Grip::new(0)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+async fn hear(subject: &Subject, parts: &http::request::Parts, body: Incoming) -> Result<Value, Wrong> {
+    let path = parts.uri.path().strip_prefix(PREFIX).ok_or(Wrong::Path)?;
+    let text = read(body).await?;
+    let said = if text.is_empty() { json!({}) } else { serde_json::from_slice(&text)? };
+    subject.perform(&parts.method, path, &said)
+}

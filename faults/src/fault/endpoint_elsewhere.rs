@@ -1,0 +1,21 @@
+//! HTTP+SSE names the place to post to. This server names one at another origin.
+
+use super::{Fault, Runs, Scene};
+use crate::server::oldest;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "endpoint_elsewhere",
+    row: "",
+    does: "Names an endpoint at another origin, which counts what arrives (HTTP+SSE only).",
+    value: "",
+    runs: Runs::Never,
+    strikes: |asked| asked.path == "/sse" && asked.is_fresh_get(),
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    Ok(oldest::open(&scene.site, &format!("http://{}", scene.site.elsewhere)))
+}

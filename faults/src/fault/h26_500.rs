@@ -1,0 +1,29 @@
+//! H26: the server broke while it answered, and says no more than that.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h26_500",
+    row: "H26",
+    does: "Answers 500 in plain text.",
+    value: "",
+    runs: Runs::AsTold,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.run().await;
+    Ok(Reply::whole(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        Some("text/plain"),
+        Bytes::from_static(b"Internal Server Error"),
+    ))
+}

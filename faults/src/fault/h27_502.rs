@@ -1,0 +1,29 @@
+//! H27: a gateway in front of the server lost it, and shows its own page.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h27_502",
+    row: "H27",
+    does: "Answers 502 with the page of a gateway.",
+    value: "",
+    runs: Runs::AsTold,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.run().await;
+    Ok(Reply::whole(
+        StatusCode::BAD_GATEWAY,
+        Some("text/html"),
+        Bytes::from_static(b"<html><head><title>502 Bad Gateway</title></head><body>502 Bad Gateway</body></html>"),
+    ))
+}

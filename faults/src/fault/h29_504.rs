@@ -1,0 +1,29 @@
+//! H29: a gateway in front of the server did not want to wait any longer.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h29_504",
+    row: "H29",
+    does: "Answers 504 with the page of a gateway.",
+    value: "",
+    runs: Runs::AsTold,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.run().await;
+    Ok(Reply::whole(
+        StatusCode::GATEWAY_TIMEOUT,
+        Some("text/html"),
+        Bytes::from_static(b"<html><head><title>504 Gateway Time-out</title></head><body>504</body></html>"),
+    ))
+}

@@ -1,0 +1,25 @@
+//! H30: too many requests, and when to come back.
+
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h30_429_retry_after",
+    row: "H30",
+    does: "Answers 429 with Retry-After, in seconds or as a date.",
+    value: "seconds (1), or {\"date\": seconds}",
+    runs: Runs::Never,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.run().await;
+    Ok(Reply::empty(StatusCode::TOO_MANY_REQUESTS).with(RETRY_AFTER, &scene.retry_after()))
+}

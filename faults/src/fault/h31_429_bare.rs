@@ -1,0 +1,25 @@
+//! H31: too many requests, and no word about when to come back.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h31_429_bare",
+    row: "H31",
+    does: "Answers 429 without a hint.",
+    value: "",
+    runs: Runs::Never,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.run().await;
+    Ok(Reply::whole(StatusCode::TOO_MANY_REQUESTS, Some("text/plain"), Bytes::from_static(b"Too Many Requests")))
+}

@@ -1,0 +1,52 @@
+//! H32: the server goes away and says that it has not looked at this request, nor at any after it.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::Version;
+
+use super::{Fault, Runs, Scene};
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h32_h2_goaway",
+    row: "H32",
+    does: "Sends GOAWAY below the request's stream and closes (HTTP/2 only).",
+    value: "",
+    runs: Runs::Never,
+    strikes: |asked| asked.is_call() && asked.version == Version::HTTP_2,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+const FRAME_LENGTH: u64 = 8;
+const GOAWAY: u8 = 7;
+const NO_ERROR: u32 = 0;
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    Ok(Reply::LastWords(goaway_before(scene.asked.place)))
+}
+
+/// A client's streams are 1, 3, 5, …, one for each request, so the last one before the n-th is known.
+fn goaway_before(place: u64) -> Bytes {
+    let last_stream = u32::try_from(place.saturating_mul(2).saturating_sub(3)).unwrap_or(0);
+    let mut frame = BytesMut::with_capacity(17);
+    frame.put_uint(FRAME_LENGTH, 3);
+    frame.put_u8(GOAWAY);
+    frame.put_u8(0);
+    frame.put_u32(0);
+    frame.put_u32(last_stream);
+    frame.put_u32(NO_ERROR);
+    frame.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_before_the_first_is_none() {
+        assert_eq!(&goaway_before(1)[..], [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(goaway_before(2)[12], 1);
+        assert_eq!(goaway_before(3)[12], 3);
+    }
+}

@@ -1,0 +1,22 @@
+//! H33: the server refuses one stream before it has looked at the request.
+
+use http::Version;
+
+use super::{Fault, Runs, Scene};
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h33_h2_refused_stream",
+    row: "H33",
+    does: "Resets the stream with REFUSED_STREAM (HTTP/2 only).",
+    value: "",
+    runs: Runs::Never,
+    strikes: |asked| asked.is_call() && asked.version == Version::HTTP_2,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(_scene: Scene) -> Result<Reply, Refused> {
+    Ok(Reply::RefusedStream)
+}

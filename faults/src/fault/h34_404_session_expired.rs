@@ -1,0 +1,21 @@
+//! H34: the server no longer knows the session, and says it as the specification wants it.
+
+use super::{Fault, Runs, Scene};
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h34_404_session_expired",
+    row: "H34",
+    does: "Forgets the session and answers 404.",
+    value: "",
+    runs: Runs::Never,
+    strikes: |asked| asked.is_call() && asked.session().is_some(),
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.site.forget_session(scene.asked.session().unwrap_or_default());
+    Ok(scene.serve().await)
+}

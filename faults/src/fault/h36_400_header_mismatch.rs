@@ -1,0 +1,26 @@
+//! H36: the server says that a header and the body do not agree.
+
+use http::StatusCode;
+use mendline_wire::code;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+use crate::server::words;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h36_400_header_mismatch",
+    row: "H36",
+    does: "Answers 400 with a JSON-RPC error -32020.",
+    value: "",
+    runs: Runs::Never,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let text = words::error(&scene.asked.id(), code::HEADER_MISMATCH, "a header says something else than the body");
+    Ok(Reply::json(StatusCode::BAD_REQUEST, text))
+}

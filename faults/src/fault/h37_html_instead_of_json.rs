@@ -1,0 +1,29 @@
+//! H37: something in between wants a login, and says so to people only.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h37_html_instead_of_json",
+    row: "H37",
+    does: "Answers 200 with an HTML page.",
+    value: "",
+    runs: Runs::AsTold,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.run().await;
+    Ok(Reply::whole(
+        StatusCode::OK,
+        Some("text/html"),
+        Bytes::from_static(b"<!doctype html><title>Sign in</title><p>Please sign in."),
+    ))
+}

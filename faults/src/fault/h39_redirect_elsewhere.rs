@@ -1,0 +1,26 @@
+//! H39: the endpoint is said to have moved to somebody else. Who follows gives a stranger the request.
+
+use http::StatusCode;
+use http::header::LOCATION;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h39_redirect_elsewhere",
+    row: "H39",
+    does: "Answers 307 (or the value) to another origin, which counts what arrives.",
+    value: "status (307)",
+    runs: Runs::Never,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let status = u16::try_from(scene.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let location = format!("http://{}/mcp", scene.site.elsewhere);
+    Ok(Reply::empty(status.unwrap_or(StatusCode::TEMPORARY_REDIRECT)).with(LOCATION, &location))
+}

@@ -1,0 +1,24 @@
+//! H40: there is no GET stream, which is the server's right.
+
+use http::StatusCode;
+use http::header::ALLOW;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "h40_405_on_get",
+    row: "H40",
+    does: "Answers 405 to a GET that does not resume.",
+    value: "",
+    runs: Runs::Never,
+    strikes: Asked::is_fresh_get,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(_scene: Scene) -> Result<Reply, Refused> {
+    Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"))
+}

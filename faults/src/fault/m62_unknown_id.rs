@@ -1,0 +1,32 @@
+//! M62: the server answers what it was never asked, and then what it was.
+
+use bytes::Bytes;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "m62_unknown_id",
+    row: "M62",
+    does: "Says answers to unknown ids before the right one.",
+    value: "",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+const STRAY: &[&str] = &[
+    r#"{"jsonrpc":"2.0","id":999999999999,"result":{}}"#,
+    r#"{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}"#,
+    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":424242,"progress":1}}"#,
+];
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let stray = STRAY.iter().map(|text| Bytes::from_static(text.as_bytes()));
+    Ok(scene.say(spoken.admitted, stray.chain(spoken.messages).collect()).await)
+}

@@ -1,0 +1,23 @@
+//! M63: the server answers twice.
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "m63_duplicate_response",
+    row: "M63",
+    does: "Says the answer twice.",
+    value: "",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let mut spoken = scene.spoken().await?;
+    spoken.messages.push(spoken.answer());
+    Ok(scene.say(spoken.admitted, spoken.messages).await)
+}

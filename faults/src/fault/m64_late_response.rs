@@ -1,0 +1,31 @@
+//! M64: the answer is ready and comes too late. Cancelling does not help: the server does not listen.
+
+use std::sync::Arc;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "m64_late_response",
+    row: "M64",
+    does: "Holds the answer back, deaf to cancellations.",
+    value: "milliseconds (1000)",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let begun = spoken.admitted.silent(&scene.site);
+    let (stream, messages, late) = (Arc::clone(&begun.stream), spoken.messages, scene.millis(1_000));
+    scene.site.spawn(async move {
+        tokio::time::sleep(late).await;
+        messages.into_iter().for_each(|message| stream.say(message));
+        stream.end();
+    });
+    Ok(spoken.admitted.deliver(&scene.site, begun).await)
+}

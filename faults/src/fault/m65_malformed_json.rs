@@ -1,0 +1,27 @@
+//! M65: the frame is whole and its text is no JSON, though one can see whose answer it was meant to be.
+
+use bytes::Bytes;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "m65_malformed_json",
+    row: "M65",
+    does: "Says an answer that is no JSON.",
+    value: "",
+    runs: Runs::AsTold,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let admitted = scene.admit()?;
+    scene.run().await;
+    let id = scene.asked.id();
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[}}}}"#, String::from_utf8_lossy(&id));
+    Ok(scene.say(admitted, vec![Bytes::from(text)]).await)
+}

@@ -1,0 +1,31 @@
+//! M67: the server says far more than anybody wants to know, and then the answer.
+
+use serde_json::json;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+use crate::server::words;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "m67_notification_storm",
+    row: "M67",
+    does: "Says a thousand notifications (or the value) before the answer.",
+    value: "how many (1000)",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+/// As many as a stream keeps, so that the first ones are still there for whoever reads slowly.
+const MOST: u64 = 9_000;
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let storm = (0..scene.number(1_000).min(MOST)).map(|number| {
+        words::notice("notifications/message", &json!({ "level": "info", "data": format!("number {number}") }))
+    });
+    Ok(scene.say(spoken.admitted, storm.chain(spoken.messages).collect()).await)
+}

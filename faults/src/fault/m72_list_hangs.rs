@@ -1,0 +1,23 @@
+//! M72: a list is asked for and never comes.
+
+use super::{Fault, Runs, Scene};
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "m72_list_hangs",
+    row: "M72",
+    does: "Never answers a tools/list.",
+    value: "",
+    runs: Runs::Never,
+    strikes: |asked| asked.method() == Some("tools/list"),
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let admitted = scene.admit()?;
+    let begun = admitted.silent(&scene.site);
+    // The stream is never said anything on, and never ends.
+    Ok(admitted.deliver(&scene.site, begun).await)
+}

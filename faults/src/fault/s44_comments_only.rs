@@ -1,0 +1,31 @@
+//! S44: the stream is alive and says nothing: comments for ever and never an event.
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::carry::comment;
+use crate::server::reply::{Piece, Reply};
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "s44_comments_only",
+    row: "S44",
+    does: "Answers with a stream of comments that never ends.",
+    value: "milliseconds between them (20)",
+    runs: Runs::AsTold,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    scene.run().await;
+    let pause = scene.millis(20);
+    let (reply, pieces) = Reply::events();
+    scene.site.spawn(async move {
+        // Until the client leaves.
+        while pieces.send(Piece::Bytes(comment())).await.is_ok() {
+            tokio::time::sleep(pause).await;
+        }
+    });
+    Ok(reply)
+}

@@ -1,0 +1,32 @@
+//! S45: the server closes a primed stream, as it may, and asks for a pause of nothing or of eleven days.
+
+use bytes::Bytes;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::{Piece, Reply};
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "s45_retry_absurd",
+    row: "S45",
+    does: "Primes with this retry and closes; the answer waits for whoever resumes.",
+    value: "the retry in milliseconds (0)",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let admitted = scene.admit()?;
+    let begun = admitted.begin(&scene.site);
+    let mut dress = admitted.dress(&scene.site);
+    dress.prime = true;
+    dress.retry_ms = Some(scene.number(0));
+    let (reply, pieces) = Reply::events();
+    let opening: Bytes = dress.opening(&begun.stream, 0).unwrap_or_default();
+    // The channel holds this, and its end is the end of the response.
+    let _ = pieces.send(Piece::Bytes(opening)).await;
+    Ok(reply)
+}

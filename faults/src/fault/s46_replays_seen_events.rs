@@ -1,0 +1,31 @@
+//! S46: whoever resumes is told everything again, also what it has seen.
+
+use http::HeaderName;
+use mendline_wire::headers::LAST_EVENT_ID;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::legacy;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+use crate::server::stream::Stream;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "s46_replays_seen_events",
+    row: "S46",
+    does: "Answers a resuming GET with the stream from its beginning.",
+    value: "",
+    runs: Runs::Never,
+    strikes: Asked::is_resume,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(mut scene: Scene) -> Result<Reply, Refused> {
+    let name = scene.asked.last_event_id().and_then(Stream::parse_event_id).map(|(name, _)| name.to_owned());
+    let from_the_start = name.and_then(|name| Stream::new(name).event_id(0).parse().ok());
+    if let (Some(id), Ok(header)) = (from_the_start, LAST_EVENT_ID.parse::<HeaderName>()) {
+        scene.asked.headers.insert(header, id);
+    }
+    legacy::get(&scene.site, &scene.asked)
+}

@@ -1,0 +1,107 @@
+//! What a fault has to work with: the request, the rule's value, and a server that can still do the right thing.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Runs;
+use crate::Asked;
+use crate::plan::{Blow, Timing};
+use crate::server::admitted::{Admitted, Begun};
+use crate::server::reply::Reply;
+use crate::server::site::{Refused, Site};
+
+/// One request that a fault answers.
+pub(crate) struct Scene {
+    pub(crate) site: Arc<Site>,
+    pub(crate) asked: Asked,
+    pub(crate) value: Value,
+    runs: bool,
+}
+
+/// What the server would have said: whatever came before, and the answer last.
+pub(crate) struct Spoken {
+    pub(crate) admitted: Arc<Admitted>,
+    pub(crate) messages: Vec<Bytes>,
+}
+
+impl Scene {
+    pub(crate) fn new(site: Arc<Site>, asked: Asked, blow: &Blow) -> Scene {
+        let runs = match blow.fault.runs {
+            Runs::Never => false,
+            Runs::AsTold => blow.timing == Timing::After,
+            Runs::Always => true,
+        };
+        Scene { site, asked, value: blow.value.clone(), runs }
+    }
+
+    /// Does what was asked, if it is to be done at all, and keeps quiet about the answer.
+    pub(crate) async fn run(&self) {
+        if self.runs && self.asked.is_request() {
+            // What the rules refuse is not done, and the fault answers all the same.
+            let _ = self.spoken().await;
+        }
+    }
+
+    /// Accepts the message by the rules of its era.
+    pub(crate) fn admit(&self) -> Result<Arc<Admitted>, Refused> {
+        self.site.admit(self.asked.clone())
+    }
+
+    /// Does what was asked, and tells what the server would have said.
+    pub(crate) async fn spoken(&self) -> Result<Spoken, Refused> {
+        let admitted = self.admit()?;
+        let messages = admitted.begin(&self.site).stream.whole().await;
+        Ok(Spoken { admitted, messages })
+    }
+
+    /// Does the right thing.
+    pub(crate) async fn serve(self) -> Reply {
+        self.site.serve(self.asked).await
+    }
+
+    /// Says these messages to the client, in the way it expects an answer. More than one cannot travel as one JSON text.
+    pub(crate) async fn say(&self, admitted: Arc<Admitted>, messages: Vec<Bytes>) -> Reply {
+        let is_single = messages.len() == 1;
+        let begun = admitted.says(&self.site, messages);
+        if is_single { admitted.deliver(&self.site, begun).await } else { self.stream(admitted, begun).await }
+    }
+
+    /// Carries a stream to the client, as events wherever there is a choice.
+    pub(crate) async fn stream(&self, admitted: Arc<Admitted>, begun: Begun) -> Reply {
+        match admitted.speech {
+            crate::server::admitted::Speech::Oldest => admitted.deliver(&self.site, begun).await,
+            _ => {
+                let dress = admitted.dress(&self.site);
+                admitted.deliver_events(&self.site, begun, dress)
+            }
+        }
+    }
+
+    /// The rule's value as a number.
+    pub(crate) fn number(&self, default: u64) -> u64 {
+        self.value.as_u64().unwrap_or(default)
+    }
+
+    /// The rule's value as milliseconds.
+    pub(crate) fn millis(&self, default: u64) -> Duration {
+        Duration::from_millis(self.number(default))
+    }
+
+    /// The rule's value as a `Retry-After`: a number of seconds is written as that, `{"date": n}` as the time in n seconds.
+    pub(crate) fn retry_after(&self) -> String {
+        match self.value["date"].as_u64() {
+            Some(seconds) => httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds)),
+            None => self.number(1).to_string(),
+        }
+    }
+}
+
+impl Spoken {
+    /// The answer itself; empty when the call was cancelled.
+    pub(crate) fn answer(&self) -> Bytes {
+        self.messages.last().cloned().unwrap_or_default()
+    }
+}

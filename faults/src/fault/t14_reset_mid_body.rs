@@ -1,0 +1,54 @@
+//! T14: the head came and half of the body, then the connection is reset. A primed stream can be resumed after this.
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
+
+use super::{Fault, Runs, Scene};
+use crate::server::admitted::Speech;
+use crate::server::reply::{Piece, Reply};
+use crate::server::site::Refused;
+use crate::settings::Answers;
+use crate::{Asked, Ending};
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "t14_reset_mid_body",
+    row: "T14",
+    does: "Resets the connection after half of the body (or so many bytes of it).",
+    value: "bytes of the body (half)",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let (reply, pieces, whole) = match (spoken.admitted.speech, spoken.admitted.wants(&scene.site)) {
+        // There is no body to cut here; the answer is on its way on the stream.
+        (Speech::Oldest, _) => {
+            scene.say(spoken.admitted, spoken.messages).await;
+            return Ok(Reply::Cut(Ending::Reset));
+        }
+        (_, Answers::Json) => {
+            let text = spoken.answer();
+            let (reply, pieces) = Reply::pieces("application/json");
+            (reply.with(CONTENT_LENGTH, &text.len().to_string()), pieces, text)
+        }
+        (_, Answers::Events) => {
+            let dress = spoken.admitted.dress(&scene.site);
+            let stream = spoken.admitted.says(&scene.site, spoken.messages.clone()).stream;
+            let mut text = BytesMut::from(&dress.opening(&stream, 0).unwrap_or_default()[..]);
+            for (number, message) in (1..).zip(spoken.messages) {
+                text.extend_from_slice(&dress.event(&stream, number, message));
+            }
+            let (reply, pieces) = Reply::events();
+            (reply, pieces, text.freeze())
+        }
+    };
+    let passes = scene.value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(whole.len() / 2);
+    let part: Bytes = whole.slice(..passes.min(whole.len()));
+    // The channel holds both.
+    let _ = pieces.send(Piece::Bytes(part)).await;
+    let _ = pieces.send(Piece::Cut(Ending::Reset)).await;
+    Ok(reply)
+}

@@ -1,0 +1,24 @@
+//! A body that is whole to HTTP and cut to JSON: whoever made it stopped in the middle.
+
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "truncated_json",
+    row: "",
+    does: "Answers with the first half of the JSON text, and a length that fits it.",
+    value: "",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let text = scene.spoken().await?.answer();
+    Ok(Reply::json(StatusCode::OK, text.slice(..text.len() / 2)))
+}

@@ -1,0 +1,24 @@
+//! The right text under the wrong name.
+
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "wrong_content_type",
+    row: "",
+    does: "Answers with the right JSON as text/plain.",
+    value: "",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let text = scene.spoken().await?.answer();
+    Ok(Reply::whole(StatusCode::OK, Some("text/plain"), text))
+}

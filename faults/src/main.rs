@@ -1,0 +1,26 @@
+//! `mendline-faults`: an MCP server and a TCP proxy that break on purpose. See `mendline_faults::command`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error),
+    };
+    let code = match runtime.block_on(mendline_faults::command::run(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => complain(&failure),
+    };
+    // A read of stdin that still blocks a thread must not keep us.
+    runtime.shutdown_background();
+    code
+}
+
+/// Says what is wrong, to people, on stderr.
+fn complain(words: &dyn std::fmt::Display) -> ExitCode {
+    // With stderr gone there is nobody left to tell.
+    let _ = writeln!(std::io::stderr(), "mendline-faults: {words}");
+    ExitCode::from(2)
+}

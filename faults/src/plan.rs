@@ -1,0 +1,255 @@
+//! Which request meets which fault.
+//!
+//! A rule names a fault, the requests that it is about, and when it strikes: at the n-th of them, at the first few, at every
+//! one, or for a time from the moment the rule was made. Each rule counts its own requests. The first rule that strikes has
+//! the request; the rules after it do not even count it, so two rules on the same requests follow one another.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::Asked;
+use crate::fault::{self, Fault};
+
+/// One fault and when it strikes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    /// The name of the fault.
+    pub fault: String,
+    /// Only requests of this JSON-RPC method. Without this, and without `tool` and `verb`, the requests are those that the
+    /// fault is made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Only calls of this tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Only requests with this HTTP method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verb: Option<String>,
+    /// When.
+    #[serde(default)]
+    pub when: When,
+    /// Before or after the server has done what was asked.
+    #[serde(default)]
+    pub timing: Timing,
+    /// What the fault makes of this is said in its file: seconds, bytes, a status.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub value: Value,
+}
+
+impl Rule {
+    /// This fault, at every request that it is made for, after the server has done what was asked.
+    pub fn new(fault: &str) -> Rule {
+        Rule {
+            fault: fault.to_owned(),
+            method: None,
+            tool: None,
+            verb: None,
+            when: When::Every,
+            timing: Timing::After,
+            value: Value::Null,
+        }
+    }
+
+    /// Only at the n-th of its requests, counted from 1.
+    pub fn nth(self, nth: u64) -> Rule {
+        Rule { when: When::Nth(nth), ..self }
+    }
+
+    /// Only at its first requests.
+    pub fn first(self, count: u64) -> Rule {
+        Rule { when: When::First(count), ..self }
+    }
+
+    /// Only for a time.
+    pub fn during(self, time: Duration) -> Rule {
+        Rule { when: When::ForMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)), ..self }
+    }
+
+    /// Before the server has done anything.
+    pub fn before(self) -> Rule {
+        Rule { timing: Timing::Before, ..self }
+    }
+
+    /// Only calls of this tool.
+    pub fn tool(self, tool: &str) -> Rule {
+        Rule { tool: Some(tool.to_owned()), ..self }
+    }
+
+    /// Only requests of this JSON-RPC method.
+    pub fn method(self, method: &str) -> Rule {
+        Rule { method: Some(method.to_owned()), ..self }
+    }
+
+    /// Only requests with this HTTP method.
+    pub fn verb(self, verb: &str) -> Rule {
+        Rule { verb: Some(verb.to_owned()), ..self }
+    }
+
+    /// With this value.
+    pub fn value(self, value: impl Into<Value>) -> Rule {
+        Rule { value: value.into(), ..self }
+    }
+
+    /// Whether a request is one of its own.
+    fn is_about(&self, fault: &Fault, asked: &Asked) -> bool {
+        let wants = |wish: &Option<String>, what: &str| wish.as_deref().is_none_or(|wish| wish == what);
+        let is_narrowed = self.method.is_some() || self.tool.is_some() || self.verb.is_some();
+        (is_narrowed || (fault.strikes)(asked))
+            && wants(&self.method, &asked.what())
+            && wants(&self.tool, asked.tool().unwrap_or_default())
+            && wants(&self.verb, asked.verb.as_str())
+    }
+}
+
+/// When a rule strikes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum When {
+    /// Always.
+    #[default]
+    Every,
+    /// At the n-th request, counted from 1.
+    Nth(u64),
+    /// At the first so many requests.
+    First(u64),
+    /// For so many milliseconds.
+    ForMs(u64),
+}
+
+/// Whether the server does what was asked before a fault answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Timing {
+    /// It does not do it at all.
+    Before,
+    /// It does it, and then the answer is spoilt.
+    #[default]
+    After,
+}
+
+/// There is no fault of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFault(pub String);
+
+impl fmt::Display for UnknownFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no fault {:?}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownFault {}
+
+/// A fault that strikes now.
+pub(crate) struct Blow {
+    pub(crate) fault: &'static Fault,
+    pub(crate) timing: Timing,
+    pub(crate) value: Value,
+}
+
+/// All rules, in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Plan(Mutex<Vec<Armed>>);
+
+#[derive(Debug)]
+struct Armed {
+    rule: Rule,
+    fault: &'static Fault,
+    since: Instant,
+    met: u64,
+}
+
+impl Plan {
+    pub(crate) fn add(&self, rule: Rule) -> Result<(), UnknownFault> {
+        let fault = fault::by_name(&rule.fault).ok_or_else(|| UnknownFault(rule.fault.clone()))?;
+        self.rules().push(Armed { rule, fault, since: Instant::now(), met: 0 });
+        Ok(())
+    }
+
+    pub(crate) fn clear(&self) {
+        self.rules().clear();
+    }
+
+    pub(crate) fn list(&self) -> Vec<Rule> {
+        self.rules().iter().map(|armed| armed.rule.clone()).collect()
+    }
+
+    /// The fault that strikes this request.
+    pub(crate) fn strike(&self, asked: &Asked) -> Option<Blow> {
+        let mut rules = self.rules();
+        let armed = rules.iter_mut().find_map(|armed| armed.meet(asked).then_some(armed))?;
+        Some(Blow { fault: armed.fault, timing: armed.rule.timing, value: armed.rule.value.clone() })
+    }
+
+    fn rules(&self) -> MutexGuard<'_, Vec<Armed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Armed {
+    /// Counts a request if it is its own, and says whether it strikes it.
+    fn meet(&mut self, asked: &Asked) -> bool {
+        if !self.rule.is_about(self.fault, asked) {
+            return false;
+        }
+        self.met += 1;
+        match self.rule.when {
+            When::Every => true,
+            When::Nth(nth) => self.met == nth,
+            When::First(count) => self.met <= count,
+            When::ForMs(milliseconds) => self.since.elapsed() < Duration::from_millis(milliseconds),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn call(tool: &str) -> Asked {
+        let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool } });
+        Asked::post("/mcp", &text.to_string())
+    }
+
+    fn struck(plan: &Plan, asked: &Asked) -> Option<&'static str> {
+        plan.strike(asked).map(|blow| blow.fault.name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rule_counts_its_own_requests_only() {
+        let plan = Plan::default();
+        plan.add(Rule::new("h26_500").tool("lookup").nth(2)).unwrap();
+        plan.add(Rule::new("h27_502").first(1)).unwrap();
+        assert_eq!(struck(&plan, &call("lookup")), Some("h27_502"), "the first lookup is the second rule's");
+        assert_eq!(struck(&plan, &call("big")), None);
+        assert_eq!(struck(&plan, &call("lookup")), Some("h26_500"));
+        assert_eq!(struck(&plan, &call("lookup")), None);
+        let other = Asked::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        plan.add(Rule::new("h26_500").method("tools/list")).unwrap();
+        assert_eq!(struck(&plan, &other), Some("h26_500"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rule_for_a_time_is_over_after_it() {
+        let plan = Plan::default();
+        plan.add(Rule::new("h26_500").during(Duration::from_secs(1))).unwrap();
+        assert_eq!(struck(&plan, &call("lookup")), Some("h26_500"));
+        tokio::time::advance(Duration::from_millis(1_001)).await;
+        assert_eq!(struck(&plan, &call("lookup")), None);
+    }
+
+    #[test]
+    fn a_rule_reads_as_json_and_a_wrong_one_says_why() {
+        let rule: Rule = serde_json::from_value(json!({ "fault": "h26_500", "when": { "nth": 2 } })).unwrap();
+        assert_eq!((rule.when, rule.timing), (When::Nth(2), Timing::After));
+        assert!(serde_json::from_value::<Rule>(json!({ "fault": "h26_500", "wen": "every" })).is_err());
+        let refused = Plan::default().add(Rule::new("kindness")).unwrap_err();
+        assert_eq!(refused.to_string(), "there is no fault \"kindness\"");
+    }
+}

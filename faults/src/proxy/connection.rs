@@ -1,0 +1,135 @@
+//! One connection through the proxy, from its first byte to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Direction;
+use super::pump::{self, Pump};
+use super::shared::{Life, Shared};
+use crate::Ending;
+use crate::toxic::{Door, Flow};
+
+/// The longest that a peer is listened to after it was told that all is over.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Carries a connection that has been accepted.
+pub(super) async fn carry(client: TcpStream, door: Door, shared: Arc<Shared>) {
+    let (number, life) = shared.enter();
+    let visit = Visit { number, shared };
+    if door == Door::Resets {
+        visit.cut(Ending::Reset, client, None).await;
+        return;
+    }
+    // Sliced bytes shall arrive sliced.
+    let _ = client.set_nodelay(true);
+    visit.carry(client, &life).await;
+}
+
+/// A connection that is counted as long as this lives.
+struct Visit {
+    number: u64,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.shared.leave(self.number);
+    }
+}
+
+impl Visit {
+    async fn carry(&self, mut client: TcpStream, life: &Life) {
+        let mut upstream = tokio::select! {
+            biased;
+            ending = told_to_end(life) => return self.cut(ending, client, None).await,
+            dialed = self.dial(&mut client, life) => match dialed {
+                Some(upstream) => upstream,
+                // Nobody to talk to: the client is told as rudely as a dead host would.
+                None => return self.end(Ending::Reset, client, None).await,
+            },
+        };
+        let ended = {
+            let (from_client, to_client) = client.split();
+            let (from_upstream, to_upstream) = upstream.split();
+            let up = Pump::new(&self.shared, life, Direction::Up).run(from_client, to_upstream);
+            let down = Pump::new(&self.shared, life, Direction::Down).run(from_upstream, to_client);
+            tokio::select! {
+                biased;
+                ending = told_to_end(life) => Some(pump::Broken::Cut(ending)),
+                both = async { tokio::try_join!(up, down) } => both.err(),
+            }
+        };
+        match ended {
+            None => {}
+            Some(pump::Broken::Cut(ending)) => self.cut(ending, client, Some(upstream)).await,
+            Some(pump::Broken::ByPeer) => self.end(Ending::Reset, client, Some(upstream)).await,
+        }
+    }
+
+    /// Reaches the upstream as soon as anything may go there. `None` when it cannot be reached, or the client has gone.
+    async fn dial(&self, client: &mut TcpStream, life: &Life) -> Option<TcpStream> {
+        let mut changed = self.shared.watch();
+        loop {
+            changed.mark_unchanged();
+            match self.shared.flow(life, Direction::Up) {
+                Flow::Pass => break,
+                Flow::Hold => drop(changed.changed().await),
+                Flow::Dead => {
+                    pump::swallow(client, &self.shared, Direction::Up).await;
+                    return None;
+                }
+            }
+        }
+        match TcpStream::connect(self.shared.upstream).await {
+            Ok(upstream) => {
+                self.shared.counts.note(|counts| counts.dialed += 1);
+                let _ = upstream.set_nodelay(true);
+                Some(upstream)
+            }
+            Err(_) => {
+                self.shared.counts.note(|counts| counts.undialed += 1);
+                None
+            }
+        }
+    }
+
+    /// Ends a connection because a toxic or a test wants it.
+    async fn cut(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
+        self.shared.counts.note(|counts| counts.cut += 1);
+        self.end(ending, client, upstream).await;
+    }
+
+    async fn end(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
+        let sockets = std::iter::once(client).chain(upstream);
+        match ending {
+            Ending::Reset => sockets.for_each(|socket| {
+                // If it cannot be set, the peer has gone already.
+                let _ = socket.set_zero_linger();
+            }),
+            Ending::Fin => {
+                let mut farewells = tokio::task::JoinSet::from_iter(sockets.map(farewell));
+                while farewells.join_next().await.is_some() {}
+            }
+        }
+    }
+}
+
+/// Ends when others want the connection to end.
+async fn told_to_end(life: &Life) -> Ending {
+    let mut told = life.ending.subscribe();
+    match told.wait_for(Option::is_some).await.map(|ending| *ending) {
+        Ok(Some(ending)) => ending,
+        _ => std::future::pending().await,
+    }
+}
+
+/// A FIN, and an ear for what the peer still says: closing a socket with unread bytes would send a RST instead.
+async fn farewell(mut socket: TcpStream) {
+    let _ = socket.shutdown().await;
+    let mut rest = [0; 4096];
+    let listening = async { while matches!(socket.read(&mut rest).await, Ok(1..)) {} };
+    let _ = tokio::time::timeout(FAREWELL, listening).await;
+}

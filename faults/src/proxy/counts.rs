@@ -1,0 +1,85 @@
+//! What the proxy has seen.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+/// Everything that is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyCounts {
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Those of them that are open now.
+    pub open: u64,
+    /// Connections that were made to the upstream.
+    pub dialed: u64,
+    /// Attempts at that which failed.
+    pub undialed: u64,
+    /// Connections that a toxic or a test ended.
+    pub cut: u64,
+    /// What went up.
+    pub up: Passage,
+    /// What went down.
+    pub down: Passage,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Passage {
+    /// Bytes that were read from the sender.
+    pub read: u64,
+    /// Bytes that were written to the receiver.
+    pub written: u64,
+    /// Bytes that were read and will never be written.
+    pub lost: u64,
+    /// In how many pieces they were written.
+    pub pieces: u64,
+    /// Senders that ended or broke.
+    pub ends: u64,
+}
+
+/// Counts, and wakes who waits for a count.
+#[derive(Debug)]
+pub(super) struct Tally {
+    counts: Mutex<ProxyCounts>,
+    changed: watch::Sender<()>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Tally {
+        Tally { counts: Mutex::default(), changed: watch::channel(()).0 }
+    }
+
+    pub(super) fn now(&self) -> ProxyCounts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note(&self, what: impl FnOnce(&mut ProxyCounts)) {
+        what(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.send_replace(());
+    }
+
+    pub(super) async fn until(
+        &self,
+        patience: Duration,
+        is_so: impl Fn(&ProxyCounts) -> bool,
+    ) -> Result<ProxyCounts, ProxyCounts> {
+        let deadline = Instant::now() + patience;
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let counts = self.now();
+            if is_so(&counts) {
+                return Ok(counts);
+            }
+            if timeout_at(deadline, changed.changed()).await.is_err() {
+                return Err(self.now());
+            }
+        }
+    }
+}

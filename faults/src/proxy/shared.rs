@@ -1,0 +1,199 @@
+//! What all connections of a proxy share: the toxics in place, the connections there are, the counts.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::Direction;
+use super::counts::Tally;
+use crate::Ending;
+use crate::toxic::{Door, Flow, Memory, Parcel, Strike, Toxic, What};
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) upstream: SocketAddr,
+    pub(super) counts: Tally,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    numbers: u64,
+    toxics: Vec<Installed>,
+    connections: HashMap<u64, Arc<Life>>,
+}
+
+#[derive(Clone, Debug)]
+struct Installed {
+    number: u64,
+    direction: Direction,
+    toxic: Toxic,
+    since: Instant,
+}
+
+/// What becomes of one connection, as others decide it.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) ending: watch::Sender<Option<Ending>>,
+    /// Directions on which nothing will ever pass again.
+    dead: Mutex<(bool, bool)>,
+}
+
+impl Life {
+    fn silence(&self, direction: Direction) {
+        let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        dead.0 |= direction.covers(Direction::Up);
+        dead.1 |= direction.covers(Direction::Down);
+    }
+
+    fn is_dead(&self, direction: Direction) -> bool {
+        let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        if direction == Direction::Up { dead.0 } else { dead.1 }
+    }
+}
+
+impl Shared {
+    pub(super) fn new(upstream: SocketAddr) -> Shared {
+        Shared { upstream, counts: Tally::new(), state: Mutex::default(), changed: watch::channel(()).0 }
+    }
+
+    pub(super) fn add(&self, direction: Direction, toxic: Toxic) -> u64 {
+        let mut state = self.state();
+        state.numbers += 1;
+        let number = state.numbers;
+        for life in state.connections.values() {
+            match toxic.spoils().strikes() {
+                Strike::Nothing => {}
+                Strike::Silence => life.silence(direction),
+                Strike::Reset => drop(life.ending.send_replace(Some(Ending::Reset))),
+            }
+        }
+        state.toxics.push(Installed { number, direction, toxic, since: Instant::now() });
+        drop(state);
+        self.changed.send_replace(());
+        number
+    }
+
+    pub(super) fn remove(&self, number: u64) -> bool {
+        let mut state = self.state();
+        let before = state.toxics.len();
+        state.toxics.retain(|installed| installed.number != number);
+        let was_there = state.toxics.len() < before;
+        drop(state);
+        self.changed.send_replace(());
+        was_there
+    }
+
+    pub(super) fn clear(&self) {
+        self.state().toxics.clear();
+        self.changed.send_replace(());
+    }
+
+    pub(super) fn toxics(&self) -> Vec<(u64, Direction, Toxic)> {
+        let state = self.state();
+        state.toxics.iter().map(|it| (it.number, it.direction, it.toxic.clone())).collect()
+    }
+
+    /// Whoever waits on this is woken when toxics come or go.
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// What happens to those who come now, and how long that stays so at least.
+    pub(super) fn door(&self) -> (Door, Option<Duration>) {
+        let state = self.state();
+        let doors = state.toxics.iter().map(|it| it.toxic.spoils().door(it.since.elapsed()));
+        doors.fold((Door::Open, None), |(worst, soonest), (door, lasts)| {
+            let soonest: Option<Duration> = match (soonest, lasts) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            (worst.max(door), soonest)
+        })
+    }
+
+    /// The door has opened or closed; a toxic that goes down takes the connections with it, each time.
+    pub(super) fn door_turned(&self, door: Door) {
+        let resets = self.state().toxics.iter().any(|it| it.toxic.spoils().strikes() == Strike::Reset);
+        if door == Door::Closed && resets {
+            self.end_all(Ending::Reset);
+        }
+    }
+
+    pub(super) fn end_all(&self, ending: Ending) {
+        for life in self.state().connections.values() {
+            life.ending.send_replace(Some(ending));
+        }
+    }
+
+    /// A connection begins.
+    pub(super) fn enter(&self) -> (u64, Arc<Life>) {
+        let life = Arc::new(Life { ending: watch::channel(None).0, dead: Mutex::default() });
+        let mut state = self.state();
+        state.numbers += 1;
+        let number = state.numbers;
+        state.connections.insert(number, Arc::clone(&life));
+        drop(state);
+        self.counts.note(|counts| {
+            counts.accepted += 1;
+            counts.open += 1;
+        });
+        (number, life)
+    }
+
+    /// A connection is over.
+    pub(super) fn leave(&self, number: u64) {
+        self.state().connections.remove(&number);
+        self.counts.note(|counts| counts.open -= 1);
+    }
+
+    /// Whether anything passes on a connection in this direction. What is dead once stays so.
+    pub(super) fn flow(&self, life: &Life, direction: Direction) -> Flow {
+        if life.is_dead(direction) {
+            return Flow::Dead;
+        }
+        let state = self.state();
+        let flows = state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.spoils().flow());
+        let flow = flows.max().unwrap_or(Flow::Pass);
+        if flow == Flow::Dead {
+            life.silence(direction);
+        }
+        flow
+    }
+
+    /// What the toxics make of bytes that were just read.
+    pub(super) fn spoil(
+        &self,
+        direction: Direction,
+        memories: &mut HashMap<u64, Memory>,
+        parcel: Parcel,
+    ) -> Vec<Parcel> {
+        let state = self.state();
+        let mut parcels = vec![parcel];
+        for it in state.toxics.iter().filter(|it| it.direction.covers(direction)) {
+            let memory = memories.entry(it.number).or_default();
+            let pass = |parcel: Parcel| match parcel.what {
+                What::Bytes(_) => it.toxic.spoils().pass(memory, parcel),
+                What::End | What::Cut(_) => vec![parcel],
+            };
+            parcels = parcels.into_iter().flat_map(pass).collect();
+        }
+        parcels
+    }
+
+    /// How much later the end of a sender is passed on.
+    pub(super) fn end_is_held(&self, direction: Direction) -> Duration {
+        let state = self.state();
+        state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.spoils().end_is_held()).sum()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

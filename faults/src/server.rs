@@ -1,0 +1,235 @@
+//! The MCP server that breaks on purpose.
+//!
+//! Real sockets on loopback, HTTP/1.1 and HTTP/2 by hyper, and behind them the [`site`](site::Site) with its sessions,
+//! streams and tools. A second origin stands beside it, to which nothing belongs: redirects and endpoints that lead astray
+//! lead there, and the oracle knows what followed.
+
+pub(crate) mod admitted;
+pub(crate) mod asked;
+pub(crate) mod carry;
+pub(crate) mod elsewhere;
+pub(crate) mod legacy;
+pub(crate) mod methods;
+pub(crate) mod modern;
+pub(crate) mod oldest;
+pub(crate) mod reply;
+pub(crate) mod session;
+pub(crate) mod site;
+pub(crate) mod socket;
+pub(crate) mod stream;
+pub(crate) mod tools;
+pub(crate) mod words;
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+pub use asked::Asked;
+pub use socket::Ending;
+
+use crate::oracle::Oracle;
+use crate::plan::{Rule, UnknownFault};
+use crate::settings::Settings;
+use crate::task::Task;
+use reply::{Answer, Outgoing, Reply};
+use site::Site;
+use socket::{Grip, Socket};
+
+/// A request longer than this is not read to its end.
+const LONGEST_REQUEST: usize = 64 << 20;
+
+/// An MCP server that breaks on purpose. It stops when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    site: Arc<Site>,
+    address: SocketAddr,
+    _tasks: [Task; 2],
+}
+
+impl Server {
+    /// Starts on a free port of 127.0.0.1.
+    pub async fn start(settings: Settings) -> std::io::Result<Server> {
+        Server::start_on((Ipv4Addr::LOCALHOST, 0).into(), settings).await
+    }
+
+    /// Starts on this address.
+    pub async fn start_on(address: SocketAddr, settings: Settings) -> std::io::Result<Server> {
+        let oracle = Arc::new(Oracle::new());
+        let astray = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let site = Arc::new(Site::new(settings, astray.local_addr()?, Arc::clone(&oracle)));
+        let tasks = [Task::spawn(accept(listener, Arc::clone(&site))), Task::spawn(elsewhere::accept(astray, oracle))];
+        Ok(Server { site, address, _tasks: tasks })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of Streamable HTTP.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// The URL of HTTP+SSE.
+    pub fn sse_url(&self) -> String {
+        format!("http://{}/sse", self.address)
+    }
+
+    /// The origin where nothing belongs.
+    pub fn elsewhere(&self) -> SocketAddr {
+        self.site.elsewhere
+    }
+
+    /// What it has counted.
+    pub fn oracle(&self) -> &Oracle {
+        &self.site.oracle
+    }
+
+    /// Breaks by this rule from now on, after the rules that are already there.
+    pub fn add(&self, rule: Rule) -> Result<(), UnknownFault> {
+        self.site.plan.add(rule)
+    }
+
+    /// Breaks by no rule any more. What a fault has begun goes on.
+    pub fn clear(&self) {
+        self.site.plan.clear();
+    }
+
+    /// The rules there are.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.site.plan.list()
+    }
+
+    /// What kind of server it is.
+    pub fn settings(&self) -> Settings {
+        self.site.settings()
+    }
+
+    /// Becomes another kind of server. Sessions and open streams stay as they are.
+    pub fn become_like(&self, settings: Settings) {
+        self.site.become_like(settings);
+    }
+
+    /// Tells every client something that it did not ask for: on GET streams, on HTTP+SSE streams and on subscriptions that
+    /// want it. Says how many clients there were.
+    pub fn notify(&self, method: &str, params: &Value) -> usize {
+        self.site.notify(method, params)
+    }
+
+    /// Asks every client with a session: `roots`, `sampling` or `elicitation`. Says how many clients there were.
+    pub fn ask(&self, what: &str) -> usize {
+        let (method, params) = tools::question(what);
+        self.site.ask(method, &params)
+    }
+
+    /// Forgets all sessions, streams and subscriptions, as after a restart.
+    pub fn forget_sessions(&self) {
+        self.site.forget_sessions();
+    }
+
+    /// Ends all subscriptions in the proper way.
+    pub fn end_listens(&self) {
+        self.site.end_listens();
+    }
+
+    /// Ends all connections.
+    pub fn cut(&self, ending: Ending) {
+        self.site.cut(ending);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.site.stop();
+    }
+}
+
+async fn accept(listener: TcpListener, site: Arc<Site>) {
+    // Dropped with this task, and the connections with it.
+    let mut connections = JoinSet::new();
+    let mut number = 0;
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                // An error here is about one connection that has gone again, or about descriptors that others will free.
+                let Ok((stream, _)) = accepted else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                number += 1;
+                connections.spawn(serve(stream, Grip::new(number), Arc::clone(&site)));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, grip: Grip, site: Arc<Site>) {
+    // Faults are about single bytes; the kernel shall not collect them.
+    let _ = stream.set_nodelay(true);
+    site.hold(&grip);
+    let socket = Socket::new(stream, grip.clone(), Arc::clone(&site.oracle));
+    let service = service_fn(move |request| answer(Arc::clone(&site), grip.clone(), request));
+    // How a connection ends is the client's business or a fault's; both are counted elsewhere.
+    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+}
+
+async fn answer(
+    site: Arc<Site>,
+    grip: Grip,
+    request: Request<Incoming>,
+) -> Result<Response<Outgoing>, Box<dyn Error + Send + Sync>> {
+    let place = grip.count_request();
+    let (parts, body) = request.into_parts();
+    let text = match read(body).await {
+        Ok(text) => text,
+        Err(error) => {
+            site.oracle.note(|counts| counts.cut_requests += 1);
+            return Err(error);
+        }
+    };
+    if grip.is_doomed() {
+        // Whoever cut the connection said that this request was not processed, so it must not be.
+        return std::future::pending().await;
+    }
+    match site.answer(Asked::new(&parts, text, grip.clone(), place)).await {
+        Reply::Answer(Answer { status, headers, content }) => {
+            let mut response = Response::new(Outgoing::new(content, grip));
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            return Ok(response);
+        }
+        Reply::Cut(ending) => grip.end(ending),
+        Reply::LastWords(bytes) => grip.say_and_end(bytes),
+        Reply::RefusedStream => return Err(h2::Error::from(h2::Reason::REFUSED_STREAM).into()),
+    }
+    // The end of the connection ends this as well.
+    std::future::pending().await
+}
+
+pub(crate) async fn read(mut body: Incoming) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+    let mut text = BytesMut::new();
+    while let Some(frame) = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await {
+        if let Ok(data) = frame?.into_data() {
+            text.extend_from_slice(&data);
+        }
+        if text.len() > LONGEST_REQUEST {
+            return Err(format!("a request longer than {LONGEST_REQUEST} bytes").into());
+        }
+    }
+    Ok(text.freeze())
+}

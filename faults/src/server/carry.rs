@@ -1,0 +1,235 @@
+//! Messages to the bytes of an event stream.
+//!
+//! A [`Dress`] is how the events of one response look: with ids or without, primed or not, with which line ends and in how
+//! small pieces. The server's settings choose an honest one and faults an odd one. [`Dress::carry`] then carries a stream
+//! until it ends or the client has gone.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use mendline_wire::{SseEncoder, SseEvent};
+use tokio::time::{Instant, sleep_until};
+
+use super::reply::{Piece, Pieces};
+use super::stream::{Next, Stream};
+use crate::settings::Settings;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How events look.
+#[derive(Clone, Debug)]
+pub(crate) struct Dress {
+    /// Every event has an id.
+    pub(crate) ids: bool,
+    /// The first event has an id and no data.
+    pub(crate) prime: bool,
+    /// What the first event says about patience.
+    pub(crate) retry_ms: Option<u64>,
+    /// How often a comment is written while nothing else is.
+    pub(crate) comment: Option<Duration>,
+    /// CRLF instead of LF, a byte order mark first, and everything in single bytes.
+    pub(crate) is_odd: bool,
+}
+
+/// How carrying ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// All that the stream will ever say.
+    Whole,
+    /// The client did not wait for the end.
+    Left,
+}
+
+impl Dress {
+    /// What the legacy era makes of the settings.
+    pub(crate) fn legacy(settings: &Settings) -> Dress {
+        let can_resume = settings.ids && settings.sessions;
+        Dress {
+            ids: can_resume,
+            prime: can_resume && settings.prime,
+            retry_ms: settings.retry_ms.filter(|_| can_resume),
+            comment: settings.comment_ms.map(Duration::from_millis),
+            is_odd: false,
+        }
+    }
+
+    /// The modern era, and the oldest transport, have no ids.
+    pub(crate) fn plain(settings: &Settings) -> Dress {
+        Dress {
+            ids: false,
+            prime: false,
+            retry_ms: None,
+            comment: settings.comment_ms.map(Duration::from_millis),
+            is_odd: false,
+        }
+    }
+
+    /// Carries what a stream says after a number, and says how that ended. `Pieces` that are closed mean that the client
+    /// has gone.
+    pub(crate) async fn carry(&self, stream: &Stream, mut after: u64, pieces: &Pieces) -> Carried {
+        let mut changed = stream.watch();
+        if self.is_odd && !self.put(pieces, Bytes::from_static(BYTE_ORDER_MARK)).await {
+            return Carried::Left;
+        }
+        if let Some(opening) = self.opening(stream, after)
+            && !self.put(pieces, opening).await
+        {
+            return Carried::Left;
+        }
+        loop {
+            changed.mark_unchanged();
+            match stream.next(after) {
+                Next::Message(number, message) => {
+                    if !self.put(pieces, self.event(stream, number, message)).await {
+                        return Carried::Left;
+                    }
+                    stream.note_delivered(number);
+                    after = number;
+                }
+                Next::Ended => return Carried::Whole,
+                Next::NotYet => {
+                    let is_awake = tokio::select! {
+                        _ = changed.changed() => true,
+                        () = pieces.closed() => false,
+                        () = self.comment_is_due() => self.put(pieces, comment()).await,
+                    };
+                    if !is_awake {
+                        return Carried::Left;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The event that a stream begins with, when it begins with one.
+    pub(crate) fn opening(&self, stream: &Stream, after: u64) -> Option<Bytes> {
+        let opening = SseEvent {
+            id: self.prime.then(|| stream.event_id(after).into()),
+            data: self.prime.then(Bytes::new),
+            retry: self.retry_ms,
+            ..SseEvent::default()
+        };
+        (opening != SseEvent::default()).then(|| encoded(&opening))
+    }
+
+    /// One message as an event.
+    pub(crate) fn event(&self, stream: &Stream, number: u64, message: Bytes) -> Bytes {
+        encoded(&SseEvent {
+            id: self.ids.then(|| stream.event_id(number).into()),
+            event: Some(Bytes::from_static(b"message")),
+            data: Some(message),
+            retry: None,
+        })
+    }
+
+    /// Puts bytes in their pieces. Says whether the client is still there.
+    async fn put(&self, pieces: &Pieces, bytes: Bytes) -> bool {
+        if !self.is_odd {
+            return pieces.send(Piece::Bytes(bytes)).await.is_ok();
+        }
+        for byte in odd(&bytes) {
+            if pieces.send(Piece::Bytes(Bytes::copy_from_slice(&[byte]))).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn comment_is_due(&self) {
+        match self.comment {
+            Some(pause) => sleep_until(Instant::now() + pause).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// An event as bytes.
+pub(crate) fn encoded(event: &SseEvent) -> Bytes {
+    let mut out = BytesMut::new();
+    SseEncoder.encode(event, &mut out);
+    out.freeze()
+}
+
+/// A comment as bytes.
+pub(crate) fn comment() -> Bytes {
+    let mut out = BytesMut::new();
+    SseEncoder.comment("still here", &mut out);
+    out.freeze()
+}
+
+/// The same text with CRLF for LF.
+fn odd(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() * 2);
+    for &byte in bytes {
+        if byte == b'\n' {
+            out.push(b'\r');
+        }
+        out.push(byte);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::reply::Reply;
+    use crate::server::reply::{Answer, Content};
+
+    async fn written(dress: &Dress, stream: &Stream, after: u64) -> (Carried, String) {
+        let (Reply::Answer(Answer { content: Content::Pieces(mut taken), .. }), pieces) = Reply::events() else {
+            panic!("a stream of events is in pieces")
+        };
+        let reading = async {
+            let mut text = Vec::new();
+            while let Some(Piece::Bytes(bytes)) = taken.recv().await {
+                text.extend_from_slice(&bytes);
+            }
+            String::from_utf8(text).unwrap()
+        };
+        let carrying = async {
+            let how = dress.carry(stream, after, &pieces).await;
+            drop(pieces);
+            how
+        };
+        tokio::join!(carrying, reading)
+    }
+
+    fn two_messages() -> Stream {
+        let stream = Stream::new("s1".to_owned());
+        stream.say(Bytes::from_static(b"1"));
+        stream.say(Bytes::from_static(b"2"));
+        stream.end();
+        stream
+    }
+
+    #[tokio::test]
+    async fn a_primed_stream_is_carried_from_where_it_broke() {
+        let dress = Dress::legacy(&Settings { retry_ms: Some(50), ..Settings::default() });
+        let (how, text) = written(&dress, &two_messages(), 1).await;
+        assert_eq!(how, Carried::Whole);
+        assert_eq!(text, "id: s1.1\nretry: 50\ndata: \n\nid: s1.2\nevent: message\ndata: 2\n\n");
+    }
+
+    #[tokio::test]
+    async fn a_plain_stream_has_no_ids() {
+        let (_, text) = written(&Dress::plain(&Settings::default()), &two_messages(), 0).await;
+        assert_eq!(text, "event: message\ndata: 1\n\nevent: message\ndata: 2\n\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn comments_keep_a_silent_stream_awake_until_the_client_leaves() {
+        let stream = Stream::new("s1".to_owned());
+        let dress = Dress::plain(&Settings { comment_ms: Some(10), ..Settings::default() });
+        let (reply, pieces) = Reply::events();
+        let Reply::Answer(Answer { content: Content::Pieces(mut taken), .. }) = reply else {
+            panic!("a stream of events is in pieces")
+        };
+        let leaving = async move {
+            for _ in 0..3 {
+                assert!(matches!(taken.recv().await, Some(Piece::Bytes(text)) if text == ": still here\n\n"));
+            }
+        };
+        let (how, ()) = tokio::join!(dress.carry(&stream, 0, &pieces), leaving);
+        assert_eq!(how, Carried::Left);
+    }
+}

@@ -1,0 +1,54 @@
+//! The origin where nothing belongs.
+//!
+//! It answers politely and writes down what it was sent, credentials above all.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use mendline_wire::headers;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::reply::{Content, Outgoing};
+use super::socket::Grip;
+use crate::oracle::{Oracle, Stray};
+
+pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let oracle = Arc::clone(&oracle);
+        connections.spawn(async move {
+            let service = service_fn(move |request| note(Arc::clone(&oracle), request));
+            // How it ends is of no interest.
+            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn note(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let bytes = super::read(body).await.map_or(0, |text| text.len());
+    let stray = Stray {
+        verb: parts.method.to_string(),
+        path: parts.uri.path().to_owned(),
+        credentials: parts.headers.contains_key(AUTHORIZATION) || parts.headers.contains_key(COOKIE),
+        session: parts.headers.contains_key(headers::SESSION_ID),
+        bytes,
+    };
+    oracle.note(|counts| counts.elsewhere.push(stray));
+    let mut response = Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), Grip::new(0)));
+    *response.status_mut() = StatusCode::OK;
+    Ok(response)
+}

@@ -1,0 +1,109 @@
+//! Everything that is answered at once: greetings, lists, and what a client sets.
+
+use bytes::Bytes;
+use mendline_wire::code;
+use serde_json::{Value, json};
+
+use super::admitted::{Admitted, Speech};
+use super::{tools, words};
+use crate::settings::Era;
+
+const RESOURCE: &str = "memo://one";
+
+/// The requests of the modern era.
+pub(crate) const MODERN: &[&str] = &[
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    "subscriptions/listen",
+];
+
+/// Who we are.
+pub(crate) fn server_info() -> Value {
+    json!({ "name": "mendline-faults", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// The answer to a request that needs no time.
+pub(crate) fn answer(admitted: &Admitted) -> Bytes {
+    let asked = &admitted.asked;
+    let id = asked.id();
+    let method = asked.what();
+    match result(admitted, &method) {
+        Some(result) => words::result(&id, &admitted.speech.result(result)),
+        None => words::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
+    }
+}
+
+/// A notification.
+pub(crate) fn hear(admitted: &Admitted) {
+    let asked = &admitted.asked;
+    if asked.method() == Some("notifications/cancelled") && admitted.speech != Speech::Modern {
+        admitted.session.cancel(&asked.params()["requestId"].to_string().into());
+    }
+}
+
+fn result(admitted: &Admitted, method: &str) -> Option<Value> {
+    let params = admitted.asked.params();
+    let is_modern = admitted.speech == Speech::Modern;
+    let result = match method {
+        "initialize" => greeting(params),
+        "ping" => json!({}),
+        "server/discover" if is_modern => json!({ "supportedVersions": Era::MODERN, "capabilities": capabilities() }),
+        "tools/list" => json!({ "tools": tools::list() }),
+        "resources/list" => json!({ "resources": [{ "uri": RESOURCE, "name": "one" }] }),
+        "resources/templates/list" => json!({ "resourceTemplates": [] }),
+        "resources/read" => json!({ "contents": [{ "uri": params["uri"], "text": "remember" }] }),
+        "prompts/list" => json!({ "prompts": [{ "name": "greet" }] }),
+        "prompts/get" => json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": "Hello" } }] }),
+        "completion/complete" => json!({ "completion": { "values": ["one"] } }),
+        "resources/subscribe" | "resources/unsubscribe" => {
+            admitted.session.subscribe(params["uri"].as_str()?, method == "resources/subscribe");
+            json!({})
+        }
+        "logging/setLevel" => {
+            admitted.session.set_level(params["level"].as_str()?);
+            json!({})
+        }
+        // What this client has set, so that a test can see whether it was set again in a new session.
+        "faults/state" => {
+            let (subscriptions, level) = admitted.session.state();
+            json!({ "session": admitted.session.id(), "subscriptions": subscriptions, "level": level })
+        }
+        // Whatever is sent comes back.
+        "faults/echo" => params.clone(),
+        _ => return None,
+    };
+    Some(if is_modern { cacheable(result, method) } else { result })
+}
+
+fn greeting(params: &Value) -> Value {
+    let wished = params["protocolVersion"].as_str().unwrap_or_default();
+    let agreed = Era::LEGACY.iter().find(|revision| **revision == wished).unwrap_or(&Era::LEGACY[0]);
+    json!({ "protocolVersion": agreed, "capabilities": capabilities(), "serverInfo": server_info() })
+}
+
+fn capabilities() -> Value {
+    json!({
+        "tools": { "listChanged": true },
+        "resources": { "subscribe": true, "listChanged": true },
+        "prompts": {},
+        "logging": {},
+        "completions": {},
+    })
+}
+
+/// Lists and documents of the modern era say how long they may be kept: here, not at all.
+fn cacheable(mut result: Value, method: &str) -> Value {
+    let is_kept = method.ends_with("/list") || matches!(method, "server/discover" | "resources/read");
+    if let (true, Some(members)) = (is_kept, result.as_object_mut()) {
+        members.insert("ttlMs".to_owned(), 0.into());
+        members.insert("cacheScope".to_owned(), "private".into());
+    }
+    result
+}

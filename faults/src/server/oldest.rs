@@ -1,0 +1,48 @@
+//! HTTP+SSE of 2024-11-05: one stream, which first names the place to post to and then carries every answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use mendline_wire::SseEvent;
+
+use super::admitted::{Admitted, Speech};
+use super::asked::Asked;
+use super::carry::{Dress, encoded};
+use super::reply::{Piece, Reply};
+use super::site::{Refused, Site};
+
+/// Where messages are posted to.
+pub(crate) const PATH: &str = "/messages";
+const QUERY: &str = "session_id=";
+
+/// Opens the stream. `origin` is put before the endpoint's path; an honest server needs none.
+pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
+    let session = site.open_session(Speech::Oldest);
+    let dress = Dress::plain(&site.settings());
+    let endpoint = SseEvent {
+        event: Some(Bytes::from_static(b"endpoint")),
+        data: Some(format!("{origin}{PATH}?{QUERY}{}", session.id()).into()),
+        ..SseEvent::default()
+    };
+    let (reply, pieces) = Reply::events();
+    let shared = Arc::clone(site);
+    site.spawn(async move {
+        if pieces.send(Piece::Bytes(encoded(&endpoint))).await.is_ok() {
+            dress.carry(&session.stream, 0, &pieces).await;
+        }
+        // Without its stream a session of this transport is over.
+        shared.forget_session(session.id());
+    });
+    reply
+}
+
+/// Accepts a message, or says why not.
+pub(crate) fn admit(site: &Site, asked: Asked) -> Result<Arc<Admitted>, Refused> {
+    let id = asked.query.split('&').find_map(|pair| pair.strip_prefix(QUERY)).unwrap_or_default();
+    let Some(session) = site.find_session(id, Speech::Oldest) else {
+        let words = "Could not find session";
+        return Err(site.refuse(StatusCode::NOT_FOUND, &asked, super::legacy::SESSION_NOT_FOUND, words));
+    };
+    Ok(Arc::new(Admitted { asked, speech: Speech::Oldest, session }))
+}

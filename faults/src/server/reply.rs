@@ -1,0 +1,143 @@
+//! What goes back over HTTP, good or bad.
+//!
+//! A reply is a status, headers and a body that may come in pieces over time and may end in a cut. Some replies are none:
+//! the connection ends instead.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use super::socket::{Ending, Grip};
+
+/// How many pieces of a stream may wait for a slow reader.
+const WAITING: usize = 64;
+
+/// What becomes of a request.
+pub(crate) enum Reply {
+    /// It is answered.
+    Answer(Answer),
+    /// The connection ends.
+    Cut(Ending),
+    /// The connection ends after these bytes, which are no part of any response.
+    LastWords(Bytes),
+    /// HTTP/2 refuses the stream; HTTP/1.1 has no such word and ends the connection.
+    RefusedStream,
+}
+
+/// An HTTP response.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) content: Content,
+}
+
+/// Its body.
+pub(crate) enum Content {
+    Whole(Bytes),
+    Pieces(mpsc::Receiver<Piece>),
+}
+
+/// A part of a body that comes over time.
+pub(crate) enum Piece {
+    Bytes(Bytes),
+    /// Nothing follows: the connection ends once all that came before is written.
+    Cut(Ending),
+}
+
+/// Where the pieces of a body are put. It is closed when the client no longer wants them.
+pub(crate) type Pieces = mpsc::Sender<Piece>;
+
+impl Reply {
+    /// A response without a body.
+    pub(crate) fn empty(status: StatusCode) -> Reply {
+        Reply::whole(status, None, Bytes::new())
+    }
+
+    /// A JSON text.
+    pub(crate) fn json(status: StatusCode, text: Bytes) -> Reply {
+        Reply::whole(status, Some("application/json"), text)
+    }
+
+    /// A body of any kind.
+    pub(crate) fn whole(status: StatusCode, kind: Option<&'static str>, text: Bytes) -> Reply {
+        let mut headers = HeaderMap::new();
+        headers.extend(kind.map(|kind| (CONTENT_TYPE, HeaderValue::from_static(kind))));
+        Reply::Answer(Answer { status, headers, content: Content::Whole(text) })
+    }
+
+    /// A stream of events, with the place where its bytes are put.
+    pub(crate) fn events() -> (Reply, Pieces) {
+        let (reply, pieces) = Reply::pieces("text/event-stream");
+        (reply.with(CACHE_CONTROL, "no-cache"), pieces)
+    }
+
+    /// A body in pieces.
+    pub(crate) fn pieces(kind: &'static str) -> (Reply, Pieces) {
+        let (pieces, taken) = mpsc::channel(WAITING);
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+        (Reply::Answer(Answer { status: StatusCode::OK, headers, content: Content::Pieces(taken) }), pieces)
+    }
+
+    /// With a header more. A value that no header can hold is left out.
+    pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Reply {
+        if let (Reply::Answer(answer), Ok(value)) = (&mut self, HeaderValue::from_str(value)) {
+            answer.headers.insert(name, value);
+        }
+        self
+    }
+}
+
+/// A body as hyper takes it.
+pub(crate) struct Outgoing {
+    content: Content,
+    grip: Grip,
+    is_cut: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn new(content: Content, grip: Grip) -> Outgoing {
+        Outgoing { content, grip, is_cut: false }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.is_cut {
+            return Poll::Pending;
+        }
+        match &mut self.content {
+            Content::Whole(text) if text.is_empty() => Poll::Ready(None),
+            Content::Whole(text) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(text))))),
+            Content::Pieces(pieces) => match std::task::ready!(pieces.poll_recv(cx)) {
+                Some(Piece::Bytes(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                // The end of the connection is what wakes hyper next, so there is nobody else to be woken.
+                Some(Piece::Cut(ending)) => {
+                    self.is_cut = true;
+                    self.grip.end_when_flushed(ending);
+                    Poll::Pending
+                }
+                None => Poll::Ready(None),
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.content, Content::Whole(text) if text.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(text) => SizeHint::with_exact(text.len() as u64),
+            Content::Pieces(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The server behind its sockets: what it knows, and where requests go.
+//!
+//! `/mcp` speaks Streamable HTTP, `/sse` and `/messages` the transport before it, `/moved/mcp` is where a redirect leads.
+//! A request first meets the plan: if a rule strikes, its fault answers; if not, the server does, by the rules of the era.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use bytes::Bytes;
+use http::{Method as Verb, StatusCode};
+use mendline_wire::meta;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::admitted::{Admitted, Speech};
+use super::asked::Asked;
+use super::reply::Reply;
+use super::session::Session;
+use super::socket::{Ending, Grip};
+use super::stream::Stream;
+use super::{legacy, modern, oldest, words};
+use crate::fault::Scene;
+use crate::oracle::Oracle;
+use crate::plan::Plan;
+use crate::settings::Settings;
+
+/// A reply that the protocol's own rules demand. Boxed, since it is the rarer end of many results.
+pub(crate) type Refused = Box<Reply>;
+
+/// The server behind its sockets.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) oracle: Arc<Oracle>,
+    pub(crate) plan: Plan,
+    /// The origin where nothing belongs.
+    pub(crate) elsewhere: SocketAddr,
+    settings: RwLock<Settings>,
+    sessions: Mutex<HashMap<String, (Speech, Arc<Session>)>>,
+    commons: Arc<Session>,
+    listens: Mutex<Vec<Listen>>,
+    grips: Mutex<Vec<Grip>>,
+    names: AtomicU64,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// A `subscriptions/listen` that is open.
+#[derive(Debug)]
+struct Listen {
+    id: Bytes,
+    wants: Value,
+    stream: Arc<Stream>,
+}
+
+impl Site {
+    pub(crate) fn new(settings: Settings, elsewhere: SocketAddr, oracle: Arc<Oracle>) -> Site {
+        Site {
+            oracle,
+            plan: Plan::default(),
+            elsewhere,
+            settings: RwLock::new(settings),
+            sessions: Mutex::default(),
+            commons: Arc::new(Session::new(String::new(), Stream::new("s0".to_owned()))),
+            listens: Mutex::default(),
+            grips: Mutex::default(),
+            names: AtomicU64::new(0),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Answers a request, well or badly.
+    pub(crate) async fn answer(self: &Arc<Self>, asked: Asked) -> Reply {
+        let blow = self.plan.strike(&asked);
+        self.oracle.arrived(&asked, blow.as_ref().map(|blow| blow.fault.name));
+        match blow {
+            Some(blow) => {
+                let scene = Scene::new(Arc::clone(self), asked, &blow);
+                (blow.fault.answer)(scene).await.unwrap_or_else(|refused| *refused)
+            }
+            None => self.serve(asked).await,
+        }
+    }
+
+    /// Answers a request as the protocol has it.
+    pub(crate) async fn serve(self: &Arc<Self>, asked: Asked) -> Reply {
+        let reply = match (asked.path.as_str(), &asked.verb) {
+            ("/mcp" | "/moved/mcp" | oldest::PATH, &Verb::POST) => match self.admit(asked) {
+                Ok(admitted) => Ok(admitted.perform(self).await),
+                Err(refused) => Err(refused),
+            },
+            ("/mcp" | "/moved/mcp", &Verb::GET) => legacy::get(self, &asked),
+            ("/mcp" | "/moved/mcp", &Verb::DELETE) => legacy::delete(self, &asked),
+            ("/sse", &Verb::GET) => Ok(oldest::open(self, "")),
+            ("/mcp" | "/moved/mcp" | "/sse" | oldest::PATH, _) => Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
+            _ => Ok(Reply::empty(StatusCode::NOT_FOUND)),
+        };
+        reply.unwrap_or_else(|refused| *refused)
+    }
+
+    /// Accepts a posted message by the rules of its era.
+    pub(crate) fn admit(&self, asked: Asked) -> Result<Arc<Admitted>, Refused> {
+        if !asked.lists("content-type", "application/json") {
+            let words = "Unsupported Media Type: Content-Type must be application/json";
+            return Err(self.refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &asked, -32000, words));
+        }
+        let era = self.settings().era;
+        match asked.path.as_str() {
+            _ if asked.message.is_none() => Err(legacy::refuse_unreadable(self, &asked)),
+            oldest::PATH => oldest::admit(self, asked),
+            _ if asked.is_modern() && era.is_modern() => modern::admit(self, asked),
+            _ if asked.is_modern() => Err(legacy::refuse_modern(self, &asked)),
+            _ if era.is_legacy() => legacy::admit(self, asked),
+            _ => Err(modern::refuse_legacy(self, &asked)),
+        }
+    }
+
+    /// Says no with a JSON-RPC error.
+    pub(crate) fn refuse(&self, status: StatusCode, asked: &Asked, code: i64, words: &str) -> Refused {
+        self.refuse_with(status, words::error(&asked.id(), code, words))
+    }
+
+    /// Says no with this text.
+    pub(crate) fn refuse_with(&self, status: StatusCode, text: Bytes) -> Refused {
+        self.oracle.note(|counts| counts.refusals += 1);
+        Box::new(Reply::json(status, text))
+    }
+
+    /// What kind of server it is now.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Becomes another kind of server.
+    pub(crate) fn become_like(&self, settings: Settings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Does something on the side, at most until the server stops.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(work);
+    }
+
+    /// Stops everything that is done on the side.
+    pub(crate) fn stop(&self) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+
+    /// A name that was never used before.
+    pub(crate) fn next_name(&self, kind: &str) -> String {
+        format!("{kind}{}", self.names.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// What clients without a session share.
+    pub(crate) fn commons(&self) -> Arc<Session> {
+        Arc::clone(&self.commons)
+    }
+
+    pub(crate) fn open_session(&self, speech: Speech) -> Arc<Session> {
+        let session = Arc::new(Session::new(self.next_name("session-"), Stream::new(self.next_name("s"))));
+        self.sessions().insert(session.id().to_owned(), (speech, Arc::clone(&session)));
+        self.oracle.note(|counts| {
+            counts.sessions_opened += 1;
+            counts.open_sessions += 1;
+        });
+        session
+    }
+
+    pub(crate) fn find_session(&self, id: &str, speech: Speech) -> Option<Arc<Session>> {
+        let sessions = self.sessions();
+        sessions.get(id).filter(|(kind, _)| *kind == speech).map(|(_, session)| Arc::clone(session))
+    }
+
+    /// This session has never been.
+    pub(crate) fn forget_session(&self, id: &str) {
+        if let Some((_, session)) = self.sessions().remove(id) {
+            session.stream.end();
+            self.oracle.note(|counts| counts.open_sessions -= 1);
+        }
+    }
+
+    /// As after a restart: no session has ever been, and what was said on streams is forgotten.
+    pub(crate) fn forget_sessions(&self) {
+        for (_, (_, session)) in self.sessions().drain() {
+            session.stream.end();
+            self.oracle.note(|counts| counts.open_sessions -= 1);
+        }
+        for listen in self.listens().drain(..) {
+            listen.stream.end();
+        }
+    }
+
+    /// Opens a subscription.
+    pub(crate) fn listen(&self, admitted: &Admitted, stream: &Arc<Stream>) {
+        let id = admitted.asked.id();
+        let wants = admitted.asked.params()["notifications"].clone();
+        let listen = Listen { id, wants, stream: Arc::clone(stream) };
+        let acknowledged = json!({ "notifications": listen.wants });
+        listen.say("notifications/subscriptions/acknowledged", acknowledged);
+        self.listens().push(listen);
+        self.oracle.note(|counts| counts.listens_opened += 1);
+    }
+
+    /// A subscription is no longer wanted.
+    pub(crate) fn stop_listening(&self, id: &Bytes) {
+        self.listens().retain(|listen| listen.id != *id);
+    }
+
+    /// Ends all subscriptions in the proper way, with a result.
+    pub(crate) fn end_listens(&self) {
+        for listen in self.listens().drain(..) {
+            let result = json!({ "resultType": "complete", "_meta": { meta::SUBSCRIPTION_ID: listen.id_value() } });
+            listen.stream.say(words::result(&listen.id, &result));
+            listen.stream.end();
+        }
+    }
+
+    /// Tells every client something that it did not ask for. Says how many there were.
+    pub(crate) fn notify(&self, method: &str, params: &Value) -> usize {
+        let sessions = self.sessions();
+        for (_, session) in sessions.values() {
+            session.stream.say(words::notice(method, params));
+        }
+        let listens = self.listens();
+        let listening = listens.iter().filter(|listen| listen.wants_to_hear_of(method, params));
+        sessions.len() + listening.map(|listen| listen.say(method, params.clone())).count()
+    }
+
+    /// Asks every client with a session. Says how many there were.
+    pub(crate) fn ask(&self, method: &str, params: &Value) -> usize {
+        let sessions = self.sessions();
+        for (_, session) in sessions.values() {
+            let id = self.next_name("ask");
+            // Nobody waits here: that it was answered is what is counted.
+            drop(session.ask(format!("{id:?}").into()));
+            session.stream.say(words::request(&id, method, params));
+            self.oracle.note(|counts| counts.asked += 1);
+        }
+        sessions.len()
+    }
+
+    /// Gets hold of a new connection.
+    pub(crate) fn hold(&self, grip: &Grip) {
+        let mut grips = self.grips.lock().unwrap_or_else(PoisonError::into_inner);
+        grips.retain(|grip| !grip.is_abandoned());
+        grips.push(grip.clone());
+    }
+
+    /// Ends all connections.
+    pub(crate) fn cut(&self, ending: Ending) {
+        for grip in self.grips.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            grip.end(ending);
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Speech, Arc<Session>)>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listens(&self) -> MutexGuard<'_, Vec<Listen>> {
+        self.listens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listen {
+    /// Says something that is marked as belonging to this subscription.
+    fn say(&self, method: &str, mut params: Value) {
+        if !params.is_object() {
+            params = json!({});
+        }
+        params["_meta"][meta::SUBSCRIPTION_ID] = self.id_value();
+        self.stream.say(words::notice(method, &params));
+    }
+
+    fn id_value(&self) -> Value {
+        serde_json::from_slice(&self.id).unwrap_or_default()
+    }
+
+    fn wants_to_hear_of(&self, method: &str, params: &Value) -> bool {
+        let wants = |what: &str| self.wants[what] == Value::Bool(true);
+        match method {
+            "notifications/tools/list_changed" => wants("toolsListChanged"),
+            "notifications/prompts/list_changed" => wants("promptsListChanged"),
+            "notifications/resources/list_changed" => wants("resourcesListChanged"),
+            "notifications/resources/updated" => {
+                self.wants["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&params["uri"]))
+            }
+            _ => false,
+        }
+    }
+}

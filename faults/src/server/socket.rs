@@ -1,0 +1,206 @@
+//! A server's socket that a fault can get hold of.
+//!
+//! hyper owns the connection and knows how to be a good peer; a fault wants to be a bad one. Between hyper and the kernel
+//! sits [`Socket`], which counts bytes and ends when its [`Grip`] says so: at once, or as soon as all that hyper had to say
+//! is written, which is how a response is cut at an exact byte.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::oracle::Oracle;
+
+/// How a connection is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ending {
+    /// Properly, with a FIN.
+    Fin,
+    /// Rudely, with a RST.
+    Reset,
+}
+
+/// What a fault holds a connection by.
+#[derive(Clone, Debug)]
+pub(crate) struct Grip(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Counts the connections of the server, from 1.
+    number: u64,
+    requests: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fate: Fate,
+    /// Bytes of our own that go out before the end.
+    last_words: Bytes,
+    wakers: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Fate {
+    #[default]
+    Open,
+    EndsWhenFlushed(Ending),
+    Ends(Ending),
+}
+
+impl Grip {
+    pub(crate) fn new(number: u64) -> Grip {
+        Grip(Arc::new(Shared { number, requests: AtomicU64::new(0), state: Mutex::default() }))
+    }
+
+    /// Which connection it is.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// Counts a request, and says which one it is, from 1.
+    pub(crate) fn count_request(&self) -> u64 {
+        self.0.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether nothing more will be heard or said on it.
+    pub(crate) fn is_doomed(&self) -> bool {
+        !matches!(self.state().fate, Fate::Open)
+    }
+
+    /// Whether the connection is over and nobody else holds it.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// Ends the connection now; what hyper still had to say is lost.
+    pub(crate) fn end(&self, ending: Ending) {
+        self.doom(Fate::Ends(ending), Bytes::new());
+    }
+
+    /// Ends the connection as soon as everything is written that hyper has been given.
+    pub(crate) fn end_when_flushed(&self, ending: Ending) {
+        self.doom(Fate::EndsWhenFlushed(ending), Bytes::new());
+    }
+
+    /// Writes these bytes after all that hyper has been given, then ends the connection.
+    pub(crate) fn say_and_end(&self, last_words: Bytes) {
+        self.doom(Fate::EndsWhenFlushed(Ending::Fin), last_words);
+    }
+
+    fn doom(&self, fate: Fate, last_words: Bytes) {
+        let mut state = self.state();
+        // The first end counts, but a patient one may be overtaken by one that is not.
+        if matches!((state.fate, fate), (Fate::Open, _) | (Fate::EndsWhenFlushed(_), Fate::Ends(_))) {
+            state.fate = fate;
+            state.last_words = last_words;
+        }
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The socket under hyper.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: TcpStream,
+    grip: Grip,
+    oracle: Arc<Oracle>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, grip: Grip, oracle: Arc<Oracle>) -> Socket {
+        oracle.note(|counts| {
+            counts.connections += 1;
+            counts.open_connections += 1;
+        });
+        Socket { stream, grip, oracle }
+    }
+
+    /// Passes as long as the connection is not to end. An error is what makes hyper let go of it.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let mut state = self.grip.state();
+        match state.fate {
+            Fate::Open | Fate::EndsWhenFlushed(_) => {
+                if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    state.wakers.push(cx.waker().clone());
+                }
+                Ok(())
+            }
+            Fate::Ends(ending) => {
+                drop(state);
+                if ending == Ending::Reset {
+                    self.stream.set_zero_linger()?;
+                }
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+        }
+    }
+
+    /// Writes the last words, if there are any.
+    fn poll_last_words(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let words = self.grip.state().last_words.clone();
+            if words.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let written = std::task::ready!(Pin::new(&mut self.stream).poll_write(cx, &words))?;
+            self.oracle.note(|counts| counts.bytes_out += written as u64);
+            self.grip.state().last_words.advance(written);
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        let before = buf.filled().len();
+        std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let read = buf.filled().len() - before;
+        self.oracle.note(|counts| counts.bytes_in += read as u64);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
+        let written = std::task::ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        self.oracle.note(|counts| counts.bytes_out += written as u64);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        std::task::ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        let fate = self.grip.state().fate;
+        if let Fate::EndsWhenFlushed(ending) = fate {
+            std::task::ready!(self.poll_last_words(cx))?;
+            self.grip.end(ending);
+            return Poll::Ready(self.check(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.oracle.note(|counts| counts.open_connections -= 1);
+    }
+}

@@ -1,0 +1,151 @@
+//! The tools, as in the demonstration server, and one that asks back.
+//!
+//! `lookup` only reads, `create_note` has an effect and makes no promises about being repeated, `slow` reports progress,
+//! `big` answers at length, `ask` needs something of the client. All take a `key`, by which the oracle counts how often they
+//! ran, and `delayMs` between running and answering.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mendline_wire::code;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::admitted::{Admitted, Speech};
+use super::session::Call;
+use super::site::Site;
+use super::stream::Stream;
+use super::words;
+
+/// The longest that a client may think about a question.
+const LONGEST_THOUGHT: Duration = Duration::from_secs(60);
+/// The longest text that `big` answers with.
+const BIGGEST: u64 = 64 << 20;
+
+/// The list of tools.
+pub(crate) fn list() -> Value {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    let number = |description: &str| json!({ "type": "integer", "description": description });
+    let tool = |name: &str, description: &str, more: Value, is_read_only: bool| {
+        let mut properties = json!({
+            "key": text("what it is counted under"),
+            "delayMs": number("how long to wait between running and answering"),
+            "answer": { "type": "string", "enum": ["json", "events"], "description": "how to answer" },
+        });
+        if let (Some(properties), Some(more)) = (properties.as_object_mut(), more.as_object()) {
+            properties.extend(more.clone());
+        }
+        json!({
+            "name": name,
+            "description": description,
+            "inputSchema": { "type": "object", "properties": properties },
+            "annotations": { "readOnlyHint": is_read_only },
+        })
+    };
+    let steps = json!({ "steps": number("how many"), "stepMs": number("how long each") });
+    json!([
+        tool("lookup", "Looks something up.", json!({}), true),
+        tool("create_note", "Writes a note.", json!({}), false),
+        tool("slow", "Takes its time and says so.", steps, true),
+        tool("big", "Answers at length.", json!({ "bytes": number("how long") }), true),
+        tool("ask", "Needs something of the client.", json!({ "what": text("roots, sampling or elicitation") }), true),
+    ])
+}
+
+/// Runs a tool. What it has to say goes to the stream, which it ends.
+pub(crate) async fn run(site: Arc<Site>, admitted: Arc<Admitted>, call: Arc<Call>, stream: Arc<Stream>) {
+    let tool = Tool { site: &site, admitted: &admitted, stream: &stream };
+    tokio::select! {
+        biased;
+        () = call.cancelled() => site.oracle.note(|counts| counts.cancellations += 1),
+        () = tool.run() => {}
+    }
+    stream.end();
+    admitted.session.finish(&admitted.asked.id());
+}
+
+struct Tool<'a> {
+    site: &'a Site,
+    admitted: &'a Admitted,
+    stream: &'a Stream,
+}
+
+impl Tool<'_> {
+    async fn run(&self) {
+        let asked = &self.admitted.asked;
+        let name = asked.tool().unwrap_or_default();
+        let arguments = &asked.params()["arguments"];
+        let key = arguments["key"].as_str().unwrap_or("-");
+        if !matches!(name, "lookup" | "create_note" | "slow" | "big" | "ask") {
+            self.stream.say(words::error(&asked.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
+            return;
+        }
+        self.site.oracle.executed(name, key);
+        sleep(Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0))).await;
+        let result = match name {
+            "lookup" => text_result(&format!("{key} is 42")),
+            "create_note" => text_result(&format!("wrote {key}")),
+            "slow" => self.slow(key, arguments).await,
+            "big" => text_result(&"x".repeat(length(arguments))),
+            _ => self.ask(arguments).await,
+        };
+        self.stream.say(words::result(&asked.id(), &self.admitted.speech.result(result)));
+    }
+
+    async fn slow(&self, key: &str, arguments: &Value) -> Value {
+        let steps = arguments["steps"].as_u64().unwrap_or(5);
+        for done in 1..=steps {
+            sleep(Duration::from_millis(arguments["stepMs"].as_u64().unwrap_or(20))).await;
+            self.admitted.progress(self.stream, done, Some(steps));
+        }
+        text_result(&format!("{key} is done"))
+    }
+
+    /// Asks in the way of the era: with a request of its own, or with a result that wants input.
+    async fn ask(&self, arguments: &Value) -> Value {
+        let (method, params) = question(arguments["what"].as_str().unwrap_or("roots"));
+        if self.admitted.speech == Speech::Modern {
+            let given = &self.admitted.asked.params()["inputResponses"];
+            if given.is_object() {
+                return text_result(&given.to_string());
+            }
+            return json!({
+                "resultType": "input_required",
+                "inputRequests": { "it": { "method": method, "params": params } },
+                "requestState": "asked once",
+            });
+        }
+        let id = self.site.next_name("ask");
+        let answered = self.admitted.session.ask(format!("{id:?}").into());
+        self.site.oracle.note(|counts| counts.asked += 1);
+        self.stream.say(words::request(&id, method, &params));
+        match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
+            Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),
+            _ => text_result("no answer"),
+        }
+    }
+}
+
+/// A question to the client, by its short name.
+pub(crate) fn question(what: &str) -> (&'static str, Value) {
+    let text = json!({ "type": "text", "text": "How are you?" });
+    match what {
+        "sampling" => {
+            ("sampling/createMessage", json!({ "messages": [{ "role": "user", "content": text }], "maxTokens": 10 }))
+        }
+        "elicitation" => (
+            "elicitation/create",
+            json!({ "message": "Which?", "requestedSchema": { "type": "object", "properties": {} } }),
+        ),
+        _ => ("roots/list", json!({})),
+    }
+}
+
+fn text_result(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }], "isError": false })
+}
+
+fn length(arguments: &Value) -> usize {
+    let bytes = arguments["bytes"].as_u64().unwrap_or(1 << 20).min(BIGGEST);
+    usize::try_from(bytes).unwrap_or(0)
+}

@@ -1,0 +1,134 @@
+//! What kind of server it is when nothing is broken.
+//!
+//! The same names in Rust, in JSON through the control port and as `name=value` words on the command line, so that there is
+//! one thing to know.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What kind of server it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Which era `/mcp` speaks. `/sse` always speaks the oldest transport.
+    pub era: Era,
+    /// Whether legacy clients get a session. Without one there is no GET stream and nothing can be resumed.
+    pub sessions: bool,
+    /// How requests are answered, unless a call says otherwise in its `answer` argument.
+    pub answers: Answers,
+    /// Whether the events of legacy streams have ids, and the streams can be resumed.
+    pub ids: bool,
+    /// Whether a legacy stream begins with an event that has an id and no data.
+    pub prime: bool,
+    /// The `retry` of the first event of a legacy stream.
+    pub retry_ms: Option<u64>,
+    /// How often a comment keeps a stream awake.
+    pub comment_ms: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            era: Era::Both,
+            sessions: true,
+            answers: Answers::Events,
+            ids: true,
+            prime: true,
+            retry_ms: None,
+            comment_ms: None,
+        }
+    }
+}
+
+/// Which revisions a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Era {
+    /// Up to 2025-11-25.
+    Legacy,
+    /// 2026-07-28.
+    Modern,
+    /// All of them.
+    Both,
+}
+
+impl Era {
+    /// The revisions of the modern era.
+    pub const MODERN: &'static [&'static str] = &["2026-07-28"];
+    /// The revisions of the legacy era, the newest first.
+    pub const LEGACY: &'static [&'static str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+    pub(crate) fn is_legacy(self) -> bool {
+        self != Era::Modern
+    }
+
+    pub(crate) fn is_modern(self) -> bool {
+        self != Era::Legacy
+    }
+}
+
+/// How requests are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Answers {
+    /// With one JSON text.
+    Json,
+    /// With a stream of events.
+    Events,
+}
+
+/// Words `name=value` that do not make settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadWord(String);
+
+impl fmt::Display for BadWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadWord {}
+
+impl Settings {
+    /// These settings with a few of them changed, as an object of their names says.
+    pub(crate) fn changed(&self, changes: &Value) -> Result<Settings, BadWord> {
+        let mut whole = serde_json::to_value(self).map_err(|error| BadWord(error.to_string()))?;
+        let (Some(whole_map), Some(changes)) = (whole.as_object_mut(), changes.as_object()) else {
+            return Err(BadWord("settings are an object".to_owned()));
+        };
+        whole_map.extend(changes.iter().map(|(name, value)| (name.clone(), value.clone())));
+        serde_json::from_value(whole).map_err(|error| BadWord(error.to_string()))
+    }
+}
+
+/// An object from words `name=value`. A value that is JSON is that JSON, any other is a string.
+pub(crate) fn object_from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Value, BadWord> {
+    let pairs = words.into_iter().map(|word| {
+        let (name, value) = word.split_once('=').ok_or_else(|| BadWord(format!("{word:?} is not name=value")))?;
+        Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
+    });
+    pairs.collect::<Result<Map<_, _>, _>>().map(Value::Object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn words_and_json_say_the_same() {
+        let words = object_from_words(["era=modern", "sessions=false", "retryMs=50"]).unwrap();
+        let changed = Settings::default().changed(&words).unwrap();
+        assert_eq!(changed, Settings { era: Era::Modern, sessions: false, retry_ms: Some(50), ..Settings::default() });
+        assert_eq!(changed.changed(&json!({ "retryMs": null, "sessions": true })).unwrap().retry_ms, None);
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_is_refused() {
+        assert!(object_from_words(["era"]).is_err());
+        assert!(Settings::default().changed(&json!({ "ear": "modern" })).is_err());
+        assert!(Settings::default().changed(&json!([])).is_err());
+    }
+}

@@ -1,0 +1,20 @@
+//! Tasks that do not outlive their owner.
+
+use tokio::task::JoinHandle;
+
+/// A task that is stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Task(JoinHandle<()>);
+
+impl Task {
+    /// Starts it.
+    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
+        Task(tokio::spawn(work))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,267 @@
+//! What the proxy does to bytes and connections, one file each.
+//!
+//! A toxic sits on one direction of the proxy or on both. Some delay or slice what passes ([`Latency`], [`Bandwidth`],
+//! [`Slicer`], [`Drip`]), some end it ([`LimitData`], [`SlowClose`], [`Reset`]), some stop it ([`Partition`], [`HalfOpen`],
+//! [`BlackHole`]), and some close the door ([`Refuse`], [`Flap`]). Each is told the time and answers with what is due when,
+//! so that none of them waits, and none throws dice.
+
+mod bandwidth;
+mod black_hole;
+mod drip;
+mod flap;
+mod half_open;
+mod latency;
+mod limit_data;
+mod partition;
+mod refuse;
+mod reset;
+mod slicer;
+mod slow_close;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+pub use bandwidth::Bandwidth;
+pub use black_hole::BlackHole;
+pub use drip::Drip;
+pub use flap::Flap;
+pub use half_open::HalfOpen;
+pub use latency::Latency;
+pub use limit_data::LimitData;
+pub use partition::Partition;
+pub use refuse::Refuse;
+pub use reset::Reset;
+pub use slicer::Slicer;
+pub use slow_close::SlowClose;
+
+use crate::Ending;
+
+/// One toxic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "toxic", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each is documented where it is defined")]
+pub enum Toxic {
+    Latency(Latency),
+    Bandwidth(Bandwidth),
+    Slicer(Slicer),
+    Drip(Drip),
+    LimitData(LimitData),
+    SlowClose(SlowClose),
+    BlackHole(BlackHole),
+    HalfOpen(HalfOpen),
+    Partition(Partition),
+    Reset(Reset),
+    Refuse(Refuse),
+    Flap(Flap),
+}
+
+/// The name of every toxic, its row in the fault matrix and what it does.
+pub const ALL: &[(&str, &str, &str)] = &[
+    ("latency", "T19", "Everything arrives `ms` later."),
+    ("bandwidth", "T20", "No more than `bytesPerSecond` pass."),
+    ("slicer", "T21", "What passes arrives in pieces of `bytes`, `gapMs` apart."),
+    ("drip", "", "One byte passes every `ms`."),
+    ("limit_data", "T22", "After `bytes` the connection is ended, by `fin` or `reset`."),
+    ("slow_close", "T23", "The end of a connection is passed on `ms` later."),
+    ("black_hole", "N06", "Connections are accepted and nothing passes; those it caught stay dead."),
+    ("half_open", "T16", "The connections there are go silent for good; new ones are sound."),
+    ("partition", "T17, T18", "Nothing passes while it is there; then everything does."),
+    ("reset", "T13", "All connections are reset, and new ones at once."),
+    ("refuse", "N05", "Nobody listens; the connections there are stay."),
+    ("flap", "T24", "Down for `downMs` (all reset, nobody listens), up for `upMs`, and again."),
+];
+
+/// Something on its way through the proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parcel {
+    /// Not before this.
+    pub(crate) due: Instant,
+    pub(crate) what: What,
+}
+
+/// What a parcel holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Bytes(Bytes),
+    /// The sender will send no more.
+    End,
+    /// The connection ends here.
+    Cut(Ending),
+}
+
+/// What a toxic remembers of one direction of one connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// How many bytes it has let pass.
+    passed: u64,
+    /// When the line is free again.
+    free: Option<Instant>,
+}
+
+impl Memory {
+    /// The next moment at which something that is due can go out, if the line is then taken for a while.
+    fn take(&mut self, due: Instant, busy: Duration) -> Instant {
+        let start = self.free.map_or(due, |free| free.max(due));
+        self.free = Some(start + busy);
+        start
+    }
+}
+
+/// Whether anything passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Flow {
+    /// Yes.
+    Pass,
+    /// Not now: nothing is read, and nothing is lost.
+    Hold,
+    /// Never again.
+    Dead,
+}
+
+/// What happens to those who come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Door {
+    /// They come in.
+    Open,
+    /// They come in and are reset.
+    Resets,
+    /// Nobody listens.
+    Closed,
+}
+
+/// What a toxic may do. All of it is decided from what it is told.
+pub(crate) trait Spoils {
+    /// What becomes of a parcel of bytes.
+    fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
+        let _ = memory;
+        vec![parcel]
+    }
+
+    /// How much later the end of a connection is passed on.
+    fn end_is_held(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Whether anything passes on a connection that is there while the toxic is.
+    fn flow(&self) -> Flow {
+        Flow::Pass
+    }
+
+    /// What happens to those who come so long after it was put in, and how long that stays so.
+    fn door(&self, elapsed: Duration) -> (Door, Option<Duration>) {
+        let _ = elapsed;
+        (Door::Open, None)
+    }
+
+    /// What becomes of the connections that are there when the door is not open, or when it is put in.
+    fn strikes(&self) -> Strike {
+        Strike::Nothing
+    }
+}
+
+/// What becomes of the connections that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strike {
+    Nothing,
+    /// They go silent, and do not know it.
+    Silence,
+    /// They are reset.
+    Reset,
+}
+
+impl Toxic {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Toxic::Latency(_) => "latency",
+            Toxic::Bandwidth(_) => "bandwidth",
+            Toxic::Slicer(_) => "slicer",
+            Toxic::Drip(_) => "drip",
+            Toxic::LimitData(_) => "limit_data",
+            Toxic::SlowClose(_) => "slow_close",
+            Toxic::BlackHole(_) => "black_hole",
+            Toxic::HalfOpen(_) => "half_open",
+            Toxic::Partition(_) => "partition",
+            Toxic::Reset(_) => "reset",
+            Toxic::Refuse(_) => "refuse",
+            Toxic::Flap(_) => "flap",
+        }
+    }
+
+    pub(crate) fn spoils(&self) -> &dyn Spoils {
+        match self {
+            Toxic::Latency(toxic) => toxic,
+            Toxic::Bandwidth(toxic) => toxic,
+            Toxic::Slicer(toxic) => toxic,
+            Toxic::Drip(toxic) => toxic,
+            Toxic::LimitData(toxic) => toxic,
+            Toxic::SlowClose(toxic) => toxic,
+            Toxic::BlackHole(toxic) => toxic,
+            Toxic::HalfOpen(toxic) => toxic,
+            Toxic::Partition(toxic) => toxic,
+            Toxic::Reset(toxic) => toxic,
+            Toxic::Refuse(toxic) => toxic,
+            Toxic::Flap(toxic) => toxic,
+        }
+    }
+}
+
+/// Cuts a parcel into pieces of at most so many bytes, each taking the line for a while.
+fn slice(memory: &mut Memory, parcel: Parcel, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Parcel> {
+    let Parcel { due, what: What::Bytes(mut bytes) } = parcel else { return vec![parcel] };
+    let mut pieces = Vec::new();
+    while !bytes.is_empty() {
+        let piece = bytes.split_to(size.clamp(1, bytes.len()));
+        let due = memory.take(due, busy(piece.len()));
+        pieces.push(Parcel { due, what: What::Bytes(piece) });
+    }
+    pieces
+}
+
+#[cfg(test)]
+fn parcel(due: Instant, text: &'static str) -> Parcel {
+    Parcel { due, what: What::Bytes(Bytes::from_static(text.as_bytes())) }
+}
+
+/// The texts and delays of parcels, as a test wants to see them.
+#[cfg(test)]
+fn seen(since: Instant, parcels: &[Parcel]) -> Vec<(String, u64)> {
+    let text = |what: &What| match what {
+        What::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    };
+    let delay = |due: Instant| u64::try_from((due - since).as_millis()).unwrap_or(u64::MAX);
+    parcels.iter().map(|parcel| (text(&parcel.what), delay(parcel.due))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_toxic_is_listed_under_its_name_and_reads_as_json() {
+        let texts = [
+            r#"{"toxic":"latency","ms":5}"#,
+            r#"{"toxic":"bandwidth","bytesPerSecond":5}"#,
+            r#"{"toxic":"slicer","bytes":1,"gapMs":0}"#,
+            r#"{"toxic":"drip","ms":5}"#,
+            r#"{"toxic":"limit_data","bytes":5,"ending":"fin"}"#,
+            r#"{"toxic":"slow_close","ms":5}"#,
+            r#"{"toxic":"black_hole"}"#,
+            r#"{"toxic":"half_open"}"#,
+            r#"{"toxic":"partition"}"#,
+            r#"{"toxic":"reset"}"#,
+            r#"{"toxic":"refuse"}"#,
+            r#"{"toxic":"flap","downMs":5,"upMs":5}"#,
+        ];
+        assert_eq!(texts.len(), ALL.len());
+        for (text, (name, ..)) in texts.iter().zip(ALL) {
+            let toxic: Toxic = serde_json::from_str(text).unwrap();
+            assert_eq!(toxic.name(), *name);
+        }
+        assert!(serde_json::from_str::<Toxic>(r#"{"toxic":"kindness"}"#).is_err());
+    }
+}

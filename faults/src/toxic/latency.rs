@@ -1,0 +1,43 @@
+//! Latency: everything arrives later, and nothing waits for what came before it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Memory, Parcel, Spoils};
+
+/// Everything arrives later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Latency {
+    /// By so many milliseconds.
+    pub ms: u64,
+}
+
+impl Spoils for Latency {
+    fn pass(&self, _: &mut Memory, mut parcel: Parcel) -> Vec<Parcel> {
+        parcel.due += Duration::from_millis(self.ms);
+        vec![parcel]
+    }
+
+    fn end_is_held(&self) -> Duration {
+        Duration::from_millis(self.ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{parcel, seen};
+    use super::*;
+    use tokio::time::Instant;
+
+    #[test]
+    fn each_parcel_is_late_by_itself() {
+        let (now, mut memory) = (Instant::now(), Memory::default());
+        let latency = Latency { ms: 100 };
+        let first = latency.pass(&mut memory, parcel(now, "a"));
+        let second = latency.pass(&mut memory, parcel(now + Duration::from_millis(10), "b"));
+        assert_eq!(seen(now, &first), [("a".to_owned(), 100)]);
+        assert_eq!(seen(now, &second), [("b".to_owned(), 110)]);
+    }
+}

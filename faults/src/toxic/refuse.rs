@@ -1,0 +1,18 @@
+//! Refuse: nobody listens. The port is kept, so that nobody else takes it in the meantime.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Door, Spoils};
+
+/// Nobody listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refuse {}
+
+impl Spoils for Refuse {
+    fn door(&self, _: Duration) -> (Door, Option<Duration>) {
+        (Door::Closed, None)
+    }
+}

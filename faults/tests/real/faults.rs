@@ -1,0 +1,411 @@
+//! Each fault does what its file says, and the oracle knows whether the tool ran.
+
+use std::time::Duration;
+
+use mendline_faults::fault::{self, Runs};
+use mendline_faults::{Answers, Era, Rule, Server, Settings};
+use serde_json::{Value, json};
+
+use crate::client::{Client, End, Got, Line, PATIENCE, call, request};
+
+/// A server with one rule, and a legacy client that it has greeted.
+async fn stage(rule: Rule) -> (Server, Client) {
+    let server = Server::start(Settings::default()).await.unwrap();
+    let client = Client::legacy(server.address()).await;
+    server.add(rule).unwrap();
+    (server, client)
+}
+
+/// What a fault does to a call, and how often the call ran.
+async fn struck(rule: Rule) -> (Got, u64) {
+    let name = rule.fault.clone();
+    let (server, client) = stage(rule).await;
+    let got = client.call("create_note", "k").await;
+    let counts = server.oracle().counts();
+    assert_eq!(counts.struck_by(&name), 1);
+    (got, counts.executions_of("k"))
+}
+
+fn last_id(got: &Got) -> String {
+    let ids = got.events().into_iter().filter_map(|event| event.id);
+    String::from_utf8(ids.last().unwrap().to_vec()).unwrap()
+}
+
+#[test]
+fn every_fault_has_a_test_here_or_with_http2() {
+    let tests = [include_str!("faults.rs"), include_str!("http2.rs")].concat();
+    for fault in fault::ALL {
+        assert!(tests.contains(&format!("\"{}\"", fault.name)), "{} is not tested", fault.name);
+        assert_eq!(fault::by_name(fault.name).map(|found| found.name), Some(fault.name));
+    }
+}
+
+#[tokio::test]
+async fn a_plain_status_is_answered_before_or_after_the_tool_has_run() {
+    for (fault, status) in [("h26_500", 500), ("h27_502", 502), ("h28_503_retry_after", 503), ("h29_504", 504)] {
+        assert_eq!(fault::by_name(fault).unwrap().runs, Runs::AsTold);
+        let (got, ran) = struck(Rule::new(fault)).await;
+        assert_eq!((got.status, ran), (status, 1), "{fault}");
+        let (got, ran) = struck(Rule::new(fault).before()).await;
+        assert_eq!((got.status, ran), (status, 0), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_hint_is_in_seconds_or_a_date() {
+    for fault in ["h28_503_retry_after", "h30_429_retry_after"] {
+        let (got, _) = struck(Rule::new(fault).value(7)).await;
+        assert_eq!(got.header("retry-after"), Some("7"));
+        let (got, _) = struck(Rule::new(fault).value(json!({ "date": 3 }))).await;
+        let date = got.header("retry-after").unwrap();
+        assert!(date.ends_with(" GMT") && date.contains(", "), "{date}");
+    }
+}
+
+#[tokio::test]
+async fn too_many_requests_are_never_run() {
+    for fault in ["h30_429_retry_after", "h31_429_bare"] {
+        let (got, ran) = struck(Rule::new(fault)).await;
+        assert_eq!((got.status, ran), (429, 0));
+    }
+    assert_eq!(struck(Rule::new("h31_429_bare")).await.0.header("retry-after"), None);
+}
+
+#[tokio::test]
+async fn a_lost_session_is_told_in_three_ways_and_is_lost() {
+    for (fault, status) in
+        [("h34_404_session_expired", 404), ("h35b_400_session_lost", 400), ("session_lost_in_body", 200)]
+    {
+        let (server, client) = stage(Rule::new(fault).nth(1)).await;
+        let got = client.call("create_note", "k").await;
+        assert_eq!(got.status, status, "{fault}");
+        assert!(got.answer()["error"]["message"].as_str().unwrap().to_lowercase().contains("session"));
+        assert_eq!(got.answer()["id"], 7);
+        assert_eq!(client.call("create_note", "k").await.status, 404, "it is really gone");
+        let anew = Client::legacy(server.address()).await;
+        assert_eq!(anew.call("create_note", "k").await.said(), "wrote k");
+        assert_eq!(server.oracle().counts().executions_of("k"), 1);
+    }
+}
+
+#[tokio::test]
+async fn refusals_with_a_code_carry_it() {
+    for (fault, status, code) in [("h35_404_method_not_found", 404, -32601), ("h36_400_header_mismatch", 400, -32020)] {
+        let (got, ran) = struck(Rule::new(fault)).await;
+        assert_eq!((got.status, got.answer()["error"]["code"].as_i64(), ran), (status, Some(code), 0));
+    }
+}
+
+#[tokio::test]
+async fn a_page_comes_instead_of_json() {
+    let (got, ran) = struck(Rule::new("h37_html_instead_of_json")).await;
+    assert_eq!((got.status, got.header("content-type"), ran), (200, Some("text/html"), 1));
+    assert!(got.text().contains("<title>"));
+}
+
+#[tokio::test]
+async fn a_redirect_at_home_leads_to_an_answer() {
+    for status in [307, 308] {
+        let (server, mut client) = stage(Rule::new("h38_redirect_same_origin").value(status)).await;
+        let got = client.call("create_note", "k").await;
+        assert_eq!((u64::from(got.status), got.header("location")), (status, Some("/moved/mcp")));
+        assert_eq!(server.oracle().counts().executions_of("k"), 0);
+        client.path = "/moved/mcp".to_owned();
+        assert_eq!(client.call("create_note", "k").await.said(), "wrote k");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_elsewhere_leads_where_everything_is_written_down() {
+    let (server, client) = stage(Rule::new("h39_redirect_elsewhere")).await;
+    let got = client.call("create_note", "k").await;
+    assert_eq!(got.status, 307);
+    let location = got.header("location").unwrap();
+    assert_eq!(location, format!("http://{}/mcp", server.elsewhere()));
+    assert_eq!(server.oracle().counts().elsewhere, []);
+    let follower = Client { address: server.elsewhere(), ..client };
+    let request = follower.post_text("Authorization: Bearer secret\r\n", "{}");
+    assert_eq!(follower.exchange(&request).await.status, 200);
+    let strays = server.oracle().counts().elsewhere;
+    assert_eq!((strays.len(), strays[0].credentials, strays[0].session, strays[0].bytes), (1, true, true, 2));
+}
+
+#[tokio::test]
+async fn the_get_stream_is_not_offered() {
+    let (server, client) = stage(Rule::new("h40_405_on_get")).await;
+    assert_eq!(client.exchange(&client.get(None)).await.status, 405);
+    assert_eq!(client.call("lookup", "k").await.said(), "k is 42", "the rest works");
+    assert_eq!(server.oracle().counts().gets, 1);
+}
+
+#[tokio::test]
+async fn a_request_is_accepted_and_never_answered() {
+    let (got, ran) = struck(Rule::new("h41_202_but_no_answer")).await;
+    assert_eq!((got.status, got.body.len(), ran), (202, 0, 1));
+}
+
+#[tokio::test]
+async fn odd_events_mean_the_same() {
+    let (got, _) = struck(Rule::new("s42_sse_split_crlf_bom")).await;
+    assert!(got.body.starts_with(b"\xef\xbb\xbfid: "));
+    assert!(got.text().contains("\r\n\r\n") && !got.text().replace("\r\n", "").contains('\n'));
+    assert_eq!(got.said(), "wrote k");
+    let (server, client) = stage(Rule::new("s42_sse_split_crlf_bom")).await;
+    let mut line = Line::dial(server.address()).await;
+    let _ = line.ask(&client.post(&call(7, "lookup", &json!({ "key": "k" })))).await.unwrap();
+    assert_eq!(line.piece().await.unwrap().len(), 1, "one byte in each piece");
+}
+
+#[tokio::test]
+async fn an_event_is_as_large_as_it_was_told_to_be() {
+    let (got, ran) = struck(Rule::new("s43_event_over_limit").value(100_000)).await;
+    assert_eq!((got.said().len(), ran), (100_000, 1));
+    let (got, _) = struck(Rule::new("s43_event_over_limit")).await;
+    assert!(got.body.len() > 17 << 20);
+}
+
+#[tokio::test]
+async fn comments_come_and_nothing_else() {
+    let (server, client) = stage(Rule::new("s44_comments_only").value(1).before()).await;
+    let mut line = Line::dial(server.address()).await;
+    let _ = line.ask(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(line.piece().await.unwrap(), b": still here\n\n");
+    }
+    assert_eq!(server.oracle().counts().executions_of("k"), 0);
+}
+
+#[tokio::test]
+async fn an_absurd_retry_comes_with_a_stream_that_can_be_resumed() {
+    for retry in [0, 1_000_000_000] {
+        let (server, client) = stage(Rule::new("s45_retry_absurd").value(retry)).await;
+        let got = client.call("create_note", "k").await;
+        let events = got.events();
+        assert_eq!((events.len(), events[0].retry, got.end), (1, Some(retry), End::Whole));
+        assert_eq!(client.resume(&last_id(&got)).await.said(), "wrote k");
+        assert_eq!(server.oracle().counts().executions_of("k"), 1);
+    }
+}
+
+#[tokio::test]
+async fn whoever_resumes_is_told_everything_again() {
+    let (_server, client) = stage(Rule::new("s46_replays_seen_events")).await;
+    let got = client.send(&call(7, "slow", &json!({ "key": "k", "steps": 2, "stepMs": 1 }))).await;
+    assert_eq!(got.messages().len(), 3);
+    let again = client.resume(&last_id(&got)).await;
+    assert_eq!(again.messages(), got.messages());
+    assert_eq!(last_id(&again), last_id(&got), "under the same ids");
+}
+
+#[tokio::test]
+async fn a_resumption_is_refused() {
+    let (_server, client) = stage(Rule::new("s47_resume_refused").nth(1)).await;
+    let got = client.call("lookup", "k").await;
+    let first = String::from_utf8(got.events()[0].id.clone().unwrap().to_vec()).unwrap();
+    assert_eq!(client.resume(&first).await.status, 400);
+    assert_eq!(client.resume(&first).await.said(), "k is 42", "only once, as the rule has it");
+    let (_server, client) = stage(Rule::new("s47_resume_refused").value(405)).await;
+    assert_eq!(client.resume("s1.0").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_stream_is_primed_and_closed_for_ever() {
+    let (server, client) = stage(Rule::new("s52_prime_then_close_for_ever").value(5)).await;
+    let mut got = client.call("create_note", "k").await;
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        let events = got.events();
+        assert_eq!((events.len(), events[0].retry, got.end), (1, Some(5), End::Whole));
+        assert_eq!(events[0].data.as_deref(), Some(&b""[..]));
+        ids.push(last_id(&got));
+        got = client.resume(ids.last().unwrap()).await;
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 20, "each time under a new id");
+    let counts = server.oracle().counts();
+    assert_eq!((counts.executions_of("k"), counts.resumes), (1, 20));
+}
+
+#[tokio::test]
+async fn a_connection_ends_instead_of_an_answer() {
+    for (fault, end) in [("t13_reset_before_headers", End::Reset), ("t15_eof_without_response", End::Fin)] {
+        let (got, ran) = struck(Rule::new(fault)).await;
+        assert_eq!((got.status, got.end, ran), (0, end, 1), "{fault}");
+        let (got, ran) = struck(Rule::new(fault).before()).await;
+        assert_eq!((got.status, got.end, ran), (0, end, 0), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_json_body_is_cut_in_the_middle() {
+    let (server, client) = stage(Rule::new("t14_reset_mid_body")).await;
+    let json = call(7, "create_note", &json!({ "key": "k", "answer": "json" }));
+    let got = client.send(&json).await;
+    let length: usize = got.header("content-length").unwrap().parse().unwrap();
+    assert_eq!((got.status, got.end, got.body.len()), (200, End::Reset, length / 2));
+    server.clear();
+    server.add(Rule::new("t14_reset_mid_body").value(3)).unwrap();
+    assert_eq!(client.send(&json).await.body, b"{\"j", "or at the byte that was told");
+    assert_eq!(server.oracle().counts().executions_of("k"), 2);
+}
+
+#[tokio::test]
+async fn an_event_stream_is_cut_in_the_middle_and_can_be_resumed() {
+    let (server, client) = stage(Rule::new("t14_reset_mid_body").nth(1)).await;
+    let got = client.call("create_note", "k").await;
+    assert_eq!((got.status, got.end, got.events().len()), (200, End::Reset, 1), "{}", got.text());
+    assert_eq!(client.resume(&last_id(&got)).await.said(), "wrote k");
+    assert_eq!(server.oracle().counts().executions_of("k"), 1);
+}
+
+#[tokio::test]
+async fn a_body_is_whole_to_http_and_not_to_json() {
+    let (got, ran) = struck(Rule::new("truncated_json")).await;
+    assert_eq!((got.status, got.end, ran), (200, End::Whole, 1));
+    assert!(serde_json::from_slice::<Value>(&got.body).is_err() && got.text().starts_with("{\"jsonrpc\""));
+}
+
+#[tokio::test]
+async fn the_right_text_comes_under_the_wrong_name() {
+    let (got, ran) = struck(Rule::new("wrong_content_type")).await;
+    assert_eq!((got.header("content-type"), got.said().as_str(), ran), (Some("text/plain"), "wrote k", 1));
+}
+
+#[tokio::test]
+async fn an_endpoint_is_named_at_another_origin() {
+    let (server, client) = stage(Rule::new("endpoint_elsewhere")).await;
+    let mut line = Line::dial(server.address()).await;
+    let client = Client { path: "/sse".to_owned(), session: None, ..client };
+    let mut got = line.ask(&client.get(None)).await.unwrap();
+    let endpoint = line.events(&mut got, 1).await.remove(0).data.unwrap();
+    let elsewhere = format!("http://{}/messages?", server.elsewhere());
+    assert!(endpoint.starts_with(elsewhere.as_bytes()), "{endpoint:?}");
+}
+
+#[tokio::test]
+async fn answers_to_nobody_come_before_the_answer() {
+    let (got, ran) = struck(Rule::new("m62_unknown_id")).await;
+    let messages = got.messages();
+    assert_eq!((messages.len(), got.said().as_str(), ran), (5, "wrote k", 1));
+    assert_eq!(messages.iter().filter(|message| message["id"] == 7).count(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_comes_twice() {
+    let (got, ran) = struck(Rule::new("m63_duplicate_response")).await;
+    let messages = got.messages();
+    assert_eq!((messages.len(), ran), (2, 1));
+    assert_eq!(messages[0], messages[1]);
+}
+
+#[tokio::test]
+async fn an_answer_comes_late_and_does_not_hear_of_cancellations() {
+    let (server, client) = stage(Rule::new("m64_late_response").value(150)).await;
+    let mut line = Line::dial(server.address()).await;
+    let start = tokio::time::Instant::now();
+    let got = line.ask(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } })).await;
+    assert_eq!(line.rest(got).await.said(), "wrote k");
+    assert!(start.elapsed() >= Duration::from_millis(150));
+    let counts = server.oracle().counts();
+    assert_eq!((counts.executions_of("k"), counts.cancellations), (1, 0));
+}
+
+#[tokio::test]
+async fn an_answer_is_no_json_and_shows_its_id() {
+    let (got, ran) = struck(Rule::new("m65_malformed_json")).await;
+    let data = got.events().pop().unwrap().data.unwrap();
+    assert!(serde_json::from_slice::<Value>(&data).is_err());
+    assert!(data.windows(6).any(|text| text == b"\"id\":7"));
+    assert_eq!(ran, 1);
+    assert_eq!(struck(Rule::new("m65_malformed_json").before()).await.1, 0);
+}
+
+#[tokio::test]
+async fn an_id_changes_its_type() {
+    let (got, ran) = struck(Rule::new("m66_id_type_changed")).await;
+    assert_eq!((got.answer()["id"].clone(), got.said().as_str(), ran), (json!("7"), "wrote k", 1));
+}
+
+#[tokio::test]
+async fn a_storm_comes_before_the_answer() {
+    let (got, ran) = struck(Rule::new("m67_notification_storm").value(500)).await;
+    assert_eq!((got.messages().len(), got.said().as_str(), ran), (501, "wrote k", 1));
+}
+
+#[tokio::test]
+async fn progress_is_reported_for_ever_until_somebody_ends_it() {
+    let (server, legacy) = stage(Rule::new("m68_progress_forever").value(1)).await;
+    for client in [legacy, Client::modern(server.address())] {
+        let mut line = Line::dial(server.address()).await;
+        let mut got = line.ask(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
+        line.events(&mut got, 20).await;
+        let reports = got.messages().into_iter().filter_map(|message| message["params"]["progress"].as_u64());
+        assert!(reports.collect::<Vec<_>>().starts_with(&[1, 2, 3]));
+        if client.is_modern {
+            drop(line);
+            server.oracle().until(PATIENCE, |counts| counts.cancellations == 2).await.unwrap();
+        } else {
+            let cancelled =
+                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+            client.send(&cancelled).await;
+            assert_eq!(line.rest(got).await.end, End::Whole);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_server_comes_back_in_the_other_era() {
+    let (server, legacy) = stage(Rule::new("m69_era_flip").nth(1)).await;
+    let got = legacy.call("create_note", "k").await;
+    assert_eq!((got.status, got.answer()["error"]["code"].as_i64()), (400, Some(-32022)));
+    assert_eq!(server.settings().era, Era::Modern);
+    let modern = Client::modern(server.address());
+    assert_eq!(modern.call("create_note", "k").await.said(), "wrote k");
+    server.clear();
+    server.add(Rule::new("m69_era_flip").nth(1)).unwrap();
+    assert_eq!(modern.call("create_note", "k").await.status, 400);
+    assert_eq!(server.settings().era, Era::Legacy);
+    assert_eq!(server.oracle().counts().executions_of("k"), 1);
+}
+
+#[tokio::test]
+async fn a_list_never_comes() {
+    let (server, client) = stage(Rule::new("m72_list_hangs")).await;
+    let mut line = Line::dial(server.address()).await;
+    let mut got = line.ask(&client.post(&request(7, "tools/list", &json!({})))).await.unwrap();
+    line.events(&mut got, 1).await;
+    assert!(line.is_silent(Duration::from_millis(50)).await, "primed and nothing more");
+    assert_eq!(client.call("lookup", "k").await.said(), "k is 42", "the rest works");
+}
+
+#[tokio::test]
+async fn faults_of_the_protocol_also_strike_the_oldest_transport() {
+    let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
+    server.add(Rule::new("m63_duplicate_response")).unwrap();
+    let mut client = Client { path: "/sse".to_owned(), is_modern: false, ..Client::modern(server.address()) };
+    let mut stream = Line::dial(server.address()).await;
+    let mut got = stream.ask(&client.get(None)).await.unwrap();
+    let endpoint = stream.events(&mut got, 1).await.remove(0).data.unwrap();
+    client.path = String::from_utf8(endpoint.to_vec()).unwrap();
+    assert_eq!(client.call("lookup", "k").await.status, 202);
+    let events = stream.events(&mut got, 3).await;
+    assert_eq!(events[1].data, events[2].data);
+}
+
+#[tokio::test]
+async fn a_rule_strikes_what_it_names_and_when_it_says() {
+    let (server, client) = stage(Rule::new("h26_500").method("tools/list").nth(2)).await;
+    let list = request(7, "tools/list", &json!({}));
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(client.send(&list).await.status);
+    }
+    assert_eq!(statuses, [200, 500, 200]);
+    server.clear();
+    server.add(Rule::new("t13_reset_before_headers").verb("GET")).unwrap();
+    assert_eq!(client.exchange(&client.get(None)).await.end, End::Reset);
+    assert_eq!(client.call("lookup", "k").await.status, 200);
+    let faults: Vec<_> = server.oracle().seen().into_iter().filter_map(|seen| seen.fault).collect();
+    assert_eq!(faults, ["h26_500", "t13_reset_before_headers"]);
+}

@@ -1,0 +1,145 @@
+//! The server over HTTP/2, with the two faults that only exist there.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use mendline_faults::{Answers, Rule, Server, Settings};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::error::Error as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::client::{MODERN, PATIENCE, call};
+
+/// A body in one piece.
+struct Whole(Option<Bytes>);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+async fn dial(address: SocketAddr) -> SendRequest<Whole> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+async fn ask(sender: &mut SendRequest<Whole>, key: &str) -> Result<Response<Incoming>, hyper::Error> {
+    let mut message = call(7, "create_note", &json!({ "key": key }));
+    message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
+    message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let request = Request::post("http://localhost/mcp")
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", MODERN)
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "create_note")
+        .body(Whole(Some(message.to_string().into())))
+        .unwrap();
+    timeout(PATIENCE, sender.send_request(request)).await.unwrap()
+}
+
+async fn body(response: Response<Incoming>) -> Value {
+    let mut body = response.into_body();
+    let mut text = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        text.extend(frame.unwrap().into_data().unwrap());
+    }
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn reason(error: &hyper::Error) -> Option<&h2::Error> {
+    error.source().and_then(|source| source.downcast_ref())
+}
+
+async fn stage(rule: Option<Rule>) -> Server {
+    let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
+    rule.into_iter().for_each(|rule| server.add(rule).unwrap());
+    server
+}
+
+#[tokio::test]
+async fn many_calls_share_one_connection() {
+    let server = stage(None).await;
+    let mut sender = dial(server.address()).await;
+    for key in ["a", "b"] {
+        let response = ask(&mut sender, key).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(body(response).await["result"]["content"][0]["text"], format!("wrote {key}"));
+    }
+    assert_eq!(server.oracle().counts().connections, 1);
+}
+
+#[tokio::test]
+async fn a_stream_is_refused_and_the_connection_lives() {
+    let server = stage(Some(Rule::new("h33_h2_refused_stream").nth(2))).await;
+    let mut sender = dial(server.address()).await;
+    assert_eq!(ask(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
+    let error = ask(&mut sender, "b").await.unwrap_err();
+    let reason = reason(&error).unwrap();
+    assert_eq!((reason.reason(), reason.is_remote()), (Some(h2::Reason::REFUSED_STREAM), true));
+    assert_eq!(ask(&mut sender, "c").await.unwrap().status(), StatusCode::OK);
+    let counts = server.oracle().counts();
+    assert_eq!((counts.executions_of("b"), counts.executions_of("c"), counts.connections), (0, 1, 1));
+}
+
+#[tokio::test]
+async fn the_server_goes_away_below_the_stream() {
+    let server = stage(Some(Rule::new("h32_h2_goaway").nth(2))).await;
+    let mut sender = dial(server.address()).await;
+    assert_eq!(ask(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
+    let error = ask(&mut sender, "b").await.unwrap_err();
+    let reason = reason(&error).unwrap();
+    assert!(reason.is_go_away() && reason.is_remote(), "{reason:?}");
+    assert_eq!(reason.reason(), Some(h2::Reason::NO_ERROR));
+    assert_eq!(server.oracle().counts().executions_of("b"), 0);
+    let mut anew = dial(server.address()).await;
+    assert_eq!(ask(&mut anew, "b").await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_reset_takes_the_whole_connection() {
+    let server = stage(Some(Rule::new("t13_reset_before_headers").nth(1))).await;
+    let mut sender = dial(server.address()).await;
+    let error = ask(&mut sender, "a").await.unwrap_err();
+    let broken: Option<&std::io::Error> = error.source().and_then(|source| source.downcast_ref());
+    assert_eq!(broken.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionReset), "{error:?}");
+    assert_eq!(server.oracle().counts().executions_of("a"), 1);
+}
+
+#[tokio::test]
+async fn a_body_is_cut_after_its_half() {
+    let server = stage(Some(Rule::new("t14_reset_mid_body"))).await;
+    let mut sender = dial(server.address()).await;
+    let response = ask(&mut sender, "a").await.unwrap();
+    let length: usize = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    let mut body = response.into_body();
+    let mut seen = 0;
+    let broken = loop {
+        match timeout(PATIENCE, std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await.unwrap() {
+            Some(Ok(frame)) => seen += frame.into_data().unwrap().len(),
+            Some(Err(error)) => break error,
+            None => panic!("it came whole"),
+        }
+    };
+    assert_eq!(seen, length / 2, "{broken}");
+}

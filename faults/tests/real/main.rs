@@ -1,0 +1,13 @@
+//! The server, the proxy, every fault and every toxic, seen from the other end of a real socket.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod client;
+mod command;
+mod control;
+mod faults;
+mod http2;
+mod proxy;
+mod readme;
+mod server;
+mod toxics;

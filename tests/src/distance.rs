@@ -1,0 +1,173 @@
+//! What a server says differently to somebody who is not its parent.
+//!
+//! The same server on a pipe and at a URL is almost the same server. Where it is not, with or without Mendline, the
+//! difference is taken out of both conversations before they are compared. There are four, each for the peers that have it
+//! and no others:
+//!
+//! - `server-everything` announces its tools before a client over Streamable HTTP can have a stream to hear it on, and drops
+//!   what nobody hears. How much of it is heard is a race between the two.
+//! - The Python package answers the modern era over HTTP with all but ASCII escaped, and on a pipe with nothing escaped that
+//!   need not be. The characters are compared, not their spelling.
+//! - A legacy server refuses a probe for the modern era with an HTTP status and not as a method that it does not know. What
+//!   must be the same is that it is refused, and that the client then settles for the legacy era.
+//! - The modern era answers an unknown method with status 404 and an error in the body. The second TypeScript client shows
+//!   its user the status, with the body as text; behind Mendline it shows the error, as on a pipe.
+
+use serde_json::{Value, json};
+
+use crate::stage::{Era, Over, Server, Stage};
+use crate::transcript::Transcript;
+
+/// What `server-everything` says too early.
+const TOO_EARLY: &str = "notifications/tools/list_changed";
+
+/// What the second TypeScript client calls an error whose status it shows instead of its content.
+const HIDES_AN_ERROR: &str = "SdkHttpError";
+
+/// A transcript of the client's pipe without what the distance changes.
+///
+/// # Errors
+///
+/// When a probe was not refused.
+pub fn taken_out_of(transcript: &Transcript, stage: &Stage) -> Result<Transcript, String> {
+    let mut transcript = transcript.clone();
+    if drops_what_is_too_early(stage) {
+        transcript.down.retain(|line| parsed(line)["method"] != TOO_EARLY);
+    }
+    if stage.server == Server::Fixture && stage.era == Era::Modern {
+        transcript.down.iter_mut().for_each(|line| *line = spelt_out(line));
+    }
+    if stage.era == Era::Probing {
+        take_out_refusal(&mut transcript)?;
+    }
+    Ok(transcript)
+}
+
+/// A client's report without what the distance changes.
+pub fn taken_out_of_report(report: &mut Value, stage: &Stage) {
+    if let (true, Some(heard)) = (drops_what_is_too_early(stage), report["heard"].as_object_mut()) {
+        heard.remove(TOO_EARLY);
+    }
+    for step in report["steps"].as_array_mut().into_iter().flatten() {
+        let error = &step[2]["error"];
+        if error["name"] == HIDES_AN_ERROR {
+            let hidden = parsed(error["data"]["text"].as_str().unwrap_or_default());
+            let [code, message, data] = ["code", "message", "data"].map(|key| hidden["error"][key].clone());
+            step[2]["error"] = json!({"name": "ProtocolError", "code": code, "message": message, "data": data});
+        }
+    }
+}
+
+fn drops_what_is_too_early(stage: &Stage) -> bool {
+    stage.server == Server::Everything && stage.over == Over::Http
+}
+
+fn take_out_refusal(transcript: &mut Transcript) -> Result<(), String> {
+    let requests = transcript.up.iter().map(|line| parsed(line));
+    let probe = requests.into_iter().find(|line| line["method"] == "server/discover").ok_or("nobody probed")?;
+    let answers = |line: &str| {
+        let line = parsed(line);
+        line["id"] == probe["id"] && line.get("method").is_none()
+    };
+    let at = transcript.down.iter().position(|line| answers(line)).ok_or("the probe was not answered")?;
+    let answer = transcript.down.remove(at);
+    if parsed(&answer)["error"]["code"].is_i64() { Ok(()) } else { Err(format!("the probe was not refused: {answer}")) }
+}
+
+fn parsed(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_default()
+}
+
+/// A line of JSON with every character as itself that need not be escaped. All other bytes stay as they are.
+fn spelt_out(line: &str) -> String {
+    let mut spelt = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find('\\') {
+        spelt.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (escape, character) = escaped(rest);
+        match character {
+            Some(character) => spelt.push(character),
+            None => spelt.push_str(&rest[..escape]),
+        }
+        rest = &rest[escape..];
+    }
+    spelt + rest
+}
+
+/// The length of the escape that the text begins with, and the character if there was no need to escape it.
+fn escaped(text: &str) -> (usize, Option<char>) {
+    let unit = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let Some(first) = unit(0) else {
+        // The second byte of any other escape is ASCII, unless the line is no JSON: then it is left alone.
+        return (text.ceil_char_boundary(2.min(text.len())), None);
+    };
+    let pair = [first, unit(6).unwrap_or_default()];
+    match char::decode_utf16(pair).next() {
+        Some(Ok(character)) if character >= '\u{7f}' => (6 * character.len_utf16(), Some(character)),
+        _ => (6, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{spelt_out, take_out_refusal, taken_out_of, taken_out_of_report};
+    use crate::stage::{Client, Era, Over, Programs, Server, Stage};
+    use crate::transcript::Transcript;
+
+    fn stage(era: Era, server: Server, over: Over) -> Stage {
+        let programs = Programs { tap: "".into(), rmcp_client: "".into(), mendline: "".into() };
+        Stage { client: Client::Python2, server, era, over, programs }
+    }
+
+    #[test]
+    fn characters_are_compared_in_whichever_spelling_and_escapes_that_are_needed_stay() {
+        assert_eq!(spelt_out(r#""\u00fc \ud83e\udd80 \u2028 \u007f""#), "\"ü 🦀 \u{2028} \u{7f}\"");
+        for same in [r#""\u0000\u001f \" \\u00fc \\\n""#, "ü 🦀", r#""\ud83e alone""#, "\\", "\\u00", "\\ü"] {
+            assert_eq!(spelt_out(same), same);
+        }
+    }
+
+    #[test]
+    fn a_probe_has_to_be_refused_in_whichever_words() {
+        let probed = |answer: &str| {
+            let up = vec![r#"{"id":1,"method":"server/discover"}"#.into(), r#"{"id":2,"method":"initialize"}"#.into()];
+            let mut transcript = Transcript { up, down: vec![answer.into(), r#"{"id":2,"result":{}}"#.into()] };
+            take_out_refusal(&mut transcript).map(|()| transcript.down)
+        };
+        assert_eq!(probed(r#"{"id":1,"error":{"code":-32601}}"#).unwrap(), [r#"{"id":2,"result":{}}"#]);
+        assert!(probed(r#"{"id":1,"result":{}}"#).unwrap_err().starts_with("the probe was not refused"));
+        assert_eq!(probed(r#"{"id":3,"result":{}}"#).unwrap_err(), "the probe was not answered");
+    }
+
+    #[test]
+    fn each_difference_is_taken_out_for_the_peers_that_have_it_and_for_no_others() {
+        let early = r#"{"method":"notifications/tools/list_changed"}"#.to_owned();
+        let transcript = Transcript { up: vec![], down: vec![early, r#"{"id":1,"result":"\u00fc"}"#.into()] };
+        let left = |era, server, over| taken_out_of(&transcript, &stage(era, server, over)).unwrap().down;
+        assert_eq!(left(Era::Legacy, Server::Everything, Over::Http), transcript.down[1..]);
+        assert_eq!(left(Era::Legacy, Server::Everything, Over::Sse), transcript.down);
+        assert_eq!(left(Era::Legacy, Server::Fixture, Over::Http), transcript.down);
+        assert_eq!(left(Era::Modern, Server::Fixture, Over::Http)[1], r#"{"id":1,"result":"ü"}"#);
+
+        let mut report =
+            serde_json::json!({"heard": {"notifications/tools/list_changed": [null], "roots/list": [null]}});
+        taken_out_of_report(&mut report, &stage(Era::Legacy, Server::Everything, Over::Http));
+        assert_eq!(report["heard"], serde_json::json!({"roots/list": [null]}));
+    }
+
+    #[test]
+    fn an_error_that_a_client_hides_behind_a_status_is_compared_by_its_content() {
+        let body = r#"{"id":38,"error":{"code":-32601,"message":"Method not found","data":"no/such"}}"#;
+        let error = serde_json::json!({"name": "SdkHttpError", "code": "HTTP", "data": {"status": 404, "text": body}});
+        let mut report = serde_json::json!({"steps": [["raw", null, {"error": error}], ["ping", null, {}]]});
+        taken_out_of_report(&mut report, &stage(Era::Modern, Server::Fixture, Over::Http));
+        let shown = serde_json::json!(
+            {"name": "ProtocolError", "code": -32601, "message": "Method not found", "data": "no/such"}
+        );
+        assert_eq!(report["steps"], serde_json::json!([["raw", null, {"error": shown}], ["ping", null, {}]]));
+    }
+}

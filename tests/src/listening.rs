@@ -1,0 +1,104 @@
+//! A server that listens on a port, for one conversation.
+//!
+//! Each takes a port of the system's choice and prints `listening on PORT` when it can be dialed, among whatever else it
+//! prints; all of that goes to a file, so no pipe can fill up. It is ended, by its own process id, when the value is dropped.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a server prints before its port.
+const ANNOUNCEMENT: &str = "listening on ";
+
+/// How long a server may take to start on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the file is looked at in the meantime.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A server that can be dialed.
+#[derive(Debug)]
+pub struct Listening {
+    child: Child,
+    port: u16,
+}
+
+impl Listening {
+    /// Starts a server and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started, ends by itself, or does not say its port in time.
+    pub fn start(command: &[OsString], log: &Path) -> Result<Self, String> {
+        let [program, args @ ..] = command else { return Err("no server".into()) };
+        let file = File::create(log).map_err(|why| format!("{}: {why}", log.display()))?;
+        let errors = file.try_clone().map_err(|why| why.to_string())?;
+        let child = Command::new(program)
+            .args(args)
+            .env("PORT", "0")
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(errors)
+            .spawn()
+            .map_err(|why| format!("{}: {why}", program.display()))?;
+        // Made before the wait, so that a server that never listens is ended too.
+        let mut listening = Self { child, port: 0 };
+        let begun = Instant::now();
+        loop {
+            let said = fs::read_to_string(log).map_err(|why| why.to_string())?;
+            if let Some(port) = announced(&said) {
+                listening.port = port;
+                return Ok(listening);
+            }
+            if let Some(status) = listening.child.try_wait().map_err(|why| why.to_string())? {
+                return Err(format!("the server ended ({status}) before it listened:\n{said}"));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("the server did not listen within {PATIENCE:?}:\n{said}"));
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    /// Where it is dialed.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Killed rather than asked: some wait for their last connection first, and nothing of theirs needs saving.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The port in what a server has printed so far. Half a line may be half a number.
+fn announced(said: &str) -> Option<u16> {
+    let lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    lines.filter_map(|line| line.strip_prefix(ANNOUNCEMENT)?.trim().parse().ok()).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Listening, announced};
+
+    #[test]
+    fn a_port_is_read_when_its_line_is_whole() {
+        assert_eq!(announced("Starting…\nlistening on 4"), None);
+        assert_eq!(announced("Starting…\nlistening on 41001\nmore"), Some(41001));
+        assert_eq!(announced("listening on port 41001\n"), None);
+    }
+
+    #[test]
+    fn a_server_that_ends_before_it_listens_is_told_with_its_last_words() {
+        let log = std::env::temp_dir().join(format!("mendline-peers-listening-{}", std::process::id()));
+        let command = ["sh", "-c", "echo the port is taken >&2; exit 3"].map(Into::into);
+        let why = Listening::start(&command, &log).unwrap_err();
+        std::fs::remove_file(&log).unwrap();
+        assert!(why.contains("exit status: 3") && why.contains("the port is taken"), "{why}");
+    }
+}

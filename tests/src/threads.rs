@@ -1,0 +1,114 @@
+//! What order means when there is more than one connection.
+//!
+//! On a pipe everything that a server says is in one order, and Mendline keeps it. Over HTTP each call has a response of its
+//! own, and what belongs to no call has a stream of its own again: which of two connections is read first is nobody's
+//! promise, with or without Mendline. What belongs together is still in order, though: a call's progress comes before its
+//! answer, and log messages come in the order in which they were written.
+//!
+//! So a transcript is untangled before it is compared with that of a pipe. Every line belongs to one thread; lines are sorted
+//! by thread, and within a thread they stay as they came.
+
+use std::collections::BTreeMap;
+
+use crate::differences::Family;
+use crate::rename::Cut;
+use crate::transcript::{Direction, Transcript};
+
+/// What a line of the server belongs to, in terms that are the same in both conversations: the client's own names and the methods.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thread {
+    /// A request of the client: its progress, its answer, and what a subscription brings.
+    Call(String),
+    /// All that is said by one method otherwise.
+    Method(String),
+}
+
+/// The same lines, thread by thread.
+pub fn untangled(transcript: &Transcript) -> Transcript {
+    let calls = calls_by_token(&transcript.up);
+    let mut untangled = transcript.clone();
+    // A client has two threads: what it says by itself, in the order of its script, and what it replies when it is asked.
+    untangled.up.sort_by_key(|line| is_reply(line));
+    untangled.down.sort_by_cached_key(|line| thread(line, &calls));
+    untangled
+}
+
+/// Which request wants its progress under which token.
+fn calls_by_token(up: &[String]) -> BTreeMap<String, String> {
+    let both = up.iter().filter_map(|line| {
+        let cut = Cut::new(line, Direction::Up);
+        Some((name(&cut, Family::ClientProgress, "progressToken")?, name(&cut, Family::ClientRequest, "id")?))
+    });
+    both.collect()
+}
+
+fn name(cut: &Cut<'_>, family: Family, field: &str) -> Option<String> {
+    let mut names = cut.names.iter().filter(|(row, _)| row.family == family && row.field.last() == Some(&field));
+    names.next().map(|(_, name)| (*name).to_owned())
+}
+
+fn is_reply(line: &str) -> bool {
+    name(&Cut::new(line, Direction::Up), Family::ServerRequest, "id").is_some()
+}
+
+fn thread(line: &str, calls: &BTreeMap<String, String>) -> Thread {
+    let cut = Cut::new(line, Direction::Down);
+    if let Some(token) = name(&cut, Family::ClientProgress, "progressToken") {
+        return Thread::Call(calls.get(&token).cloned().unwrap_or(token));
+    }
+    let belongs = |field| name(&cut, Family::ClientRequest, field);
+    if let Some(id) = belongs("id").or_else(|| belongs("io.modelcontextprotocol/subscriptionId")) {
+        return Thread::Call(id);
+    }
+    Thread::Method(method(line))
+}
+
+fn method(line: &str) -> String {
+    let message: Option<serde_json::Value> = serde_json::from_str(line).ok();
+    message.and_then(|message| Some(message.get("method")?.as_str()?.to_owned())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::untangled;
+    use crate::transcript::Transcript;
+
+    const LOG_1: &str = r#"{"method":"notifications/message","params":{"data":1}}"#;
+    const LOG_2: &str = r#"{"method":"notifications/message","params":{"data":2}}"#;
+    const ASK: &str = r#"{"method":"roots/list","id":65536}"#;
+    const STEP: &str = r#"{"method":"notifications/progress","params":{"progressToken":"t","progress":1}}"#;
+    const ANSWER_1: &str = r#"{"id":1,"result":{}}"#;
+    const ANSWER_2: &str = r#"{"id":2,"result":{}}"#;
+
+    fn down(lines: &[&str]) -> Vec<String> {
+        let up = vec![r#"{"id":2,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}"#.to_owned()];
+        let down = lines.iter().map(|line| (*line).to_owned()).collect();
+        untangled(&Transcript { up, down }).down
+    }
+
+    #[test]
+    fn what_came_over_different_connections_may_come_in_any_order() {
+        let one = down(&[ANSWER_1, LOG_1, ASK, STEP, ANSWER_2, LOG_2]);
+        assert_eq!(one, down(&[ASK, STEP, ANSWER_2, LOG_1, LOG_2, ANSWER_1]));
+    }
+
+    #[test]
+    fn progress_after_its_answer_and_messages_in_another_order_are_still_seen() {
+        let right = down(&[STEP, ANSWER_2, LOG_1, LOG_2]);
+        assert_ne!(right, down(&[ANSWER_2, STEP, LOG_1, LOG_2]));
+        assert_ne!(right, down(&[STEP, ANSWER_2, LOG_2, LOG_1]));
+    }
+
+    #[test]
+    fn what_a_client_says_by_itself_keeps_its_order_and_its_replies_keep_theirs() {
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let up = lines(&[
+            r#"{"id":1,"method":"a"}"#,
+            r#"{"id":9,"result":{}}"#,
+            r#"{"method":"b"}"#,
+            r#"{"id":8,"result":{}}"#,
+        ]);
+        let untangled = untangled(&Transcript { up: up.clone(), down: vec![] }).up;
+        assert_eq!(untangled, [&up[0], &up[2], &up[1], &up[3]].map(Clone::clone));
+    }
+}

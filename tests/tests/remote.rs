@@ -1,0 +1,213 @@
+//! The same clients and servers, with Mendline between a pipe and HTTP.
+//!
+//! Each test holds three conversations: the client with the server as its child, the client dialing the server by itself, and
+//! the client through `mendline run URL`. `cargo xtask peers` installs what is needed and runs these tests.
+
+mod programs;
+
+use mendline_peers::access;
+use mendline_peers::compare::compare;
+use mendline_peers::differences::{DIFFERENCES, Messages, Side, Spoken};
+use mendline_peers::distance;
+use mendline_peers::rename::Renames;
+use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
+use mendline_peers::stage::Era::{Legacy, Modern, Probing};
+use mendline_peers::stage::Over::{Http, Sse, Stateless};
+use mendline_peers::stage::Server::{Everything, Fixture};
+use mendline_peers::stage::{Client, Era, Over, Server, Stage};
+use mendline_peers::threads::untangled;
+
+/// A conversation that was held to its end.
+fn held<T>(played: Result<T, String>) -> T {
+    played.unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
+    let stage = Stage { client, server, era, over, programs: programs::built() };
+    let mut piped = held(stage.play_directly("piped"));
+    let mut dialed = held(stage.play_dialed("dialed"));
+    let mut reached = held(stage.play_reached("reached"));
+    assert!(piped.client_side.up.len() > 25, "the script says more than {} lines", piped.client_side.up.len());
+
+    let [direct, bridged] = [&piped.client_side, &reached.client_side]
+        .map(|transcript| untangled(&held(distance::taken_out_of(transcript, &stage))));
+    let renames =
+        compare(&direct, &bridged, Some(Side::Client)).unwrap_or_else(|why| panic!("the client's pipe: {why}"));
+    every_row_was_seen(&stage, &renames);
+
+    if server == Fixture {
+        let mut written = reached.client_side.up.clone();
+        if (client, era) == (TypeScript2, Modern) {
+            // It greets on a process of its own before the one that it talks to, whose tap begins the log anew.
+            written.push(r#"{"id":0,"method":"server/discover"}"#.into());
+        }
+        held(access::sent_once(&reached.server_log, &written, over));
+    }
+
+    for report in dialed.iter_mut().chain([&mut piped.report, &mut reached.report]) {
+        distance::taken_out_of_report(report, &stage);
+    }
+    assert_eq!(dialed.unwrap_or(piped.report), reached.report, "what the client's API returned");
+}
+
+/// Where the fixture can ask its client, it provokes everything that the table allows for on the client's side.
+fn every_row_was_seen(stage: &Stage, renames: &Renames) {
+    let asked = stage.server == Fixture && stage.over != Stateless && stage.era != Modern;
+    for row in DIFFERENCES.iter().filter(|row| asked && row.side == Side::Client && row.spoken != Spoken::InModern) {
+        // The oldest client reads nothing while it is asked, so no question can be taken back from it.
+        let withdrawn = row.messages == Messages::Notification("notifications/cancelled");
+        if !(stage.client == Python1 && withdrawn) {
+            assert!(renames.has_seen(row), "the script never came to {row:?}");
+        }
+    }
+}
+
+#[test]
+fn python_1_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(Python1, Legacy, Fixture, Http);
+}
+
+#[test]
+fn python_1_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+    same_as_dialed(Python1, Legacy, Fixture, Stateless);
+}
+
+#[test]
+fn python_1_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(Python1, Legacy, Fixture, Sse);
+}
+
+#[test]
+fn python_1_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(Python1, Legacy, Everything, Http);
+}
+
+#[test]
+fn python_1_reaches_everything_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(Python1, Legacy, Everything, Sse);
+}
+
+#[test]
+fn python_2_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(Python2, Legacy, Fixture, Http);
+}
+
+#[test]
+fn python_2_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+    same_as_dialed(Python2, Legacy, Fixture, Stateless);
+}
+
+#[test]
+fn python_2_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(Python2, Legacy, Fixture, Sse);
+}
+
+#[test]
+fn python_2_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(Python2, Legacy, Everything, Http);
+}
+
+#[test]
+fn python_2_reaches_everything_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(Python2, Legacy, Everything, Sse);
+}
+
+#[test]
+fn python_2_reaches_the_fixture_in_the_modern_era_over_http_as_if_it_were_a_child() {
+    same_as_dialed(Python2, Modern, Fixture, Http);
+}
+
+#[test]
+fn typescript_1_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript1, Legacy, Fixture, Http);
+}
+
+#[test]
+fn typescript_1_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript1, Legacy, Fixture, Stateless);
+}
+
+#[test]
+fn typescript_1_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript1, Legacy, Fixture, Sse);
+}
+
+#[test]
+fn typescript_1_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript1, Legacy, Everything, Http);
+}
+
+#[test]
+fn typescript_1_reaches_everything_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript1, Legacy, Everything, Sse);
+}
+
+#[test]
+fn typescript_2_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript2, Legacy, Fixture, Http);
+}
+
+#[test]
+fn typescript_2_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript2, Legacy, Fixture, Stateless);
+}
+
+#[test]
+fn typescript_2_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript2, Legacy, Fixture, Sse);
+}
+
+#[test]
+fn typescript_2_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript2, Legacy, Everything, Http);
+}
+
+#[test]
+fn typescript_2_reaches_everything_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript2, Legacy, Everything, Sse);
+}
+
+#[test]
+fn typescript_2_reaches_the_fixture_in_the_modern_era_over_http_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript2, Modern, Fixture, Http);
+}
+
+#[test]
+fn rmcp_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(Rust, Legacy, Fixture, Http);
+}
+
+#[test]
+fn rmcp_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+    same_as_dialed(Rust, Legacy, Fixture, Stateless);
+}
+
+#[test]
+fn rmcp_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(Rust, Legacy, Fixture, Sse);
+}
+
+#[test]
+fn rmcp_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+    same_as_dialed(Rust, Legacy, Everything, Http);
+}
+
+#[test]
+fn rmcp_reaches_everything_over_sse_as_if_it_were_a_child() {
+    same_as_dialed(Rust, Legacy, Everything, Sse);
+}
+
+#[test]
+fn rmcp_reaches_the_fixture_in_the_modern_era_over_http_as_if_it_were_a_child() {
+    same_as_dialed(Rust, Modern, Fixture, Http);
+}
+
+#[test]
+fn python_2_probes_everything_over_http_for_the_modern_era_and_settles_as_with_a_child() {
+    same_as_dialed(Python2, Probing, Everything, Http);
+}
+
+#[test]
+fn rmcp_probes_everything_over_http_for_the_modern_era_and_settles_as_with_a_child() {
+    same_as_dialed(Rust, Probing, Everything, Http);
+}

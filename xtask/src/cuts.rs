@@ -1,0 +1,93 @@
+//! `cargo xtask cuts`: every conversation cut at every byte. The work is done by the test target `cuts` of `mendline`,
+//! which takes its wishes from the environment.
+
+use crate::command::Line;
+
+const HELP: &str = "\
+Cuts conversations over cables in memory at single bytes, and checks every promise after each cut.
+
+Usage: cargo xtask cuts [OPTIONS]
+
+Options:
+  --all                every byte; without it those of the tests: all of short conversations, a sample of long ones
+  --conversation NAME  only this one: stdio, http1-json, http1-events, http1-resumable, http2-json, http2-events,
+                       http2-resumable, modern-json, modern-events, trunk, stdio-together, http1-together,
+                       http2-together, stdio-long, http1-long, http2-long
+  --fault KIND         only this one: cut-up, cut-down, end-up, end-down, stall-up, stall-down, write-error, drip
+  --at N               only at this byte; with a conversation and a fault, told in full
+";
+
+/// Runs what was asked for.
+pub fn run(args: &[String]) -> Result<(), String> {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{HELP}");
+        return Ok(());
+    }
+    let mut line = Line::cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "mendline",
+        "--test",
+        "cuts",
+        "--",
+        "--ignored",
+        "--exact",
+        "by_hand",
+        "--nocapture",
+    ]);
+    for (name, value) in wishes(args)? {
+        line = line.env(name, &value);
+    }
+    line.run()
+}
+
+/// The options as variables for the test.
+fn wishes(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
+    let mut wishes = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let name = match arg.as_str() {
+            "--all" => {
+                wishes.push(("MENDLINE_CUTS_ALL", "1".to_owned()));
+                continue;
+            }
+            "--conversation" => "MENDLINE_CUTS_CONVERSATION",
+            "--fault" => "MENDLINE_CUTS_FAULT",
+            "--at" => "MENDLINE_CUTS_AT",
+            other => return Err(format!("unknown option `{other}`\n{HELP}")),
+        };
+        let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
+        if arg == "--at" && value.parse::<usize>().is_err() {
+            return Err(format!("--at needs the number of a byte, not `{value}`"));
+        }
+        wishes.push((name, value.clone()));
+    }
+    Ok(wishes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wishes;
+
+    fn parsed(line: &str) -> Result<Vec<(&'static str, String)>, String> {
+        wishes(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_line_that_a_violation_prints_becomes_wishes() {
+        let expected = [
+            ("MENDLINE_CUTS_CONVERSATION", "stdio".to_owned()),
+            ("MENDLINE_CUTS_FAULT", "cut-up".to_owned()),
+            ("MENDLINE_CUTS_AT", "31".to_owned()),
+        ];
+        assert_eq!(parsed("--conversation stdio --fault cut-up --at 31"), Ok(expected.to_vec()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        for line in ["--at", "--at soon", "--byte 3"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}
