@@ -153,7 +153,7 @@ impl Engine {
                 Alarm::Call(upstream, key) => self.with_upstream(upstream, |it, turn| it.handle_time(key, turn)),
                 Alarm::Link(upstream) => self.with_upstream(upstream, Upstream::handle_link_timer),
                 Alarm::Notices(upstream) => self.with_upstream(upstream, Upstream::handle_notices_timer),
-                Alarm::Initialized(upstream) => self.with_upstream(upstream, Upstream::handle_initialized_timer),
+                Alarm::Greeting(upstream) => self.with_upstream(upstream, Upstream::handle_greeting_timer),
                 Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
                 Alarm::Drain => self.close(),
             }

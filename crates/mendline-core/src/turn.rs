@@ -21,8 +21,8 @@ pub enum Alarm {
     Link(UpstreamId),
     /// The stream for notices may be opened again.
     Notices(UpstreamId),
-    /// A server had time enough to take `initialized`.
-    Initialized(UpstreamId),
+    /// A server had time enough for its part of the greeting: to name an endpoint, or to take `initialized`.
+    Greeting(UpstreamId),
     /// A server had time enough for our goodbye.
     Goodbye(UpstreamId),
     /// The drain is over.

@@ -392,8 +392,11 @@ fn a_server_that_knows_neither_way_is_said_to_and_not_looped_over() {
     }
     let answer = stage.client_reads().unwrap();
     assert_eq!(answer["error"]["code"], -31009, "{answer}");
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Parked));
     stage.pass(Duration::from_secs(300));
     assert!(stage.seen.is_empty());
+    stage.client_says(GREETING);
+    assert_eq!(stage.takes().ask.verb, Verb::Post, "the next call may try both again");
 }
 
 #[test]
@@ -523,13 +526,12 @@ fn a_late_word_about_an_old_session_does_not_cost_the_new_one() {
     stage.end(first.id, EndHow::Complete);
     stage.greet("s2");
     complete_greeting(&mut stage);
+    let again = stage.takes();
+    assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")));
     stage.status(late.id, 404, Content::Empty, None);
     stage.end(late.id, EndHow::Complete);
-    for _ in 0..2 {
-        let again = stage.takes();
-        assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")));
-        stage.answer(&again, "{}");
-    }
+    let again = stage.takes();
+    assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "and at once");
     assert!(stage.seen.is_empty(), "it was greeted once");
 }
 
@@ -610,6 +612,7 @@ fn a_request_that_never_gets_there_whole_is_sent_ever_more_slowly_and_not_for_ev
         stage.pass(Duration::from_millis(50));
     };
     assert_eq!(outcome(&answer), "not_sent");
+    assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("(reset)"), "{answer}");
     assert!((5..=30).contains(&sent), "{sent} requests");
     let waited = stage.now.since(began);
     assert!(waited <= defaults::RECOVERY + Duration::from_millis(50), "{waited:?}");
@@ -822,4 +825,51 @@ fn a_greeting_that_is_resumed_keeps_the_session_that_its_first_response_named() 
     stage.client_reads().unwrap();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     assert_eq!(stage.takes().header("mcp-session-id"), Some("s1"));
+}
+
+#[test]
+fn a_client_that_asks_again_and_again_for_what_cannot_be_bridged_is_no_storm() {
+    let mut stage = Stage::new(Dialect::Auto);
+    let mut requests = 0;
+    for _ in 0..200 {
+        stage.client_says(GREETING);
+        for _ in 0..2 {
+            let Some(seen) = stage.seen.pop_front() else { continue };
+            requests += 1;
+            stage.tell(Input::Reached { exchange: seen.id });
+            stage.status(seen.id, 404, Content::Other, None);
+            stage.end(seen.id, EndHow::Complete);
+        }
+        stage.pass(Duration::from_millis(100));
+    }
+    assert!(requests <= 6, "{requests} requests within twenty seconds");
+}
+
+#[test]
+fn a_trunk_that_names_no_endpoint_is_given_up_in_time_and_another_made() {
+    let mut stage = Stage::new(Dialect::Sse);
+    stage.client_says(GREETING);
+    let mute = stage.takes();
+    stage.status(mute.id, 200, Content::Events, None);
+    stage.pass(defaults::HANDSHAKE_HTTP);
+    assert_eq!(stage.aborted, [mute.id]);
+    stage.pass(Duration::from_secs(1));
+    let next = stage.takes().id;
+    endpoint(&mut stage, next, "/messages?s=1");
+    assert_eq!(stage.takes().method(), "initialize");
+}
+
+#[test]
+fn initialized_that_comes_while_there_is_no_way_completes_a_new_greeting() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    stage.greet("s1");
+    stage.client_reads().unwrap();
+    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_says(&call(1, "create_note"));
+    stage.pass(Duration::from_secs(1));
+    stage.greet("s2");
+    complete_greeting(&mut stage);
+    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
 }

@@ -30,14 +30,13 @@ pub const EDGES: &[(&str, &str)] = &[
     ("Waiting", "Idle"),
     ("Parked", "Dialing"),
     ("Parked", "Idle"),
-    // Over HTTP there is no process to end, and others than the one that was sent to look may find the way.
+    // Over HTTP there is no process to end, and a server may turn out to speak another dialect.
     ("Up", "Idle"),
     ("Up", "Dialing"),
-    ("Waiting", "Up"),
 ];
 
-/// Edges that may be walked and seldom are.
-const RARE: &[(&str, &str)] = &[("Parked", "Up"), ("Idle", "Up")];
+/// Edges that may be walked and seldom are: over HTTP others than the one that was sent to look may find the way.
+const RARE: &[(&str, &str)] = &[("Waiting", "Up"), ("Parked", "Up"), ("Idle", "Up"), ("Idle", "Waiting")];
 
 /// Counts.
 #[derive(Clone, Debug, Default)]

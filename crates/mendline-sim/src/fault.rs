@@ -56,6 +56,7 @@ mod t15_eof_without_response;
 mod t16_half_open_silence;
 mod t16_silence;
 mod trunk_cut;
+mod trunk_mute;
 
 use std::time::Duration;
 
@@ -164,6 +165,7 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &t15_eof_without_response::EofWithoutResponse,
     &t16_half_open_silence::HalfOpenSilence,
     &trunk_cut::TrunkCut,
+    &trunk_mute::TrunkMute,
 ];
 
 /// What happens to children and clients and happens to servers behind a URL too: all that makes sense without a process.

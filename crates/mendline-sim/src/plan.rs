@@ -21,7 +21,7 @@ use crate::weather::Weather;
 use crate::world::Host;
 
 /// The label of the dice for everything about HTTP. With this one the seeds that once broke a promise keep their children.
-const WEB: u64 = 200;
+const WEB: u64 = 208;
 
 /// How a world ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

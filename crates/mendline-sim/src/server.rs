@@ -5,6 +5,8 @@
 //! the effect of a job happens within it is rolled, because a real server may write its file before or after the pause in which
 //! it is killed. The server never sees the client's ids; it answers with whatever id it was given.
 
+mod deed;
+mod door;
 pub mod legacy;
 pub mod modern;
 pub mod stateless;
@@ -15,6 +17,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method};
+
+pub use deed::{Deed, Seat};
+pub use door::{Admission, Door};
 
 use crate::dice::Dice;
 use crate::fact::Stamp;
@@ -28,46 +33,6 @@ pub enum Era {
     Legacy,
     /// Without.
     Modern,
-}
-
-/// What happens to a message at the door.
-pub enum Admission {
-    /// It becomes a job.
-    Job,
-    /// It is answered at once with this result.
-    Result(String),
-    /// It is answered at once with this error.
-    Error(i64, &'static str),
-    /// It needs no answer.
-    Taken,
-}
-
-/// The part of a server that belongs to one era.
-pub trait Door {
-    /// Lets a request or a notification in; complaints are sentences about what the peer did wrong.
-    fn admit(&mut self, message: &Message, complaints: &mut Vec<String>) -> Admission;
-    /// Whether the server may ask its client something now.
-    fn may_ask(&self) -> bool;
-    /// Whether the server may send notifications on its own now.
-    fn may_notify(&self) -> bool;
-    /// Whether the same greeting may come twice.
-    fn greets_anybody(&self) -> bool {
-        false
-    }
-}
-
-/// Where what a server says about a request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// The number of the stream.
-    pub stream: u32,
-    /// More than the answer can go there.
-    pub talks: bool,
-}
-
-impl Seat {
-    /// A pipe: everything goes the same way.
-    pub const PIPE: Seat = Seat { stream: 0, talks: true };
 }
 
 /// One step of a job.
@@ -93,27 +58,6 @@ struct Job {
     progress: u32,
     /// It is held back until the world heals, in one way or another.
     held: bool,
-}
-
-/// What a server does in answer to something. The number is that of the stream that it belongs to.
-#[derive(Debug)]
-pub enum Deed {
-    /// It writes a line.
-    Write(u32, Bytes),
-    /// It asks its client something.
-    Ask(u32, Bytes),
-    /// It writes a notification for its client.
-    Notify(u32, Bytes, Stamp),
-    /// It writes the answer to a request, whose body is the second text.
-    Answer(u32, Bytes, Option<Key>, Bytes),
-    /// It writes an answer that nobody can read.
-    Garble(u32, Bytes),
-    /// It does what the request asks for.
-    Run(Key),
-    /// It will go on with this job after a while.
-    GoOn(u32, Duration),
-    /// It is surprised.
-    Complain(String),
 }
 
 /// How fast and how talkative a server is.

@@ -91,12 +91,14 @@ pub struct Stream {
     pub log: Vec<Bytes>,
     /// Everything was said.
     pub finished: bool,
+    /// How often it was primed.
+    pub primed: u32,
 }
 
 impl Stream {
     /// A stream over which nothing was said.
     pub fn new(form: Form, listener: Option<ExchangeId>) -> Stream {
-        Stream { form, listener, session: None, key: None, log: Vec::new(), finished: false }
+        Stream { form, listener, session: None, key: None, log: Vec::new(), finished: false, primed: 0 }
     }
 }
 
@@ -201,14 +203,15 @@ pub fn event_name(mind: u32, stream: u32, count: usize) -> Bytes {
     Bytes::from(format!("{mind}.{stream}.{count}"))
 }
 
-/// Reads the name of an event.
+/// Reads the name of an event, priming or not.
 pub fn read_event_name(text: &str) -> Option<(u32, u32, usize)> {
     let mut parts = text.split('.');
-    let name = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    parts.next().is_none().then_some(name)
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// An event with nothing to say but its name, so that the stream can be resumed from here.
-pub fn priming(name: Bytes, retry: Option<u64>) -> SseEvent {
-    SseEvent { id: Some(name), event: None, data: Some(Bytes::new()), retry }
+/// An event with nothing to say but its name, so that the stream can be resumed after the event with that count. No two
+/// events have the same name, so this one counts the priming events too.
+pub fn priming(mind: u32, stream: u32, count: usize, primed: u32, retry: Option<u64>) -> SseEvent {
+    let id = Bytes::from(format!("{mind}.{stream}.{count}.p{primed}"));
+    SseEvent { id: Some(id), event: None, data: Some(Bytes::new()), retry }
 }

@@ -80,6 +80,8 @@ pub struct Weather {
     pub farewell: Farewell,
     /// GET is not allowed.
     pub no_get: bool,
+    /// A trunk is opened and says nothing.
+    pub mute: bool,
     /// What `retry` says in every event.
     pub retry: Option<u64>,
     /// Streams are never resumed.

@@ -148,6 +148,8 @@ impl World {
         if wake.is_some_and(|wake| wake <= next) {
             self.wake(next);
         } else if let Some(due) = self.clock.take() {
+            // Something else happened, so a wake-up after it is not the same one again.
+            self.wakes.1 = 0;
             self.happen(due);
         }
         self.settle();

@@ -13,4 +13,7 @@ fn five_hundred_worlds_keep_every_promise_and_visit_every_fault_and_edge() {
     assert!(coverage.missing().is_empty(), "never visited: {:?}\n{coverage}", coverage.missing());
     assert!(coverage.unexpected().is_empty(), "edges that nobody listed: {:?}", coverage.unexpected());
     assert!(coverage.deaths_within_a_line > 0, "no child died with a line accepted in part");
+    for how in [("cut", "partly written"), ("cut", "wholly written"), ("no connection", "nothing written")] {
+        assert!(coverage.exchanges.contains_key(&how), "no exchange ended like this: {how:?}\n{coverage}");
+    }
 }

@@ -73,6 +73,8 @@ pub struct Call {
     /// Since when it has been trying to get out, and how often it did not get there whole.
     pub waited_since: Option<Moment>,
     pub unsent: u32,
+    /// What happened to its last attempt, in half a sentence.
+    pub trouble: Option<String>,
 }
 
 impl Call {
@@ -96,6 +98,7 @@ impl Call {
             refused_once: false,
             waited_since: None,
             unsent: 0,
+            trouble: None,
         }
     }
 

@@ -122,6 +122,7 @@ impl Upstream {
             let cause = if outcome == Outcome::Refused { Cause::Unavailable } else { Cause::OutcomeUnknown };
             return self.fail(key, cause, outcome, words, turn);
         }
+        call.trouble = Some(words).filter(|words| !words.is_empty());
         // Over HTTP a call looks for its own way, time and again; that is all one wait.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
         call.state = State::Waiting { since: trying.unwrap_or(turn.now), not_before: again };
@@ -232,10 +233,12 @@ impl Upstream {
         if is_over(call.deadline(timeouts)) {
             self.expire(key, turn);
         } else if is_over(call.patience(timeouts)) {
-            let (cause, detail) = if self.link.is_up() && self.session.is_open() {
-                (Cause::Overloaded, "no place became free in time".to_owned())
-            } else {
-                (Cause::Unavailable, self.link.trouble().to_owned())
+            let (cause, detail) = match call.trouble.take() {
+                _ if !self.link.is_up() || !self.session.is_open() => {
+                    (Cause::Unavailable, self.link.trouble().to_owned())
+                }
+                Some(words) => (Cause::Unavailable, words),
+                None => (Cause::Overloaded, "no place became free in time".to_owned()),
             };
             self.fail(key, cause, Outcome::NotSent, detail, turn);
             self.promote(turn);

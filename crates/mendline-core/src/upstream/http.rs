@@ -151,6 +151,7 @@ impl Upstream {
     pub(super) fn keep_moving(&mut self, turn: &mut Turn<'_>) {
         if self.http.is_some() {
             self.find_path(turn);
+            self.promote(turn);
             self.pump(turn);
         }
     }
@@ -165,6 +166,8 @@ impl Upstream {
             if http.trunk().is_none() {
                 let ask = Ask { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
                 http.begin(Exchange::new(Purpose::Trunk), ask, Reuse::Fresh, turn);
+                http.release(turn);
+                http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Greeting(self.id));
             }
             return;
         }
@@ -220,7 +223,7 @@ impl Upstream {
         if method == Method::Initialized {
             http.held_by = Some(id);
             turn.disarm(&mut http.held_until);
-            http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Initialized(self.id));
+            http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Greeting(self.id));
         }
     }
 
@@ -315,7 +318,11 @@ impl Upstream {
                 if let Some(call) = self.calls.get_mut(key)
                     && !call.stream.note(event.id, retry, data.is_some())
                 {
-                    return self.drop_message(Method::None, Dropped::Late, turn);
+                    // What only names an event again has nothing to be dropped.
+                    if data.is_some() {
+                        self.drop_message(Method::None, Dropped::Late, turn);
+                    }
+                    return;
                 }
             }
             Purpose::Notices => {

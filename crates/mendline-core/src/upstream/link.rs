@@ -153,7 +153,14 @@ impl Link {
 
     /// Someone wants it: dial if it was never dialed.
     pub fn open(&mut self, turn: &mut Turn<'_>) {
-        if self.state == LinkState::Idle && !self.stopped {
+        if self.state != LinkState::Idle || self.stopped {
+            return;
+        }
+        let earliest = self.earliest_dial(turn.now);
+        if earliest > turn.now {
+            self.move_to(LinkState::Waiting, "it was dialed too often of late".into(), turn);
+            self.sleep_until(earliest, turn);
+        } else {
             self.dial(String::new(), turn);
         }
     }

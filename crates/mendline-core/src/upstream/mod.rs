@@ -154,8 +154,11 @@ impl Upstream {
                 if self.link.is_up() && self.session.is_open() {
                     self.say(method, Spliced::whole(message.text().clone()), turn);
                 } else if method != Method::Initialized {
-                    // `initialized` is not lost: it is part of the greeting that will be replayed.
                     self.drop_message(method, Dropped::NoWay, turn);
+                } else if self.session.is_open() {
+                    // `initialized` is not lost: it is part of the greeting that will be replayed. Over HTTP the session would
+                    // outlive the gap without it, so it is given up.
+                    self.forget_session(turn);
                 }
             }
             ToUpstream::Close { client } => self.abandon(client, turn),
@@ -324,13 +327,15 @@ impl Upstream {
 
     /// The link is gone: each call that was out is settled by what can have arrived of it, each that was not goes back.
     fn lose_calls(&mut self, written: impl Fn(Place) -> Written, turn: &mut Turn<'_>) {
+        let over_http = self.http.is_some();
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get_mut(key) else { continue };
             match call.state {
                 _ if call.owner == Owner::Session => drop(self.take(key, turn)),
                 State::Waiting { .. } => {}
                 State::Queued => {
-                    call.state = State::Waiting { since: turn.now, not_before: turn.now };
+                    let since = call.waited_since.filter(|_| over_http).unwrap_or(turn.now);
+                    call.state = State::Waiting { since, not_before: turn.now };
                     self.waiting.push_back(key);
                     self.arm(key, turn);
                 }

@@ -67,8 +67,12 @@ impl Check for Bounded {
         Ok(())
     }
 
-    /// Finished means that nothing is owed any more; what is left for the clients is theirs to take, and taken by now.
-    fn end(&mut self, _: Moment, _: &Oracle) -> Result<(), String> {
+    /// Finished means that nothing is owed any more; what is left for the clients is theirs to take, and taken by now, unless
+    /// one of them went away without taking it.
+    fn end(&mut self, _: Moment, oracle: &Oracle) -> Result<(), String> {
+        if oracle.readers.values().any(|reader| reader.gone) {
+            (self.last.for_clients, self.last.bytes) = (0, 0);
+        }
         if self.finished && self.last != Load::default() {
             return Err(format!("finished, and still holds {:?}", self.last));
         }

@@ -153,12 +153,12 @@ impl World {
                 self.check_version(upstream, mind, &letter);
                 self.let_in(upstream, mind, letter, site);
             }
-            None => self.say_farewell(&letter, site.weather.farewell),
+            None => self.say_farewell(upstream, &letter, site.weather.farewell),
         }
     }
 
     /// The session that was named is not known here.
-    pub(super) fn say_farewell(&mut self, letter: &Letter, farewell: Farewell) {
+    pub(super) fn say_farewell(&mut self, upstream: usize, letter: &Letter, farewell: Farewell) {
         let exchange = letter.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
             it.refuses = true;
@@ -175,7 +175,10 @@ impl World {
         let content = if explains { Content::Json } else { Content::Empty };
         self.send_back(exchange, Part::Head(head(status, content)));
         if explains {
-            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{words}"}}}}"#);
+            let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+            // Said twice of one call, it is the server's answer to it.
+            self.note_reply(upstream, letter.key.filter(|_| status == 200), Bytes::from(error));
             self.send_back(exchange, Part::Body(Bytes::from(body)));
         }
         self.send_back(exchange, Part::End(EndHow::Complete));

@@ -10,17 +10,21 @@ use mendline_wire::{Message, Method, SseEvent, headers};
 use super::World;
 use super::origin::head;
 use crate::exchange::{Letter, Part};
-use crate::site::{self, Form, Mind, Site, Tongue};
+use crate::site::{self, Form, Mind, Site, Stream, Tongue};
 use crate::weather::Cut;
 
 impl World {
     /// The head of a stream, and its priming event if its events have names. Some servers close it right then.
     pub(super) fn begin_stream(&mut self, upstream: usize, number: u32, name: u32, method: Method, site: &Site) {
-        let Some(stream) = self.origins[upstream].minds.get_mut(&number).and_then(|it| it.streams.get_mut(&name))
-        else {
-            return;
-        };
-        let (listener, form, said) = (stream.listener, stream.form, stream.log.len());
+        let said = self.stream(upstream, number, name).map_or(0, |stream| stream.log.len());
+        self.prime(upstream, (number, name, said), method, site);
+    }
+
+    /// The same for one that the other side has heard up to this event.
+    fn prime(&mut self, upstream: usize, (number, name, seen): (u32, u32, usize), method: Method, site: &Site) {
+        let Some(stream) = self.stream(upstream, number, name) else { return };
+        stream.primed += 1;
+        let (listener, form, primed) = (stream.listener, stream.form, stream.primed);
         let mut head = head(200, Content::Events);
         head.session = stream.session.clone();
         self.send_back(listener, Part::Head(head));
@@ -32,8 +36,7 @@ impl World {
         let closes = weather.primes_for_ever || (polls && name != 0 && method != Method::Initialize);
         let retry =
             weather.retry.or(if closes && self.dice.percent(50) { Some(self.dice.between(100, 800)) } else { None });
-        let priming = site::priming(site::event_name(number, name, said), retry);
-        self.send_back(listener, Part::Event(priming));
+        self.send_back(listener, Part::Event(site::priming(number, name, seen, primed, retry)));
         if closes && let Some(listener) = listener {
             self.send_back(Some(listener), Part::End(EndHow::Complete));
             self.origins[upstream].hang_up(listener);
@@ -46,6 +49,10 @@ impl World {
             return Form::Json;
         }
         if site.names && site.tongue == Tongue::Stateful { Form::NamedEvents } else { Form::Events }
+    }
+
+    fn stream(&mut self, upstream: usize, number: u32, name: u32) -> Option<&mut Stream> {
+        self.origins[upstream].minds.get_mut(&number)?.streams.get_mut(&name)
     }
 
     pub(super) fn form(&self, upstream: usize, number: u32, stream: u32) -> Option<Form> {
@@ -62,10 +69,7 @@ impl World {
     /// A mind says something over one of its streams; the last word ends it.
     pub(super) fn say(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
         let weather = self.hosts[upstream].site.as_ref().map(|site| site.weather.clone()).unwrap_or_default();
-        let Some(stream) = self.origins[upstream].minds.get_mut(&number).and_then(|it| it.streams.get_mut(&name))
-        else {
-            return;
-        };
+        let Some(stream) = self.stream(upstream, number, name) else { return };
         let last = last && name != 0;
         if stream.form == Form::Json && !last {
             return;
@@ -106,7 +110,7 @@ impl World {
             return self.answer_status(Some(exchange), 400);
         };
         let Some(number) = self.origins[upstream].of_session(session) else {
-            return self.say_farewell(letter, site.weather.farewell);
+            return self.say_farewell(upstream, letter, site.weather.farewell);
         };
         let resumed = letter.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
         // Who asks again for the answer to its greeting cannot know yet what was agreed.
@@ -144,7 +148,7 @@ impl World {
         };
         stream.listener = Some(exchange);
         if site.weather.primes_for_ever {
-            return self.begin_stream(upstream, number, which, Method::None, site);
+            return self.prime(upstream, (number, which, seen), Method::None, site);
         }
         let (missed, finished) = (stream.log.iter().skip(seen).cloned().collect::<Vec<_>>(), stream.finished);
         if finished {
@@ -171,6 +175,9 @@ impl World {
         mind.listen(Form::Events, exchange);
         self.origins[upstream].minds.insert(number, mind);
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
+        if site.weather.mute {
+            return;
+        }
         let data = Some(Bytes::from(format!("/messages?s={number}")));
         let endpoint = SseEvent { id: None, event: Some(Bytes::from_static(b"endpoint")), data, retry: None };
         self.send_back(Some(exchange), Part::Event(endpoint));

@@ -95,13 +95,16 @@ impl Upstream {
         self.unreachable(why, false, turn);
     }
 
-    /// The server had time enough to take `initialized`.
-    pub fn handle_initialized_timer(&mut self, turn: &mut Turn<'_>) {
+    /// The server had time enough to take `initialized`, or to name the endpoint of its trunk.
+    pub fn handle_greeting_timer(&mut self, turn: &mut Turn<'_>) {
         let Some(http) = &mut self.http else { return };
         http.held_until = None;
         if let Some(id) = http.held_by {
             http.abort(id, turn);
             self.greeting_incomplete("the server did not take `initialized` in time".into(), turn);
+        } else if let (Some(trunk), None) = (http.trunk(), &http.endpoint) {
+            http.abort(trunk, turn);
+            self.unreachable("the server did not name its endpoint in time".into(), false, turn);
         }
         self.keep_moving(turn);
     }
@@ -123,7 +126,7 @@ impl Upstream {
 
     /// Everything that hangs on a session is gone: its name, its streams, the questions asked in it, and what was about to
     /// be said in it. Calls that had not left go back to waiting for the next one.
-    pub(super) fn forget_session(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn forget_session(&mut self, turn: &mut Turn<'_>) {
         let Some(http) = &mut self.http else { return };
         http.session = None;
         http.version = None;

@@ -27,6 +27,7 @@ impl Upstream {
     pub(super) fn trunk_ready(&mut self, turn: &mut Turn<'_>) {
         if let Some(http) = &mut self.http {
             http.refused = None;
+            http.release(turn);
         }
         if self.link.handle_reached(turn) {
             match self.session.begin() {
@@ -59,7 +60,8 @@ impl Upstream {
             for key in std::mem::take(&mut self.waiting) {
                 self.fail(key, Cause::CannotBridge, Outcome::NotSent, words.clone(), turn);
             }
-            return self.link.rest(turn);
+            // Like a command that does not exist: asking again soon is pointless.
+            return self.link.handle_unreachable(words, true, false, turn);
         }
         self.give_up_posts(turn);
         let hopeless = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();

@@ -1,0 +1,30 @@
+//! A trunk is opened and no endpoint is named on it: nothing can be sent, and nothing says so.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::{Site, Tongue};
+use crate::world::World;
+
+/// See the module.
+pub(super) struct TrunkMute;
+
+impl Fault for TrunkMute {
+    fn name(&self) -> &'static str {
+        "trunk_mute"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.mute = true;
+        }
+        world.cut_long_streams(at);
+        None
+    }
+
+    fn suit(&self, site: &mut Site) {
+        if site.tongue != Tongue::Modern {
+            site.tongue = Tongue::Trunk;
+        }
+    }
+}

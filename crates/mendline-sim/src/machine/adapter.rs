@@ -1,0 +1,304 @@
+//! Two machines from one text: the engine and its copy, each translated into the words of this crate.
+//!
+//! The types of the copy have the same shape and other names. Everything that goes in or comes out is taken apart here and
+//! put together again; a variant that one side has and the other has not does not compile.
+
+use mendline_core::port::{ExchangeId, Verb};
+
+use super::{Act, Heard, Load, Machine, Request, Standing, What};
+
+macro_rules! adapter {
+    ($name:ident, $doc:literal, $($core:ident)::+) => {
+        #[doc = $doc]
+        pub(super) mod $name {
+            use mendline_core as real;
+            use mendline_wire::Spliced;
+            use $($core)::+ as core;
+
+            use super::{Act, ExchangeId, Heard, Load, Machine, Request, Standing, Verb, What};
+
+            pub(in crate::machine) struct Adapter {
+                engine: core::Engine,
+                status: core::status::Status,
+            }
+
+            impl Adapter {
+                pub(in crate::machine) fn new(config: &real::Config, seed: u64) -> Adapter {
+                    let upstreams = config.upstreams.iter().map(upstream).collect();
+                    let mut lowered = core::Config::new(upstreams);
+                    lowered.ledger_bytes = config.ledger_bytes;
+                    lowered.lifetime = match config.lifetime {
+                        real::Lifetime::WithClients => core::Lifetime::WithClients,
+                        real::Lifetime::UntilStopped => core::Lifetime::UntilStopped,
+                    };
+                    Adapter { engine: core::Engine::new(lowered, seed), status: core::status::Status::default() }
+                }
+            }
+
+            impl Machine for Adapter {
+                fn handle(&mut self, input: real::Input, now: real::Moment) {
+                    self.engine.handle(into(input), core::Moment(now.0));
+                }
+                fn handle_timeout(&mut self, now: real::Moment) {
+                    self.engine.handle_timeout(core::Moment(now.0));
+                }
+                fn poll_act(&mut self) -> Option<Act> {
+                    let output = self.engine.poll_output()?;
+                    if let core::Output::Happened(event) = &output {
+                        self.status.apply(event);
+                    }
+                    Some(act(output))
+                }
+                fn poll_write(&mut self, wanted: real::Port) -> Option<Spliced> {
+                    self.engine.poll_write(port(wanted))
+                }
+                fn may_read(&self, wanted: real::Port) -> bool {
+                    self.engine.may_read(port(wanted))
+                }
+                fn poll_timeout(&mut self) -> Option<real::Moment> {
+                    self.engine.poll_timeout().map(|moment| real::Moment(moment.0))
+                }
+                fn load(&self) -> Load {
+                    let it = self.engine.load();
+                    Load {
+                        requests: it.requests,
+                        asks: it.asks,
+                        for_clients: it.for_clients,
+                        calls: it.calls,
+                        for_links: it.for_links,
+                        timers: it.timers,
+                        bytes: it.bytes,
+                    }
+                }
+                fn standing(&self, upstream: usize) -> Standing {
+                    let id = core::UpstreamId(upstream as u16);
+                    let folded = self.status.upstreams.get(&id);
+                    Standing {
+                        link: folded.map_or("Idle", |it| state(it.link)),
+                        open: folded.map_or(0, |it| it.open),
+                        dropped: folded.map_or(0, |it| it.dropped),
+                        own_link: self.engine.link_state(id).map_or("Idle", state),
+                        own_open: self.engine.open_calls(id) as u64,
+                    }
+                }
+            }
+
+            fn upstream(from: &real::UpstreamConfig) -> core::UpstreamConfig {
+                let mut to = core::UpstreamConfig::child(from.name.clone(), from.place.clone());
+                to.transport = match from.transport {
+                    real::config::Transport::Child => core::config::Transport::Child,
+                    real::config::Transport::Http(dialect) => core::config::Transport::Http(match dialect {
+                        real::config::Dialect::Auto => core::config::Dialect::Auto,
+                        real::config::Dialect::Streamable => core::config::Dialect::Streamable,
+                        real::config::Dialect::Sse => core::config::Dialect::Sse,
+                    }),
+                };
+                to.timeouts.call = from.timeouts.call;
+                to.timeouts.total = from.timeouts.total;
+                to.timeouts.recovery = from.timeouts.recovery;
+                to.timeouts.handshake = from.timeouts.handshake;
+                to.limits.in_flight = from.limits.in_flight;
+                to.limits.waiting = from.limits.waiting;
+                to.attempts = from.attempts;
+                to.trust_hints = from.trust_hints;
+                to
+            }
+
+            fn link(from: real::LinkId) -> core::LinkId {
+                core::LinkId { upstream: core::UpstreamId(from.upstream.0), dial: from.dial }
+            }
+
+            fn named(from: core::LinkId) -> real::LinkId {
+                real::LinkId { upstream: real::UpstreamId(from.upstream.0), dial: from.dial }
+            }
+
+            fn client(from: real::ClientId) -> core::ClientId {
+                core::ClientId(from.0)
+            }
+
+            fn port(from: real::Port) -> core::Port {
+                match from {
+                    real::Port::Client(id) => core::Port::Client(client(id)),
+                    real::Port::Link(id) => core::Port::Link(link(id)),
+                    real::Port::Exchange(id) => core::Port::Exchange(exchange(id)),
+                }
+            }
+
+            fn exchange(from: ExchangeId) -> core::port::ExchangeId {
+                core::port::ExchangeId(from.0)
+            }
+
+            fn head(from: real::port::Head) -> core::port::Head {
+                core::port::Head {
+                    status: from.status,
+                    content: match from.content {
+                        real::port::Content::Empty => core::port::Content::Empty,
+                        real::port::Content::Json => core::port::Content::Json,
+                        real::port::Content::Events => core::port::Content::Events,
+                        real::port::Content::Other => core::port::Content::Other,
+                    },
+                    session: from.session,
+                    retry_after_ms: from.retry_after_ms,
+                }
+            }
+
+            fn end(how: real::port::EndHow) -> core::port::EndHow {
+                match how {
+                    real::port::EndHow::Complete => core::port::EndHow::Complete,
+                    real::port::EndHow::NoConnection(words) => core::port::EndHow::NoConnection(words),
+                    real::port::EndHow::Cut(words) => core::port::EndHow::Cut(words),
+                    real::port::EndHow::Refused => core::port::EndHow::Refused,
+                    real::port::EndHow::Aborted => core::port::EndHow::Aborted,
+                    real::port::EndHow::TooLarge => core::port::EndHow::TooLarge,
+                    real::port::EndHow::Forbidden(words) => core::port::EndHow::Forbidden(words),
+                }
+            }
+
+            fn into(input: real::Input) -> core::Input {
+                match input {
+                    real::Input::ClientOpened { client: id, upstream } => {
+                        core::Input::ClientOpened { client: client(id), upstream: core::UpstreamId(upstream.0) }
+                    }
+                    real::Input::FromClient { client: id, received } => {
+                        core::Input::FromClient { client: client(id), received }
+                    }
+                    real::Input::ClientEnded { client: id } => core::Input::ClientEnded { client: client(id) },
+                    real::Input::ClientLost { client: id } => core::Input::ClientLost { client: client(id) },
+                    real::Input::Spawned { link: id, pid } => core::Input::Spawned { link: link(id), pid },
+                    real::Input::SpawnFailed { link: id, why } => core::Input::SpawnFailed {
+                        link: link(id),
+                        why: core::port::SpawnFailure {
+                            kind: match why.kind {
+                                real::port::SpawnFailureKind::NotFound => core::port::SpawnFailureKind::NotFound,
+                                real::port::SpawnFailureKind::Exhausted => core::port::SpawnFailureKind::Exhausted,
+                                real::port::SpawnFailureKind::Other => core::port::SpawnFailureKind::Other,
+                            },
+                            text: why.text,
+                        },
+                    },
+                    real::Input::FromLink { link: id, received } => core::Input::FromLink { link: link(id), received },
+                    real::Input::Said { link: id, line } => core::Input::Said { link: link(id), line },
+                    real::Input::LinkBroken { link: id, pipe } => core::Input::LinkBroken {
+                        link: link(id),
+                        pipe: match pipe {
+                            real::port::Pipe::Stdin => core::port::Pipe::Stdin,
+                            real::port::Pipe::Stdout => core::port::Pipe::Stdout,
+                        },
+                    },
+                    real::Input::ChildExited { link: id, how, written } => core::Input::ChildExited {
+                        link: link(id),
+                        how: match how {
+                            real::port::Exit::Code(code) => core::port::Exit::Code(code),
+                            real::port::Exit::Signal(signal) => core::port::Exit::Signal(signal),
+                        },
+                        written,
+                    },
+                    real::Input::Reconnect { upstream } => {
+                        core::Input::Reconnect { upstream: core::UpstreamId(upstream.0) }
+                    }
+                    real::Input::Stop => core::Input::Stop,
+                    real::Input::Reached { exchange: id } => core::Input::Reached { exchange: exchange(id) },
+                    real::Input::Head { exchange: id, head: it } => {
+                        core::Input::Head { exchange: exchange(id), head: head(it) }
+                    }
+                    real::Input::StreamEvent { exchange: id, event } => {
+                        core::Input::StreamEvent { exchange: exchange(id), event }
+                    }
+                    real::Input::Body { exchange: id, received } => {
+                        core::Input::Body { exchange: exchange(id), received }
+                    }
+                    real::Input::End { exchange: id, how, written } => core::Input::End {
+                        exchange: exchange(id),
+                        how: end(how),
+                        written: match written {
+                            real::port::Written::Nothing => core::port::Written::Nothing,
+                            real::port::Written::Partly => core::port::Written::Partly,
+                            real::port::Written::Whole => core::port::Written::Whole,
+                        },
+                    },
+                }
+            }
+
+            fn request(ask: core::port::Ask, reuse: core::port::Reuse) -> Request {
+                Request {
+                    verb: match ask.verb {
+                        core::port::Verb::Get => Verb::Get,
+                        core::port::Verb::Post => Verb::Post,
+                        core::port::Verb::Delete => Verb::Delete,
+                    },
+                    target: ask.target,
+                    headers: ask.headers,
+                    body: ask.body.map(|body| body.to_bytes()),
+                    fresh: reuse == core::port::Reuse::Fresh,
+                }
+            }
+
+            fn act(output: core::Output) -> Act {
+                match output {
+                    core::Output::Spawn { link } => Act::Spawn(named(link)),
+                    core::Output::CloseStdin { link } => Act::CloseStdin(named(link)),
+                    core::Output::Signal { link, signal } => Act::Signal(
+                        named(link),
+                        match signal {
+                            core::port::Signal::Term => real::port::Signal::Term,
+                            core::port::Signal::Kill => real::port::Signal::Kill,
+                        },
+                    ),
+                    core::Output::Happened(event) => Act::Happened(Heard {
+                        upstream: event.upstream().map(|upstream| usize::from(upstream.0)),
+                        text: event.to_string(),
+                        what: what(&event),
+                    }),
+                    core::Output::Exchange { exchange, upstream, ask, reuse } => {
+                        Act::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(ask, reuse))
+                    }
+                    core::Output::Abort { exchange } => Act::Abort(ExchangeId(exchange.0)),
+                    core::Output::Finished { .. } => Act::Finished,
+                }
+            }
+
+            fn what(event: &core::event::Event) -> What {
+                use core::event::Event;
+                match event {
+                    Event::LinkMoved { from, to, .. } => What::Moved(state(*from), state(*to)),
+                    Event::MessageDropped { why, .. } => What::Dropped(reason(*why)),
+                    Event::CallAccepted { .. } => What::Accepted,
+                    Event::CallTurnedAway { .. } => What::TurnedAway,
+                    Event::CallAnswered { call, .. }
+                    | Event::CallFailed { call, .. }
+                    | Event::CallCancelled { call, .. }
+                    | Event::CallAbandoned { call, .. } => What::Ended(*call),
+                    Event::ClientLost { .. } => What::ClientLost,
+                    _ => What::Other,
+                }
+            }
+
+            fn state(state: core::event::LinkState) -> &'static str {
+                use core::event::LinkState;
+                match state {
+                    LinkState::Idle => "Idle",
+                    LinkState::Dialing => "Dialing",
+                    LinkState::Up => "Up",
+                    LinkState::Draining => "Draining",
+                    LinkState::Waiting => "Waiting",
+                    LinkState::Parked => "Parked",
+                }
+            }
+
+            fn reason(why: core::event::Dropped) -> &'static str {
+                use core::event::Dropped;
+                match why {
+                    Dropped::Late => "late",
+                    Dropped::Unknown => "unknown",
+                    Dropped::Nameless => "nameless",
+                    Dropped::NoWay => "no way",
+                    Dropped::StaleProgress => "stale progress",
+                    Dropped::StaleReply => "stale reply",
+                }
+            }
+        }
+    };
+}
+
+adapter!(engine, "The engine itself.", mendline_core);
+adapter!(copy, "The copy that defects are planted in.", crate::planted);
