@@ -5,8 +5,7 @@
 //! *within* a round before the median over the rounds is taken. A slow spell then spoils one round for all instead of
 //! one contender.
 //!
-//! A contender that cannot be measured is left out with its reason; only the first two, which every ratio needs, must
-//! work.
+//! A contender that cannot be measured is left out with its reason; only those that the ratios need must work.
 
 mod contender;
 mod figure;
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut contenders = contender::all(options.over, &places)?;
     let load_average = load_average();
     let rounds = measure(&options, &mut contenders)?;
-    let verdicts = target::judge(&rounds);
+    let verdicts = target::judge(&rounds, contender::floor(options.over));
 
     let report = report(&options, &contenders, &rounds, &verdicts, load_average);
     if let Some(out) = &options.out {
@@ -193,7 +192,9 @@ fn report(
         "load_average_before": load_average,
         "contenders": measured,
         "left_out": left_out,
+        "floor": contender::floor(options.over),
         "targets": verdicts.iter().map(Verdict::to_json).collect::<Vec<_>>(),
+        "against_relay": target::ratios(rounds, contender::RELAY).iter().map(Verdict::to_json).collect::<Vec<_>>(),
     })
 }
 

@@ -1,6 +1,6 @@
-//! Streamable HTTP as the bench needs it: an upstream, a relay in front of it, and a client.
+//! Streamable HTTP as the bench needs it: an upstream, two relays in front of it, and a client.
 //!
-//! All three speak HTTP/1.1 with `Content-Length` on connections that stay open, one exchange at a time on each. Nothing
+//! All but the relay of [`stack`], which leaves it to others, speak HTTP/1.1 with `Content-Length` on connections that stay open, one exchange at a time on each. Nothing
 //! else is understood, because both ends are ours or real clients that do the same; what is not understood is an error
 //! and never a wrong figure.
 //!
@@ -11,6 +11,7 @@ pub(crate) mod message;
 pub(crate) mod pool;
 pub(crate) mod relay;
 pub(crate) mod remote;
+pub(crate) mod stack;
 pub(crate) mod upstream;
 
 use std::io::{self, IoSlice, Write};
@@ -63,6 +64,13 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// `host:port` and the path without its first slash.
+fn address(url: &str) -> io::Result<(&str, &str)> {
+    url.strip_prefix("http://")
+        .and_then(|rest| rest.split_once('/'))
+        .ok_or_else(|| io::Error::other(format!("`{url}` is not http://HOST:PORT/PATH")))
 }
 
 /// Writes both parts, with one system call unless the sink is full.

@@ -28,13 +28,14 @@ What `cargo xtask bench` measures with.
 Usage: mendline-bench upstream [--http PORT]
        mendline-bench relay -- CMD [ARGS…]
        mendline-bench relay --http URL
+       mendline-bench relay --stack URL
        mendline-bench load [OPTIONS] -- CMD [ARGS…]
        mendline-bench compare [OPTIONS]
 
 Commands:
   upstream  a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and `big`
   relay     starts CMD and copies bytes both ways, or makes each line a POST to URL and each body a line: the least
-            that a program in the middle can do
+            that a program in the middle can do. With --stack the POSTs go through tokio and hyper
   load      starts CMD, calls it, and prints figures as one JSON object
   compare   direct, relay and mendline in turn: a table, ratios, targets
 
@@ -99,6 +100,7 @@ fn serve(args: &[String]) -> Result<(), String> {
 fn relay(args: &[String]) -> Result<ExitCode, String> {
     let relayed = match args {
         [option, url] if option == "--http" => http::relay::run(url),
+        [option, url] if option == "--stack" => http::stack::run(url),
         _ => relay::run(plan::command_of(args)?),
     };
     relayed.map_err(|error| error.to_string())

@@ -104,47 +104,52 @@ fn over_http_the_upstream_alone_has_nobody_in_the_middle() {
 
 #[test]
 fn over_http_a_relay_has_all_figures_and_does_not_pay_for_the_upstream() {
-    let output = run(&[&LITTLE[..], &["--over", "http", "--", BENCH, "relay", "--http", "{url}"]].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(figures["processes"], 1);
-    for (key, value) in figures.as_object().unwrap() {
-        assert!(value.as_f64().unwrap() > 0.0, "{key} is {value}");
+    for relay in ["--http", "--stack"] {
+        let output = run(&[&LITTLE[..], &["--over", "http", "--", BENCH, "relay", relay, "{url}"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(figures["processes"], 1);
+        for (key, value) in figures.as_object().unwrap() {
+            assert!(value.as_f64().unwrap() > 0.0, "{relay}: {key} is {value}");
+        }
     }
 }
 
 #[test]
 fn a_relay_over_http_answers_everything_that_it_was_asked_before_it_ends() {
-    let mut upstream = Command::new(BENCH)
-        .args(["upstream", "--http", "0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut url = String::new();
-    BufReader::new(upstream.stdout.take().unwrap()).read_line(&mut url).unwrap();
-    let mut relay = Command::new(BENCH)
-        .args(["relay", "--http", url.trim_end()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = relay.stdin.take().unwrap();
-    let mut answers = BufReader::new(relay.stdout.take().unwrap()).lines();
-    writeln!(stdin, r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{}}}}"#).unwrap();
-    assert!(answers.next().unwrap().unwrap().contains("serverInfo"));
+    for kind in ["--http", "--stack"] {
+        let mut upstream = Command::new(BENCH)
+            .args(["upstream", "--http", "0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(upstream.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let mut relay = Command::new(BENCH)
+            .args(["relay", kind, url.trim_end()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = relay.stdin.take().unwrap();
+        let mut answers = BufReader::new(relay.stdout.take().unwrap()).lines();
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{}}}}"#).unwrap();
+        assert!(answers.next().unwrap().unwrap().contains("serverInfo"));
 
-    writeln!(stdin, r#"{{"jsonrpc":"2.0","method":"notifications/initialized"}}"#).unwrap();
-    for id in 1..=40 {
-        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).unwrap();
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","method":"notifications/initialized"}}"#).unwrap();
+        for id in 1..=40 {
+            writeln!(stdin, r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).unwrap();
+        }
+        drop(stdin);
+        let mut answered: Vec<u64> = answers
+            .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap()["id"].as_u64().unwrap())
+            .collect();
+        answered.sort_unstable();
+        assert_eq!(answered, (1..=40).collect::<Vec<_>>());
+        assert!(relay.wait().unwrap().success());
+        // The end of its stdin is the end of the upstream.
+        drop(upstream.stdin.take());
+        assert!(upstream.wait().unwrap().success());
     }
-    drop(stdin);
-    let mut answered: Vec<u64> =
-        answers.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap()["id"].as_u64().unwrap()).collect();
-    answered.sort_unstable();
-    assert_eq!(answered, (1..=40).collect::<Vec<_>>());
-    assert!(relay.wait().unwrap().success());
-    // The end of its stdin is the end of the upstream.
-    drop(upstream.stdin.take());
-    assert!(upstream.wait().unwrap().success());
 }

@@ -1,16 +1,18 @@
 //! The command line: a server or a proxy as a process of its own.
 //!
 //! ```text
-//! mendline-faults server [listen=ADDRESS] [control=ADDRESS] [stay=true] [era=modern] [answers=json] …
+//! mendline-faults server [listen=ADDRESS] [control=ADDRESS] [stay=true] [ledger=FILE] [era=modern] [answers=json] …
 //! mendline-faults proxy to=ADDRESS [listen=ADDRESS] [control=ADDRESS] [stay=true]
 //! mendline-faults list
 //! ```
 //! The first line on stdout is a JSON object that says where everything is. It runs until its stdin ends, so that it cannot
-//! outlive the test that started it, or with `stay=true` until it is killed.
+//! outlive the test that started it, or with `stay=true` until it is killed. To the ledger every execution is written as it
+//! begins, so that what ran is known after a kill.
 
 use std::fmt;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -53,17 +55,21 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
     let listen = address(&mut options, "listen")?;
     let control = address(&mut options, "control")?;
     let stays = options.remove("stay") == Some(Value::Bool(true));
+    let ledger = options.remove("ledger");
     let (subject, mut places) = match command.as_str() {
         "server" => {
             let settings = Settings::default().changed(&Value::Object(options))?;
             let server = Arc::new(Server::start_on(listen, settings).await?);
+            if let Some(path) = ledger.as_ref().and_then(Value::as_str) {
+                server.keep_ledger(Path::new(path))?;
+            }
             let elsewhere = format!("http://{}", server.elsewhere());
             let places = json!({ "url": server.url(), "sseUrl": server.sse_url(), "elsewhere": elsewhere });
             (Subject::Server(server), places)
         }
         "proxy" => {
             let to = address(&mut options, "to")?;
-            if let Some(name) = options.keys().next() {
+            if let Some(name) = ledger.map(|_| "ledger").or_else(|| options.keys().next().map(String::as_str)) {
                 return Err(Failure(format!("a proxy has no {name}")));
             }
             let proxy = Arc::new(Proxy::start_on(listen, to).await?);

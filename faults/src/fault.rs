@@ -6,6 +6,7 @@
 
 mod scene;
 
+mod a73_token_expired_401;
 mod endpoint_elsewhere;
 mod h26_500;
 mod h27_502;
@@ -128,6 +129,7 @@ pub const ALL: &[&Fault] = &[
     &m68_progress_forever::FAULT,
     &m69_era_flip::FAULT,
     &m72_list_hangs::FAULT,
+    &a73_token_expired_401::FAULT,
 ];
 
 /// The fault with this name.

@@ -16,6 +16,7 @@ pub mod fault;
 pub mod toxic;
 
 mod control;
+mod identity;
 mod oracle;
 mod plan;
 mod proxy;
@@ -24,6 +25,7 @@ mod settings;
 mod task;
 
 pub use control::{Control, Subject};
+pub use identity::{Authority, Certificate, Identity};
 pub use oracle::{Counts, Oracle, Seen, Stray};
 pub use plan::{Rule, Timing, UnknownFault, When};
 pub use proxy::{Direction, Passage, Proxy, ProxyCounts};

@@ -6,6 +6,7 @@
 
 mod connection;
 mod counts;
+mod plug;
 mod pump;
 mod shared;
 
@@ -97,6 +98,21 @@ impl Proxy {
     /// Ends every connection there is, once.
     pub fn cut(&self, ending: Ending) {
         self.shared.end_all(ending);
+    }
+
+    /// The connections there are, in the order in which they came.
+    pub fn connections(&self) -> Vec<u64> {
+        self.shared.connections()
+    }
+
+    /// Stops one connection: nothing passes on it, nothing is lost. Says whether it is there.
+    pub fn clog(&self, connection: u64) -> bool {
+        self.shared.clog(connection, true)
+    }
+
+    /// Lets a connection go on that was stopped. Says whether it is still there.
+    pub fn unclog(&self, connection: u64) -> bool {
+        self.shared.clog(connection, false)
     }
 
     /// What it has counted.

@@ -1,6 +1,6 @@
 //! The MCP server that breaks on purpose.
 //!
-//! Real sockets on loopback, HTTP/1.1 and HTTP/2 by hyper, and behind them the [`site`](site::Site) with its sessions,
+//! Real sockets on loopback, with TLS or without, HTTP/1.1 and HTTP/2 by hyper, and behind them the [`site`](site::Site) with its sessions,
 //! streams and tools. A second origin stands beside it, to which nothing belongs: redirects and endpoints that lead astray
 //! lead there, and the oracle knows what followed.
 
@@ -9,6 +9,7 @@ pub(crate) mod asked;
 pub(crate) mod carry;
 pub(crate) mod elsewhere;
 pub(crate) mod legacy;
+pub(crate) mod line;
 pub(crate) mod methods;
 pub(crate) mod modern;
 pub(crate) mod oldest;
@@ -22,6 +23,7 @@ pub(crate) mod words;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -38,10 +40,12 @@ use tokio::task::JoinSet;
 pub use asked::Asked;
 pub use socket::Ending;
 
+use crate::Identity;
 use crate::oracle::Oracle;
 use crate::plan::{Rule, UnknownFault};
 use crate::settings::Settings;
 use crate::task::Task;
+use line::Line;
 use reply::{Answer, Outgoing, Reply};
 use site::Site;
 use socket::{Grip, Socket};
@@ -54,6 +58,7 @@ const LONGEST_REQUEST: usize = 64 << 20;
 pub struct Server {
     site: Arc<Site>,
     address: SocketAddr,
+    is_secure: bool,
     _tasks: [Task; 2],
 }
 
@@ -65,13 +70,29 @@ impl Server {
 
     /// Starts on this address.
     pub async fn start_on(address: SocketAddr, settings: Settings) -> std::io::Result<Server> {
+        Server::start_as(address, settings, None).await
+    }
+
+    /// Starts on a free port of 127.0.0.1, behind TLS.
+    pub async fn start_secure(settings: Settings, identity: Identity) -> std::io::Result<Server> {
+        Server::start_as((Ipv4Addr::LOCALHOST, 0).into(), settings, Some(identity)).await
+    }
+
+    async fn start_as(address: SocketAddr, settings: Settings, identity: Option<Identity>) -> std::io::Result<Server> {
         let oracle = Arc::new(Oracle::new());
         let astray = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let site = Arc::new(Site::new(settings, astray.local_addr()?, Arc::clone(&oracle)));
-        let tasks = [Task::spawn(accept(listener, Arc::clone(&site))), Task::spawn(elsewhere::accept(astray, oracle))];
-        Ok(Server { site, address, _tasks: tasks })
+        let is_secure = identity.is_some();
+        let accepting = Task::spawn(accept(listener, identity, Arc::clone(&site)));
+        let tasks = [accepting, Task::spawn(elsewhere::accept(astray, oracle))];
+        Ok(Server { site, address, is_secure, _tasks: tasks })
+    }
+
+    /// Writes every execution to the end of this file too, for those who want to know them after we were killed.
+    pub fn keep_ledger(&self, path: &Path) -> std::io::Result<()> {
+        self.site.oracle.keep_ledger(path)
     }
 
     /// Where it listens.
@@ -81,12 +102,16 @@ impl Server {
 
     /// The URL of Streamable HTTP.
     pub fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        format!("{}://{}/mcp", self.scheme(), self.address)
     }
 
     /// The URL of HTTP+SSE.
     pub fn sse_url(&self) -> String {
-        format!("http://{}/sse", self.address)
+        format!("{}://{}/sse", self.scheme(), self.address)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_secure { "https" } else { "http" }
     }
 
     /// The origin where nothing belongs.
@@ -158,7 +183,7 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, site: Arc<Site>) {
+async fn accept(listener: TcpListener, identity: Option<Identity>, site: Arc<Site>) {
     // Dropped with this task, and the connections with it.
     let mut connections = JoinSet::new();
     let mut number = 0;
@@ -171,18 +196,23 @@ async fn accept(listener: TcpListener, site: Arc<Site>) {
                     continue;
                 };
                 number += 1;
-                connections.spawn(serve(stream, Grip::new(number), Arc::clone(&site)));
+                connections.spawn(serve(stream, identity.clone(), Grip::new(number), Arc::clone(&site)));
             }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn serve(stream: TcpStream, grip: Grip, site: Arc<Site>) {
+async fn serve(stream: TcpStream, identity: Option<Identity>, grip: Grip, site: Arc<Site>) {
     // Faults are about single bytes; the kernel shall not collect them.
     let _ = stream.set_nodelay(true);
+    site.oracle.note(|counts| counts.handshakes += u64::from(identity.is_some()));
+    let Ok(line) = Line::open(stream, identity.as_ref()).await else {
+        site.oracle.note(|counts| counts.handshakes_failed += 1);
+        return;
+    };
     site.hold(&grip);
-    let socket = Socket::new(stream, grip.clone(), Arc::clone(&site.oracle));
+    let socket = Socket::new(line, grip.clone(), Arc::clone(&site.oracle));
     let service = service_fn(move |request| answer(Arc::clone(&site), grip.clone(), request));
     // How a connection ends is the client's business or a fault's; both are counted elsewhere.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;

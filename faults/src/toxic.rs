@@ -1,8 +1,8 @@
 //! What the proxy does to bytes and connections, one file each.
 //!
 //! A toxic sits on one direction of the proxy or on both. Some delay or slice what passes ([`Latency`], [`Bandwidth`],
-//! [`Slicer`], [`Drip`]), some end it ([`LimitData`], [`SlowClose`], [`Reset`]), some stop it ([`Partition`], [`HalfOpen`],
-//! [`BlackHole`]), and some close the door ([`Refuse`], [`Flap`]). Each is told the time and answers with what is due when,
+//! [`Slicer`], [`Drip`]), some end it ([`LimitData`], [`SlowClose`], [`Reset`]), some stop it ([`Partition`], [`Unplugged`],
+//! [`HalfOpen`], [`BlackHole`]), and some close the door ([`Refuse`], [`Flap`]). Each is told the time and answers with what is due when,
 //! so that none of them waits, and none throws dice.
 
 mod bandwidth;
@@ -17,6 +17,7 @@ mod refuse;
 mod reset;
 mod slicer;
 mod slow_close;
+mod unplugged;
 
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub use refuse::Refuse;
 pub use reset::Reset;
 pub use slicer::Slicer;
 pub use slow_close::SlowClose;
+pub use unplugged::Unplugged;
 
 use crate::Ending;
 
@@ -53,6 +55,7 @@ pub enum Toxic {
     BlackHole(BlackHole),
     HalfOpen(HalfOpen),
     Partition(Partition),
+    Unplugged(Unplugged),
     Reset(Reset),
     Refuse(Refuse),
     Flap(Flap),
@@ -67,8 +70,9 @@ pub const ALL: &[(&str, &str, &str)] = &[
     ("limit_data", "T22", "After `bytes` the connection is ended, by `fin` or `reset`."),
     ("slow_close", "T23", "The end of a connection is passed on `ms` later."),
     ("black_hole", "N06", "Connections are accepted and nothing passes; those it caught stay dead."),
-    ("half_open", "T16", "The connections there are go silent for good; new ones are sound."),
+    ("half_open", "", "The connections there are go silent for good; new ones are sound."),
     ("partition", "T17, T18", "Nothing passes while it is there; then everything does."),
+    ("unplugged", "T16", "The connections there are lose all packets, probes of the kernel too; new ones are sound."),
     ("reset", "T13", "All connections are reset, and new ones at once."),
     ("refuse", "N05", "Nobody listens; the connections there are stay."),
     ("flap", "T24", "Down for `downMs` (all reset, nobody listens), up for `upMs`, and again."),
@@ -150,6 +154,11 @@ pub(crate) trait Spoils {
         Flow::Pass
     }
 
+    /// Whether packets of the client are lost before even the kernel has seen them.
+    fn unplugs(&self) -> bool {
+        false
+    }
+
     /// What happens to those who come so long after it was put in, and how long that stays so.
     fn door(&self, elapsed: Duration) -> (Door, Option<Duration>) {
         let _ = elapsed;
@@ -185,6 +194,7 @@ impl Toxic {
             Toxic::BlackHole(_) => "black_hole",
             Toxic::HalfOpen(_) => "half_open",
             Toxic::Partition(_) => "partition",
+            Toxic::Unplugged(_) => "unplugged",
             Toxic::Reset(_) => "reset",
             Toxic::Refuse(_) => "refuse",
             Toxic::Flap(_) => "flap",
@@ -202,6 +212,7 @@ impl Toxic {
             Toxic::BlackHole(toxic) => toxic,
             Toxic::HalfOpen(toxic) => toxic,
             Toxic::Partition(toxic) => toxic,
+            Toxic::Unplugged(toxic) => toxic,
             Toxic::Reset(toxic) => toxic,
             Toxic::Refuse(toxic) => toxic,
             Toxic::Flap(toxic) => toxic,
@@ -253,6 +264,7 @@ mod tests {
             r#"{"toxic":"black_hole"}"#,
             r#"{"toxic":"half_open"}"#,
             r#"{"toxic":"partition"}"#,
+            r#"{"toxic":"unplugged"}"#,
             r#"{"toxic":"reset"}"#,
             r#"{"toxic":"refuse"}"#,
             r#"{"toxic":"flap","downMs":5,"upMs":5}"#,

@@ -8,10 +8,11 @@
 // what the server asked and what it told. Ids, times and other chance are left out, so that two runs can be compared as
 // text. Where the majors differ, the caller hands in an adapter: how to open, how to call a tool, how to send a raw request.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 
 // Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
 const PATIENCE_MS = 90_000;
+const UPDATED = 'notifications/resources/updated';
 const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
 
 export const ANSWERS = {
@@ -129,21 +130,40 @@ class Script {
 
     /** Subscribes, has the resource touched, waits for the word, unsubscribes. */
     async watch({ uri, touch }) {
-        const method = 'notifications/resources/updated';
-        const before = this.listener.heard[method]?.length ?? 0;
+        const before = this.listener.heard[UPDATED]?.length ?? 0;
         const subscription = this.modern
             ? await this.client.listen({ resourceSubscriptions: [uri] })
             : void (await this.client.subscribeResource({ uri }));
         const touched = await this.call(touch);
-        await this.listener.wait(method, before + 1);
+        await this.listener.wait(UPDATED, before + 1);
         await (subscription ? subscription.close() : this.client.unsubscribeResource({ uri }));
-        return [touched, this.listener.heard[method].slice(before)];
+        return [touched, this.listener.heard[UPDATED].slice(before)];
     }
 
     /** Subscribes and has the server end it. */
     async hang_up({ uri, call }) {
         const subscription = await this.client.listen({ resourceSubscriptions: [uri] });
         return [await this.call(call), await subscription.closed];
+    }
+
+    async subscribe({ uri }) {
+        await this.client.subscribeResource({ uri });
+    }
+
+    /** Says by a file that it has come here, and goes on when there is another one. */
+    async pause({ file }) {
+        writeFileSync(`${file}.here`, '');
+        while (!existsSync(`${file}.on`)) await new Promise(done => setTimeout(done, 10));
+    }
+
+    /** Subscribes in the modern way, pauses, and waits for the next word about it. */
+    async hold({ uri, file }) {
+        const subscription = await this.client.listen({ resourceSubscriptions: [uri] });
+        const before = this.listener.heard[UPDATED]?.length ?? 0;
+        await this.pause({ file });
+        await this.listener.wait(UPDATED, before + 1);
+        await subscription.close();
+        return this.listener.heard[UPDATED].slice(before);
     }
 
     level({ level }) {

@@ -12,6 +12,7 @@ and the two `open_*` functions; the second disappears because results are dumped
 """
 
 import json
+import os
 import sys
 import warnings
 from contextlib import asynccontextmanager
@@ -242,6 +243,22 @@ class Script:
         async with self.client.listen(resource_subscriptions=[step["uri"]]) as subscription:
             called = await self.call(step["call"])
             return [called, [str(event) async for event in subscription]]
+
+    async def subscribe(self, step):
+        return await self.client.subscribe_resource(step["uri"]) and None
+
+    async def pause(self, step):
+        """Says by a file that it has come here, and goes on when there is another one."""
+        open(step["file"] + ".here", "w", encoding="utf-8").close()
+        while not os.path.exists(step["file"] + ".on"):
+            await anyio.sleep(0.01)
+
+    async def hold(self, step):
+        """Subscribes in the modern way, pauses, and waits for the next word about it."""
+        async with self.client.listen(resource_subscriptions=[step["uri"]]) as subscription:
+            await self.pause(step)
+            async for event in subscription:
+                return str(event)
 
     async def level(self, step):
         return plain(await self.client.set_logging_level(step["level"]))

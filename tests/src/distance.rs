@@ -1,7 +1,7 @@
 //! What a server says differently to somebody who is not its parent.
 //!
 //! The same server on a pipe and at a URL is almost the same server. Where it is not, with or without Mendline, the
-//! difference is taken out of both conversations before they are compared. There are four, each for the peers that have it
+//! difference is taken out of both conversations before they are compared. There are seven, each for the peers that have it
 //! and no others:
 //!
 //! - `server-everything` announces its tools before a client over Streamable HTTP can have a stream to hear it on, and drops
@@ -12,11 +12,21 @@
 //!   must be the same is that it is refused, and that the client then settles for the legacy era.
 //! - The modern era answers an unknown method with status 404 and an error in the body. The second TypeScript client shows
 //!   its user the status, with the body as text; behind Mendline it shows the error, as on a pipe.
+//! - In the modern era a request over HTTP is given up by closing its response. The second TypeScript client also posts a
+//!   cancellation when it gives a subscription up; Mendline must post none.
+//! - The same client on a pipe greets a process of its own before the one that it talks to. Two processes of Mendline count
+//!   their requests each from the beginning, so the greeting is compared by its presence alone.
+//! - Mendline is not told that a server speaks the first revision's transport. It posts its greeting to the URL, is refused,
+//!   and knows; the refused one is taken out.
 
 use serde_json::{Value, json};
 
-use crate::stage::{Era, Over, Server, Stage};
+use crate::requests::Request;
+use crate::stage::{Client, Era, Over, Server, Stage};
 use crate::transcript::Transcript;
+
+/// How a request is given up where closing its response does not say it.
+const CANCELLED: &str = "notifications/cancelled";
 
 /// What `server-everything` says too early.
 const TOO_EARLY: &str = "notifications/tools/list_changed";
@@ -52,10 +62,47 @@ pub fn taken_out_of_report(report: &mut Value, stage: &Stage) {
         let error = &step[2]["error"];
         if error["name"] == HIDES_AN_ERROR {
             let hidden = parsed(error["data"]["text"].as_str().unwrap_or_default());
-            let [code, message, data] = ["code", "message", "data"].map(|key| hidden["error"][key].clone());
-            step[2]["error"] = json!({"name": "ProtocolError", "code": code, "message": message, "data": data});
+            let mut shown = json!({"name": "ProtocolError"});
+            for key in ["code", "message", "data"] {
+                // What the server left out, no client shows.
+                if let Some(value) = hidden["error"].get(key) {
+                    shown[key] = value.clone();
+                }
+            }
+            step[2]["error"] = shown;
         }
     }
+}
+
+/// What a server was sent by a client that dialed it and through Mendline, without what the distance changes.
+///
+/// # Errors
+///
+/// When Mendline posted a cancellation in the modern era, or somebody did not greet.
+pub fn taken_out_of_requests(
+    dialed: &mut Vec<Request>,
+    bridged: &mut Vec<Request>,
+    stage: &Stage,
+) -> Result<(), String> {
+    let is = |request: &Request, method: &str| parsed(&request.body)["method"] == method;
+    if stage.over == Over::Sse {
+        let guess = bridged.iter().position(|request| request.path == stage.over.path() && is(request, "initialize"));
+        bridged.remove(guess.ok_or("nobody found out which transport it is")?);
+    }
+    if stage.era != Era::Modern {
+        return Ok(());
+    }
+    if let Some(posted) = bridged.iter().find(|request| is(request, CANCELLED)) {
+        return Err(format!("a response was not closed but cancelled: {}", posted.body));
+    }
+    dialed.retain(|request| !is(request, CANCELLED));
+    if stage.client == Client::TypeScript2 {
+        for requests in [dialed, bridged] {
+            let greeting = requests.iter().position(|request| is(request, "server/discover"));
+            requests.remove(greeting.ok_or("nobody greeted")?);
+        }
+    }
+    Ok(())
 }
 
 fn drops_what_is_too_early(stage: &Stage) -> bool {
@@ -114,12 +161,12 @@ fn escaped(text: &str) -> (usize, Option<char>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{spelt_out, take_out_refusal, taken_out_of, taken_out_of_report};
+    use super::{spelt_out, take_out_refusal, taken_out_of, taken_out_of_report, taken_out_of_requests};
     use crate::stage::{Client, Era, Over, Programs, Server, Stage};
     use crate::transcript::Transcript;
 
     fn stage(era: Era, server: Server, over: Over) -> Stage {
-        let programs = Programs { tap: "".into(), rmcp_client: "".into(), mendline: "".into() };
+        let programs = Programs { tap: "".into(), rmcp_client: "".into(), mendline: "".into(), faults: "".into() };
         Stage { client: Client::Python2, server, era, over, programs }
     }
 
@@ -160,6 +207,25 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_compared_without_the_guess_at_a_transport_and_a_posted_cancellation_of_ours_is_seen() {
+        let post = |path: &str, method: &str| {
+            let body = format!(r#"{{"id":1,"method":"{method}"}}"#);
+            let text = format!("POST {path} HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            crate::requests::parse(text.as_bytes()).unwrap().remove(0)
+        };
+        let mut bridged = vec![post("/sse", "initialize"), post("/messages/", "initialize")];
+        taken_out_of_requests(&mut vec![], &mut bridged, &stage(Era::Legacy, Server::Fixture, Over::Sse)).unwrap();
+        assert_eq!(bridged, [post("/messages/", "initialize")]);
+
+        let modern = stage(Era::Modern, Server::Fixture, Over::Http);
+        let mut dialed = vec![post("/mcp", "tools/list"), post("/mcp", "notifications/cancelled")];
+        let why = taken_out_of_requests(&mut vec![], &mut dialed.clone(), &modern).unwrap_err();
+        assert!(why.starts_with("a response was not closed but cancelled"), "{why}");
+        taken_out_of_requests(&mut dialed, &mut vec![], &modern).unwrap();
+        assert_eq!(dialed, [post("/mcp", "tools/list")]);
+    }
+
+    #[test]
     fn an_error_that_a_client_hides_behind_a_status_is_compared_by_its_content() {
         let body = r#"{"id":38,"error":{"code":-32601,"message":"Method not found","data":"no/such"}}"#;
         let error = serde_json::json!({"name": "SdkHttpError", "code": "HTTP", "data": {"status": 404, "text": body}});
@@ -169,5 +235,11 @@ mod tests {
             {"name": "ProtocolError", "code": -32601, "message": "Method not found", "data": "no/such"}
         );
         assert_eq!(report["steps"], serde_json::json!([["raw", null, {"error": shown}], ["ping", null, {}]]));
+
+        let bare = r#"{"id":38,"error":{"code":-32601,"message":"Method not found"}}"#;
+        let error = serde_json::json!({"name": "SdkHttpError", "data": {"text": bare}});
+        let mut report = serde_json::json!({"steps": [["raw", null, {"error": error}]]});
+        taken_out_of_report(&mut report, &stage(Era::Modern, Server::TypeScript, Over::Http));
+        assert_eq!(report["steps"][0][2]["error"].get("data"), None, "what was left out is not shown");
     }
 }

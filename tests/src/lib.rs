@@ -7,22 +7,32 @@
 //! [differences]. What the peers themselves leave to chance is named in [`chance`], what nobody wants any more in
 //! [`leftovers`]; both are taken out of both sides alike.
 //!
-//! A server may also be somewhere else. Then there is no second pipe to tap, and the comparison is with two conversations:
-//! what the client's API returned must be what it returned when the same client dialed the same server itself, and what
-//! the client saw on its pipe must be what the same server says on a pipe, each [thread](threads) in its order, but for
-//! what the [distance] itself changes. That nothing was sent twice is read in the server's own log of [access].
+//! A server may also be somewhere else. Then the comparison is with two conversations: what the client's API returned must be
+//! what it returned when the same client dialed the same server itself, and what the client saw on its pipe must be what the
+//! same server says on a pipe, each [thread](threads) in its order, but for what the [distance] itself changes. A
+//! [relay] before the server taps the [requests]: it must be sent the same by Mendline as by the client itself. That
+//! nothing was sent twice is read in the server's own log of [access].
+//!
+//! And what stands behind a client may break while it is [in conversation](live): a server that is [killed](faulty) and
+//! comes back, a child that is ended [from outside](processes). What is held then is not a transcript but what was promised.
 //!
 //! What is installed, and from which lock files, is the business of `cargo xtask peers`; this package finds it in
 //! `target/peers/`.
 
 pub mod access;
+pub mod caller;
 pub mod chance;
 pub mod compare;
 pub mod differences;
 pub mod distance;
+pub mod faulty;
 pub mod leftovers;
 pub mod listening;
+pub mod live;
+pub mod processes;
+pub mod relay;
 pub mod rename;
+pub mod requests;
 pub mod script;
 pub mod stage;
 pub mod threads;

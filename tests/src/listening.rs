@@ -63,8 +63,8 @@ impl Listening {
     }
 
     /// Where it is dialed.
-    pub fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+    pub fn port(&self) -> u16 {
+        self.port
     }
 }
 

@@ -20,6 +20,7 @@ pub fn write(server: Server, over: Over, to: &Path) -> Result<(), String> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(match server {
         Server::Fixture => "fixture.json",
         Server::Everything => "everything.json",
+        Server::TypeScript => "typescript.json",
     });
     let text = fs::read_to_string(&from).map_err(|why| format!("{}: {why}", from.display()))?;
     let steps = serde_json::from_str(&text).map_err(|why| format!("{}: {why}", from.display()))?;

@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::listening::Listening;
+use crate::relay::Relay;
+use crate::requests::Request;
 use crate::transcript::Transcript;
 use crate::{chance, script};
 
@@ -39,6 +41,8 @@ pub enum Server {
     Fixture,
     /// npm `@modelcontextprotocol/server-everything`, legacy only.
     Everything,
+    /// A server of our own on npm `@modelcontextprotocol/server` 2.4, modern only.
+    TypeScript,
 }
 
 /// The era that the client opens the conversation in.
@@ -80,7 +84,7 @@ impl Over {
     }
 
     /// Where both servers offer it.
-    fn path(self) -> &'static str {
+    pub fn path(self) -> &'static str {
         if self == Self::Sse { "/sse" } else { "/mcp" }
     }
 }
@@ -94,6 +98,8 @@ pub struct Programs {
     pub rmcp_client: PathBuf,
     /// Mendline's own command.
     pub mendline: PathBuf,
+    /// The fault server's.
+    pub faults: PathBuf,
 }
 
 /// A conversation that was held.
@@ -107,6 +113,15 @@ pub struct Played {
     pub server_side: Transcript,
 }
 
+/// A conversation that a client held with a server at a URL by itself.
+#[derive(Debug)]
+pub struct Dialed {
+    /// What the client's API returned, without chance.
+    pub report: Value,
+    /// What the server was sent.
+    pub requests: Vec<Request>,
+}
+
 /// A conversation that was held through Mendline with a server at a URL, where there is no pipe on the server's side.
 #[derive(Debug)]
 pub struct Reached {
@@ -114,6 +129,8 @@ pub struct Reached {
     pub report: Value,
     /// What went over the client's pipes.
     pub client_side: Transcript,
+    /// What the server was sent.
+    pub requests: Vec<Request>,
     /// What the server printed.
     pub server_log: String,
 }
@@ -168,16 +185,17 @@ impl Stage {
     /// # Errors
     ///
     /// As [`Self::play_directly`], and when the server does not listen in time.
-    pub fn play_dialed(&self, name: &str) -> Result<Option<Value>, String> {
+    pub fn play_dialed(&self, name: &str) -> Result<Option<Dialed>, String> {
         if self.client == Client::Rust {
             return Ok(None);
         }
         let folder = self.folder(name)?;
-        let server = self.listening(&folder)?;
-        self.play(&folder, &[server.url(self.over.path()).into()]).map(Some)
+        let (_server, relay) = self.listening(&folder)?;
+        let report = self.play(&folder, &[self.url(&relay).into()])?;
+        Ok(Some(Dialed { report, requests: relay.requests()? }))
     }
 
-    /// Plays the script through Mendline with a server at a URL: client, tap, `mendline run URL`, server.
+    /// Plays the script through Mendline with a server at a URL: client, tap, `mendline run URL`, relay, server.
     ///
     /// # Errors
     ///
@@ -185,16 +203,22 @@ impl Stage {
     pub fn play_reached(&self, name: &str) -> Result<Reached, String> {
         let folder = self.folder(name)?;
         let log = folder.join("client-side.log");
-        let server = self.listening(&folder)?;
-        let url = server.url(self.over.path());
-        let bridged = vec![present(&self.programs.mendline)?.into(), "run".into(), url.into()];
+        let (_server, relay) = self.listening(&folder)?;
+        let bridged = vec![present(&self.programs.mendline)?.into(), "run".into(), self.url(&relay).into()];
         let report = self.play(&folder, &self.tapped(&log, bridged))?;
         let server_log = fs::read_to_string(folder.join(SERVER_LOG)).map_err(|why| why.to_string())?;
-        Ok(Reached { report, client_side: read(&log)?, server_log })
+        Ok(Reached { report, client_side: read(&log)?, requests: relay.requests()?, server_log })
     }
 
-    fn listening(&self, folder: &Path) -> Result<Listening, String> {
-        Listening::start(&self.server_command(self.over)?, &folder.join(SERVER_LOG))
+    /// A server that can be dialed, and the tap before it.
+    fn listening(&self, folder: &Path) -> Result<(Listening, Relay), String> {
+        let server = Listening::start(&self.server_command(self.over)?, &folder.join(SERVER_LOG))?;
+        let relay = Relay::before(server.port()).map_err(|why| why.to_string())?;
+        Ok((server, relay))
+    }
+
+    fn url(&self, relay: &Relay) -> String {
+        format!("http://127.0.0.1:{}{}", relay.port(), self.over.path())
     }
 
     fn play(&self, folder: &Path, command: &[OsString]) -> Result<Value, String> {
@@ -228,7 +252,7 @@ impl Stage {
         Ok(report)
     }
 
-    fn client_command(&self) -> Result<Vec<OsString>, String> {
+    pub(crate) fn client_command(&self) -> Result<Vec<OsString>, String> {
         let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/client.py");
         Ok(match self.client {
             Client::Python1 => vec![installed("python-1/bin/python")?.into(), python.into()],
@@ -239,12 +263,20 @@ impl Stage {
         })
     }
 
-    fn server_command(&self, over: Over) -> Result<Vec<OsString>, String> {
+    /// How the server is started.
+    ///
+    /// # Errors
+    ///
+    /// When it is not installed.
+    pub fn server_command(&self, over: Over) -> Result<Vec<OsString>, String> {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/server.py");
         let everything = installed("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
         Ok(match (self.server, over) {
             (Server::Fixture, over) => {
                 vec![installed("python-2/bin/python")?.into(), fixture.into(), over.name().into()]
+            }
+            (Server::TypeScript, over) => {
+                vec!["node".into(), installed("node/server-v2.mjs")?.into(), over.name().into()]
             }
             (Server::Everything, Over::Stdio) => vec!["node".into(), everything?.into(), "stdio".into()],
             (Server::Everything, over) => {
@@ -259,14 +291,19 @@ impl Stage {
         })
     }
 
-    fn tapped(&self, log: &Path, command: Vec<OsString>) -> Vec<OsString> {
+    /// A command with a tap on its pipes.
+    pub fn tapped(&self, log: &Path, command: Vec<OsString>) -> Vec<OsString> {
         let mut tapped = vec![self.programs.tap.clone().into(), log.into(), "--".into()];
         tapped.extend(command);
         tapped
     }
 
     /// An empty folder for the logs of one conversation.
-    fn folder(&self, name: &str) -> Result<PathBuf, String> {
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
         let peers = format!("{:?}-{:?}-{:?}-{}", self.client, self.era, self.server, self.over.name());
         let folder = home().join("runs").join(peers).join(name);
         let _ = fs::remove_dir_all(&folder);
@@ -281,7 +318,12 @@ fn home() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers"), PathBuf::from)
 }
 
-fn installed(path: &str) -> Result<PathBuf, String> {
+/// The path of something that `cargo xtask peers` installs.
+///
+/// # Errors
+///
+/// When it is not there.
+pub fn installed(path: &str) -> Result<PathBuf, String> {
     present(&home().join(path))
 }
 

@@ -10,11 +10,12 @@ use mendline_peers::compare::compare;
 use mendline_peers::differences::{DIFFERENCES, Messages, Side, Spoken};
 use mendline_peers::distance;
 use mendline_peers::rename::Renames;
+use mendline_peers::requests;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
 use mendline_peers::stage::Over::{Http, Sse, Stateless};
-use mendline_peers::stage::Server::{Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Over, Server, Stage};
+use mendline_peers::stage::Server::{self, Everything, Fixture};
+use mendline_peers::stage::{Client, Era, Over, Stage};
 use mendline_peers::threads::untangled;
 
 /// A conversation that was held to its end.
@@ -24,7 +25,7 @@ fn held<T>(played: Result<T, String>) -> T {
 
 fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
     let stage = Stage { client, server, era, over, programs: programs::built() };
-    let mut piped = held(stage.play_directly("piped"));
+    let piped = held(stage.play_directly("piped"));
     let mut dialed = held(stage.play_dialed("dialed"));
     let mut reached = held(stage.play_reached("reached"));
     assert!(piped.client_side.up.len() > 25, "the script says more than {} lines", piped.client_side.up.len());
@@ -35,7 +36,14 @@ fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
         compare(&direct, &bridged, Some(Side::Client)).unwrap_or_else(|why| panic!("the client's pipe: {why}"));
     every_row_was_seen(&stage, &renames);
 
-    if server == Fixture {
+    if let Some(dialed) = &mut dialed {
+        held(distance::taken_out_of_requests(&mut dialed.requests, &mut reached.requests, &stage));
+        let sent =
+            requests::same(&dialed.requests, &reached.requests, over).unwrap_or_else(|why| panic!("the server: {why}"));
+        assert!(sent > 25, "the server was sent {sent} messages");
+    }
+
+    if server != Everything {
         let mut written = reached.client_side.up.clone();
         if (client, era) == (TypeScript2, Modern) {
             // It greets on a process of its own before the one that it talks to, whose tap begins the log anew.
@@ -44,10 +52,11 @@ fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
         held(access::sent_once(&reached.server_log, &written, over));
     }
 
-    for report in dialed.iter_mut().chain([&mut piped.report, &mut reached.report]) {
+    let mut direct = dialed.map_or(piped.report, |dialed| dialed.report);
+    for report in [&mut direct, &mut reached.report] {
         distance::taken_out_of_report(report, &stage);
     }
-    assert_eq!(dialed.unwrap_or(piped.report), reached.report, "what the client's API returned");
+    assert_eq!(direct, reached.report, "what the client's API returned");
 }
 
 /// Where the fixture can ask its client, it provokes everything that the table allows for on the client's side.
@@ -170,6 +179,21 @@ fn typescript_2_reaches_everything_over_sse_as_if_it_were_a_child() {
 #[test]
 fn typescript_2_reaches_the_fixture_in_the_modern_era_over_http_as_if_it_were_a_child() {
     same_as_dialed(TypeScript2, Modern, Fixture, Http);
+}
+
+#[test]
+fn python_2_reaches_the_server_in_typescript_as_if_it_were_a_child() {
+    same_as_dialed(Python2, Modern, Server::TypeScript, Http);
+}
+
+#[test]
+fn typescript_2_reaches_the_server_in_typescript_as_if_it_were_a_child() {
+    same_as_dialed(TypeScript2, Modern, Server::TypeScript, Http);
+}
+
+#[test]
+fn rmcp_reaches_the_server_in_typescript_as_if_it_were_a_child() {
+    same_as_dialed(Rust, Modern, Server::TypeScript, Http);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use mendline_peers::differences::{DIFFERENCES, Messages, Side, Spoken};
 use mendline_peers::rename::Renames;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
-use mendline_peers::stage::Server::{Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Over, Played, Server, Stage};
+use mendline_peers::stage::Server::{self, Everything, Fixture};
+use mendline_peers::stage::{Client, Era, Over, Played, Stage};
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
     Stage { client, server, era, over: Over::Stdio, programs: programs::built() }
@@ -123,6 +123,21 @@ fn typescript_2_sees_everything_as_without_mendline() {
 #[test]
 fn typescript_2_sees_the_fixture_in_the_modern_era_as_without_mendline() {
     same_through_mendline(TypeScript2, Modern, Fixture);
+}
+
+#[test]
+fn python_2_sees_the_server_in_typescript_as_without_mendline() {
+    same_through_mendline(Python2, Modern, Server::TypeScript);
+}
+
+#[test]
+fn typescript_2_sees_the_server_in_typescript_as_without_mendline() {
+    same_through_mendline(TypeScript2, Modern, Server::TypeScript);
+}
+
+#[test]
+fn rmcp_sees_the_server_in_typescript_as_without_mendline() {
+    same_through_mendline(Rust, Modern, Server::TypeScript);
 }
 
 #[test]

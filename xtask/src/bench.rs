@@ -5,17 +5,17 @@
 //! Figures are never asserted in tests, because a shared machine would make them fail for no reason; `--gate` is for
 //! whoever wants a missed target to be an error.
 //!
-//! The peers are installed from the lock files in `bench/peers`, once for every change of them.
+//! The peers are installed from the lock files in `bench/peers`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::command::{Line, root};
+use crate::command::root;
+use crate::installation;
 use crate::tools::{NODE, NPM, PYTHON};
 
 const HELP: &str = "\
-Speed and memory of `mendline run`, next to the upstream alone and to a minimal relay, measured in one run.
+Speed and memory of `mendline run`, next to the upstream alone and to minimal relays, measured in one run.
 
 Usage: cargo xtask bench [OPTIONS]
 
@@ -71,52 +71,17 @@ fn build(target: &Path, package: &str) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{package} does not build")) }
 }
 
-/// Puts the peers into one folder and says which.
-///
-/// A copy of each lock file is put there last, so that an installation counts only if it is complete and the lock file
-/// has not changed since.
-fn install_peers(target: &Path) -> Result<PathBuf, String> {
-    let locks = root().join("bench/peers");
+/// Puts the peers into one folder and says which. The tests need one of them too.
+pub(crate) fn install_peers(target: &Path) -> Result<PathBuf, String> {
+    let ours = root().join("bench/peers");
     let folder = target.join("peers/bench");
-    let stamps = folder.join("installed");
-    let wanted = ["package-lock.json", "requirements.txt"];
-    if wanted.iter().all(|lock| is_same(&locks.join(lock), &stamps.join(lock))) {
-        return Ok(folder);
-    }
-    for tool in [NODE, NPM, PYTHON] {
-        tool.ensure()?;
-    }
-    eprintln!("installing {} into {}", locks.display(), folder.display());
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    }
-    fs::create_dir_all(&stamps).map_err(|why| format!("{}: {why}", stamps.display()))?;
-
-    for file in ["package.json", "package-lock.json", ".npmrc"] {
-        copy(&locks.join(file), &folder.join(file))?;
-    }
-    // What npm says goes to stderr, because stdout belongs to the report.
-    let npm = "npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2";
-    Line::new("sh", &["-c", npm]).within(&folder).run()?;
-
-    let python = folder.join("python");
-    Line::new("python3", &["-m", "venv", &python.to_string_lossy()]).run()?;
-    let lock = locks.join("requirements.txt");
-    let install =
-        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement"];
-    let args: Vec<&str> = install.into_iter().chain(lock.to_str()).collect();
-    Line::new(python.join("bin/python"), &args).run()?;
-
-    for lock in wanted {
-        copy(&locks.join(lock), &stamps.join(lock))?;
-    }
+    let python = ours.join("requirements.txt");
+    installation::ensure(&folder, &[ours.join("package-lock.json"), python.clone()], || {
+        for tool in [NODE, NPM, PYTHON] {
+            tool.ensure()?;
+        }
+        installation::npm(&ours, &folder)?;
+        installation::pip(&python, &folder.join("python"))
+    })?;
     Ok(folder)
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    matches!((fs::read(one), fs::read(other)), (Ok(one), Ok(other)) if one == other)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    fs::copy(from, to).map(drop).map_err(|why| format!("{} to {}: {why}", from.display(), to.display()))
 }

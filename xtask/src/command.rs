@@ -76,6 +76,16 @@ impl Line {
         let status = self.command.status().map_err(|why| format!("{}: {why}", self.text))?;
         if status.success() { Ok(()) } else { Err(format!("{} ({status})", self.text)) }
     }
+
+    /// Runs it to its end, and gives the number that it ends with, for programs that say more with it than yes or no.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started or is killed.
+    pub fn code(mut self) -> Result<i32, String> {
+        let status = self.command.status().map_err(|why| format!("{}: {why}", self.text))?;
+        status.code().ok_or_else(|| format!("{} ({status})", self.text))
+    }
 }
 
 fn quoted(word: &str) -> String {

@@ -5,8 +5,12 @@
 mod bench;
 mod command;
 mod cuts;
+mod installation;
+mod matrix;
+mod mutants;
 mod peers;
 mod sim;
+mod soak;
 mod test;
 mod tools;
 
@@ -21,8 +25,11 @@ Commands:
   test     everything that must pass before a change lands (installs what it needs into target/)
   peers    the real SDKs in front of and behind Mendline; part of `test`
   sim      simulated worlds: --seeds N --from S
+  soak     a server that is killed every twenty seconds, for long: --minutes N
   cuts     conversations over cables in memory, cut at single bytes: --all --conversation NAME --fault KIND --at N
-  bench    speed and memory as ratios against a byte relay, measured in one run
+  matrix   the tables of PROMISE.md against the tests, both ways: --write
+  mutants  changes decisions of the core and looks whether a test notices: --shard K/N
+  bench    speed and memory as ratios against minimal relays, measured in one run
   help     this text
 ";
 
@@ -34,7 +41,10 @@ fn main() -> ExitCode {
         "test" => test::run(&rest),
         "peers" => peers::run(&rest),
         "sim" => sim::run(&rest),
+        "soak" => soak::run(&rest),
         "cuts" => cuts::run(&rest),
+        "matrix" => matrix::run(&rest),
+        "mutants" => mutants::run(&rest),
         "bench" => bench::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

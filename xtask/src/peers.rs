@@ -1,12 +1,11 @@
 //! `cargo xtask peers`: the official SDKs, installed from lock files, and the tests that hold Mendline against them.
-//!
-//! Each installation stands beside a copy of the lock file that it was made from. As long as the copy equals the lock file in
-//! the repository nothing is fetched; a changed lock file, or an installation that was cut short, starts from nothing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::bench;
 use crate::command::{Line, root, target};
+use crate::installation;
 use crate::tools::{self, NODE, NPM, PYTHON};
 
 const HELP: &str = "\
@@ -43,7 +42,9 @@ fn install() -> Result<(), String> {
     NPM.ensure()?;
     python("python-1", "requirements-1.txt")?;
     python("python-2", "requirements-2.txt")?;
-    node()
+    node()?;
+    // The bridge that a report names as its child is one of those that we are measured against.
+    bench::install_peers(&target()).map(drop)
 }
 
 /// Builds `mendline` and the peers package and runs the tests of the latter.
@@ -71,86 +72,19 @@ fn home() -> PathBuf {
 fn python(name: &str, lock: &str) -> Result<(), String> {
     let folder = home().join(name);
     let lock = root().join("tests/python").join(lock);
-    if is_installed(&folder, &lock) {
-        return Ok(());
-    }
-    cleared(&folder)?;
-    eprintln!("installing {} into {}", lock.display(), folder.display());
-    Line::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
-    let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
-    let lock_text = lock.to_string_lossy();
-    let args: Vec<&str> = quiet.into_iter().chain(["--requirement", &lock_text]).collect();
-    Line::new(folder.join("bin/python"), &args).run()?;
-    stamp(&folder, &lock)
+    installation::ensure(&folder, std::slice::from_ref(&lock), || installation::pip(&lock, &folder))
 }
 
 fn node() -> Result<(), String> {
     let folder = home().join("node");
     let ours = root().join("tests/node");
-    let lock = ours.join("package-lock.json");
-    if !is_installed(&folder, &lock) {
-        cleared(&folder)?;
-        eprintln!("installing {} into {}", lock.display(), folder.display());
-        for file in ["package.json", "package-lock.json", ".npmrc"] {
-            copy(&ours.join(file), &folder.join(file))?;
-        }
-        Line::new("npm", &["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
-            .within(&folder)
-            .run()?;
-        stamp(&folder, &lock)?;
-    }
+    installation::ensure(&folder, &[ours.join("package-lock.json")], || installation::npm(&ours, &folder))?;
     // A module finds its packages by the folder that it lies in, so our scripts lie beside the packages.
     for entry in fs::read_dir(&ours).map_err(|why| format!("{}: {why}", ours.display()))? {
         let path = entry.map_err(|why| why.to_string())?.path();
         if let (Some("mjs"), Some(name)) = (path.extension().and_then(|ext| ext.to_str()), path.file_name()) {
-            copy(&path, &folder.join(name))?;
+            installation::copy(&path, &folder.join(name))?;
         }
     }
     Ok(())
-}
-
-/// The lock file that an installation was made from, written when it was complete.
-fn stamp_of(folder: &Path) -> PathBuf {
-    folder.join("installed-from.lock")
-}
-
-fn is_installed(folder: &Path, lock: &Path) -> bool {
-    matches!((fs::read(stamp_of(folder)), fs::read(lock)), (Ok(there), Ok(wanted)) if there == wanted)
-}
-
-fn stamp(folder: &Path, lock: &Path) -> Result<(), String> {
-    copy(lock, &stamp_of(folder))
-}
-
-fn cleared(folder: &Path) -> Result<(), String> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    }
-    fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    fs::copy(from, to).map(drop).map_err(|why| format!("{} to {}: {why}", from.display(), to.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::{cleared, is_installed, stamp};
-
-    #[test]
-    fn an_installation_counts_only_while_its_lock_file_is_unchanged() {
-        let folder = std::env::temp_dir().join(format!("mendline-xtask-{}", std::process::id()));
-        let lock = folder.with_extension("lock");
-        fs::write(&lock, "one").unwrap();
-        cleared(&folder).unwrap();
-        assert!(!is_installed(&folder, &lock), "cut short before the stamp");
-        stamp(&folder, &lock).unwrap();
-        assert!(is_installed(&folder, &lock));
-        fs::write(&lock, "two").unwrap();
-        assert!(!is_installed(&folder, &lock), "the lock file changed");
-        fs::remove_dir_all(&folder).unwrap();
-        fs::remove_file(&lock).unwrap();
-    }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::Line;
-use crate::{peers, sim, tools};
+use crate::{matrix, peers, sim, tools};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
@@ -43,6 +43,7 @@ fn steps(fast: bool) -> Vec<Step> {
     let (unit, unit_command) = unit_tests();
     let mut steps = vec![
         Step::cargo("format", Line::cargo(&["fmt", "--all", "--", "--check"])),
+        Step::chore("matrix", "cargo xtask matrix", || matrix::run(&[])),
         Step::cargo("clippy", Line::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
         Step::cargo("docs", Line::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
         Step::cargo(unit, unit_command),

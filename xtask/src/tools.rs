@@ -62,6 +62,11 @@ pub fn has_nextest() -> bool {
     succeeds(&["cargo", "nextest", "--version"])
 }
 
+/// Whether this machine has cargo-mutants, which changes the code and looks whether a test notices.
+pub fn has_mutants() -> bool {
+    succeeds(&["cargo", "mutants", "--version"])
+}
+
 fn succeeds(command: &[&str]) -> bool {
     let [program, args @ ..] = command else { return false };
     let run =

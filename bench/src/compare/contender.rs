@@ -9,10 +9,20 @@ use crate::plan::{Over, URL};
 
 /// The upstream alone: what everything else is added to.
 pub(crate) const DIRECT: &str = "direct";
-/// The relay of the transport: what everything else is compared with.
+/// The relay of the transport, written by hand: the least that is possible.
 pub(crate) const RELAY: &str = "relay";
+/// The relay over HTTP that stands on the same libraries as Mendline: the least that is possible with them.
+pub(crate) const STACK: &str = "stack relay";
 /// The one that has targets to reach.
 pub(crate) const MENDLINE: &str = "mendline";
+
+/// Whom Mendline is held against.
+pub(crate) fn floor(over: Over) -> &'static str {
+    match over {
+        Over::Stdio => RELAY,
+        Over::Http => STACK,
+    }
+}
 
 /// One column of the table.
 pub(crate) struct Contender {
@@ -55,7 +65,12 @@ fn over_stdio(ours: &str, places: &Places<'_>) -> Vec<Contender> {
 }
 
 fn over_http(ours: &str, places: &Places<'_>) -> Vec<Contender> {
-    let mut all = vec![needed(DIRECT, &[]), needed(RELAY, &[ours, "relay", "--http", URL]), mendline(places, &[URL])];
+    let mut all = vec![
+        needed(DIRECT, &[]),
+        needed(RELAY, &[ours, "relay", "--http", URL]),
+        needed(STACK, &[ours, "relay", "--stack", URL]),
+        mendline(places, &[URL]),
+    ];
     let Some(peers) = places.peers else { return all };
     let within = |path: &str| peers.join(path).display().to_string();
     // It keeps a file per server, which must not be that of whoever measures. `env` is gone once it has started node.

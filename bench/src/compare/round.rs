@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::contender::{DIRECT, RELAY};
+use super::contender::DIRECT;
 
 /// What one run of `load` measured, by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
@@ -55,14 +55,14 @@ impl Rounds {
         self.spread(|round| beyond_direct(round, name, key))
     }
 
-    /// A figure as a multiple of the relay's.
-    pub(crate) fn against_relay(&self, name: &str, key: &str) -> Option<Spread> {
-        self.spread(|round| ratio(figure(round, name, key)?, figure(round, RELAY, key)?))
+    /// A figure as a multiple of another contender's.
+    pub(crate) fn against(&self, other: &str, name: &str, key: &str) -> Option<Spread> {
+        self.spread(|round| ratio(figure(round, name, key)?, figure(round, other, key)?))
     }
 
-    /// What a contender adds, as a multiple of what the relay adds.
-    pub(crate) fn beyond_direct_against_relay(&self, name: &str, key: &str) -> Option<Spread> {
-        self.spread(|round| ratio(beyond_direct(round, name, key)?, beyond_direct(round, RELAY, key)?))
+    /// What a contender adds, as a multiple of what another one adds.
+    pub(crate) fn beyond_direct_against(&self, other: &str, name: &str, key: &str) -> Option<Spread> {
+        self.spread(|round| ratio(beyond_direct(round, name, key)?, beyond_direct(round, other, key)?))
     }
 
     fn spread(&self, of_round: impl Fn(&BTreeMap<&'static str, Figures>) -> Option<f64>) -> Option<Spread> {
@@ -94,6 +94,7 @@ fn ratio(value: f64, of: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::contender::RELAY;
     use super::*;
 
     fn rounds(of_each: &[(f64, f64, f64)]) -> Rounds {
@@ -118,16 +119,16 @@ mod tests {
     #[test]
     fn a_slow_round_for_all_changes_no_ratio() {
         let rounds = rounds(&[(10.0, 20.0, 25.0), (100.0, 200.0, 250.0), (10.0, 20.0, 25.0)]);
-        let ratio = rounds.beyond_direct_against_relay("other", "p50").unwrap();
+        let ratio = rounds.beyond_direct_against(RELAY, "other", "p50").unwrap();
         assert_eq!(ratio, Spread { median: 1.5, least: 1.5, most: 1.5 });
-        assert_eq!(rounds.against_relay("other", "p50").unwrap().median, 1.25);
+        assert_eq!(rounds.against(RELAY, "other", "p50").unwrap().median, 1.25);
         assert_eq!(rounds.beyond_direct("other", "p50").unwrap().most, 150.0);
     }
 
     #[test]
     fn a_round_without_a_floor_has_no_ratio() {
         let rounds = rounds(&[(10.0, 10.0, 25.0), (10.0, 20.0, 30.0)]);
-        let ratio = rounds.beyond_direct_against_relay("other", "p50").unwrap();
+        let ratio = rounds.beyond_direct_against(RELAY, "other", "p50").unwrap();
         assert_eq!(ratio, Spread { median: 2.0, least: 2.0, most: 2.0 });
     }
 

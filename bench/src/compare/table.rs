@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use crate::plan::Over;
 
-use super::contender::{Contender, RELAY};
+use super::contender::{Contender, RELAY, floor};
 use super::figure::{self, CALLS, CPU_BUSY, Figure, P50, PROCESSES};
 use super::round::{Rounds, Spread};
-use super::target::{Bound, Verdict};
+use super::target::{Bound, Verdict, ratios};
 
 const LABEL: usize = 38;
 const COLUMN: usize = 13;
@@ -41,11 +41,19 @@ pub(crate) fn text(
             row(&mut text, "  beyond direct", columns.iter().map(added));
         }
     }
-    text.push_str("\nTargets of Mendline against the relay of this run: median (least to most over the rounds)\n");
+    let floor = floor(over);
+    let _ =
+        writeln!(text, "\nTargets of Mendline against the {floor} of this run: median (least to most over the rounds)");
     for verdict in verdicts {
         line_of(&mut text, verdict);
     }
     text.push('\n');
+    if floor != RELAY {
+        let told = ratios(rounds, RELAY).into_iter().filter_map(|verdict| {
+            Some(format!("{} {:.2} {}", verdict.target.what, verdict.measured?.median, verdict.target.unit))
+        });
+        let _ = writeln!(text, "Against the relay written by hand: {}.", told.collect::<Vec<_>>().join("; "));
+    }
     for contender in contenders {
         if let Some(why) = contender.why_left_out() {
             let _ = writeln!(text, "{} is left out: {why}", contender.name);
@@ -104,14 +112,17 @@ fn relay_elsewhere(over: Over, rounds: &Rounds) -> String {
         Over::Http => HTTP_RELAY_ELSEWHERE,
     };
     let here = elsewhere.map(|(key, elsewhere)| {
-        let here = if key == P50 { rounds.beyond_direct(RELAY, key) } else { rounds.of(RELAY, key) };
+        let here = if key == P50 { rounds.beyond_direct(floor(over), key) } else { rounds.of(floor(over), key) };
         let digits = if key == CALLS { 0 } else { 1 };
         format!("{:.digits$} ({elsewhere})", here.map_or(f64::NAN, |here| here.median))
     });
     format!(
-        "The relay here, and in brackets on another machine with two cores: added p50 {} µs, \
+        "The {} here, and in brackets on another machine with two cores: added p50 {} µs, \
          {} calls/s, {} µs CPU per call.",
-        here[0], here[1], here[2]
+        floor(over),
+        here[0],
+        here[1],
+        here[2]
     )
 }
 
@@ -133,7 +144,7 @@ mod tests {
         };
         rounds.add(0, contender::DIRECT, figures(10.0, 0.0));
         rounds.add(0, RELAY, figures(60.0, 1.0));
-        let text = text(Over::Stdio, &contenders, &rounds, &judge(&rounds), Some(3.0));
+        let text = text(Over::Stdio, &contenders, &rounds, &judge(&rounds, RELAY), Some(3.0));
         let line = |start: &str| {
             let line =
                 text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no `{start}` in\n{text}"));

@@ -31,10 +31,7 @@ struct Connection {
 impl Pool {
     /// Nothing is dialed before it is needed.
     pub(crate) fn try_new(url: &str) -> io::Result<Self> {
-        let (authority, path) = url
-            .strip_prefix("http://")
-            .and_then(|rest| rest.split_once('/'))
-            .ok_or_else(|| io::Error::other(format!("`{url}` is not http://HOST:PORT/PATH")))?;
+        let (authority, path) = super::address(url)?;
         let head = format!(
             "POST /{path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\n\
              Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\nContent-Length: "

@@ -6,11 +6,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
 
+use crate::choices::{Choices, duration};
 use crate::demo_server::temper::Temper;
 use crate::name::Name;
 
 /// Exit code: a negative result, such as a server that never became ready.
 pub(crate) const NEGATIVE: u8 = 1;
+
+/// Exit code: a person has to log in, or to provide a credential.
+pub(crate) const NEEDS_LOGIN: u8 = 6;
 
 /// Exit code: the command line cannot be carried out as written.
 pub(crate) const USAGE: u8 = 2;
@@ -29,7 +33,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run one MCP server behind a connection that mends itself
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
     Demo(DemoOptions),
     /// The server of the demonstration and of the tests
@@ -51,7 +55,8 @@ In a client's configuration:
   }
 
 Protocol goes through stdin and stdout; everything for people goes to stderr.
-Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage.";
+Signals: TERM and INT finish running calls and end, the second time at once; USR1 reconnects now.
+Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage, 6 the server needs a login.";
 
 #[derive(Args)]
 #[command(after_help = RUN_EXAMPLES, override_usage = "mendline run [OPTIONS] -- <COMMAND> [ARGUMENTS]...\n       mendline run [OPTIONS] <URL>")]
@@ -59,10 +64,6 @@ pub(crate) struct RunOptions {
     /// What the server is called in logs and errors [default: taken from the command or the host]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<Name>,
-
-    /// How long a call may take, counted from its arrival or its last progress [default: 5m]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub(crate) call_timeout: Option<Duration>,
 
     /// What is written to stderr: off, error, warn, info or debug [default: $MENDLINE_LOG, else info]
     #[arg(long, value_name = "LEVEL")]
@@ -87,6 +88,9 @@ pub(crate) struct RunOptions {
     /// The server's command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) choices: Choices,
 }
 
 /// How a server at a URL is spoken to.
@@ -117,16 +121,6 @@ pub(crate) struct DemoServerOptions {
     pub(crate) temper: Vec<Temper>,
 }
 
-/// A duration with its unit, longer than nothing.
-fn duration(text: &str) -> Result<Duration, String> {
-    const EXAMPLES: &str = "for example 30s, 5m or 1h30m";
-    match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() => Err(format!("must be longer than nothing, {EXAMPLES}")),
-        Ok(duration) => Ok(duration),
-        Err(_) => Err(format!("must be a number with its unit, {EXAMPLES}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -136,12 +130,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_duration_needs_a_unit_and_says_so() {
-        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
-        assert!(duration("5").unwrap_err().contains("for example 30s"));
-        assert!(duration("0s").unwrap_err().contains("longer than nothing"));
     }
 }

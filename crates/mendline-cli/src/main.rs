@@ -5,10 +5,12 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its user")]
 
+mod choices;
 mod cli;
 mod demo;
 mod demo_server;
 mod name;
+mod news;
 mod run;
 mod variables;
 

@@ -5,13 +5,11 @@
 //! system call, the outermost future is not.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 
-use mendline::decisions::config::Dialect;
+use mendline::decisions::config::{Dialect, Transport};
+use mendline::decisions::port::Ending;
 use mendline::decisions::{ClientId, Config, Engine, Secret, UpstreamConfig, UpstreamId};
-use mendline::driver::{Client, Driver, Ended, Host};
+use mendline::driver::{Client, Driver, Host};
 use mendline::frontend::stdio;
 use mendline::observe::log::{Log, LogLevel};
 use mendline::transport::child::{ChildCommand, Children};
@@ -19,11 +17,11 @@ use mendline::transport::guard::Guard;
 use mendline::transport::http::{ProxyRules, Target, TlsOptions};
 use mendline::transport::remote::Remote;
 use mendline_wire::Limits;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::GUARD;
-use crate::cli::{NEGATIVE, RunOptions, TransportFlag, USAGE};
+use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions, TransportFlag, USAGE};
 use crate::name::Name;
+use crate::news::News;
 use crate::variables::expand;
 
 /// The environment variable that says what to log when the command line does not.
@@ -36,8 +34,9 @@ const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
 pub(crate) fn run(options: &RunOptions) -> ExitCode {
     match prepare(options) {
         Ok(bridge) => match bridge.run() {
-            Ok(ended) if ended.ever_ready => ExitCode::SUCCESS,
-            Ok(_) => ExitCode::from(NEGATIVE),
+            Ok(Ending::Ready) => ExitCode::SUCCESS,
+            Ok(Ending::NeverReady) => ExitCode::from(NEGATIVE),
+            Ok(Ending::NeedsLogin) => ExitCode::from(NEEDS_LOGIN),
             Err(error) => {
                 eprintln!("error: {error}");
                 ExitCode::from(NEGATIVE)
@@ -69,10 +68,7 @@ fn prepare(options: &RunOptions) -> Result<Bridge, String> {
         Some(url) => remote(url, options)?,
         None => child(options)?,
     };
-    if let Some(call) = options.call_timeout {
-        upstream.timeouts.call = call;
-        upstream.timeouts.total = upstream.timeouts.total.max(call);
-    }
+    options.choices.apply(&mut upstream)?;
     let log = Log::to_stderr(level, vec![upstream.name.clone()]);
     Ok(Bridge { config: Config::new(vec![upstream]), server, log })
 }
@@ -132,7 +128,7 @@ fn extra_roots() -> Result<TlsOptions, String> {
 }
 
 impl Bridge {
-    fn run(self) -> std::io::Result<Ended> {
+    fn run(self) -> std::io::Result<Ending> {
         let Bridge { config, server, log } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = match server {
@@ -151,65 +147,18 @@ impl Bridge {
     }
 }
 
-async fn drive<H>(config: Config, host: H, log: Log) -> std::io::Result<Ended>
+async fn drive<H>(config: Config, host: H, log: Log) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
-    let stops = Stops::listen()?;
-    let mut seen = 0;
+    let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
+    let news = News::listen(through_the_network, &log)?;
     let (reader, writer) = stdio::open()?;
     let engine = Engine::new(config, fastrand::u64(..));
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let driver = Driver::new(engine, Limits::default(), host, client, log);
-    let task = tokio::spawn(driver.run(move |cx| stops.poll(&mut seen, cx)));
+    let task = tokio::spawn(driver.run(move |cx| news.poll(cx)));
     task.await.map_err(std::io::Error::other)
-}
-
-/// The signals that mean "stop", counted by a task of their own: the driver asks in every round, and asking a number costs
-/// nothing. A hang-up means nothing yet, but must not end us without a word.
-#[derive(Default)]
-struct Stops {
-    count: AtomicU32,
-    driver: Mutex<Option<Waker>>,
-}
-
-impl Stops {
-    fn listen() -> std::io::Result<Arc<Stops>> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
-        let stops = Arc::new(Stops::default());
-        let heard = Arc::clone(&stops);
-        tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    Some(()) = terminate.recv() => {}
-                    Some(()) = interrupt.recv() => {}
-                    Some(()) = hang_up.recv() => continue,
-                    else => return,
-                }
-                heard.count.fetch_add(1, Ordering::Release);
-                if let Some(driver) = heard.driver.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                    driver.wake();
-                }
-            }
-        });
-        Ok(stops)
-    }
-
-    /// Ready once for each signal; `seen` is how many the caller has had.
-    fn poll(&self, seen: &mut u32, cx: &Context<'_>) -> Poll<()> {
-        if self.count.load(Ordering::Acquire) == *seen {
-            let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-            if driver.is_none() {
-                *driver = Some(cx.waker().clone());
-            }
-            // Both sides run on one thread, so nothing can have come in between.
-            return Poll::Pending;
-        }
-        *seen += 1;
-        Poll::Ready(())
-    }
 }
 
 const NO_COMMAND: &str = "there is no server to run

@@ -1,8 +1,10 @@
 //! What the engine is told about its upstreams: typed values that are right by the time they are here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::defaults;
+use crate::policy::effect::Effect;
 
 /// Everything that one engine needs to know before it starts.
 #[derive(Clone, Debug)]
@@ -48,8 +50,14 @@ pub struct UpstreamConfig {
     pub attempts: u32,
     /// When to dial again.
     pub reconnect: Reconnect,
+    /// How often an idle line is tested; `None`: never.
+    pub keep_alive: Option<KeepAlive>,
+    /// How often a response that broke off is asked for again since its last message.
+    pub resume_attempts: u32,
     /// Whether the server's own hints about its tools are believed.
     pub trust_hints: bool,
+    /// What single tools do to the world, whatever their server says.
+    pub effects: BTreeMap<String, Effect>,
 }
 
 impl UpstreamConfig {
@@ -72,7 +80,10 @@ impl UpstreamConfig {
             limits: Limits::default(),
             attempts: defaults::ATTEMPTS,
             reconnect: Reconnect::default(),
+            keep_alive: Some(KeepAlive::default()),
+            resume_attempts: defaults::RESUME_ATTEMPTS,
             trust_hints: true,
+            effects: BTreeMap::new(),
         }
     }
 }
@@ -108,6 +119,8 @@ pub struct Timeouts {
     pub recovery: Duration,
     /// Of a greeting that we replay.
     pub handshake: Duration,
+    /// Of a ping.
+    pub ping: Duration,
 }
 
 impl Default for Timeouts {
@@ -117,6 +130,7 @@ impl Default for Timeouts {
             total: defaults::TOTAL,
             recovery: defaults::RECOVERY,
             handshake: defaults::HANDSHAKE,
+            ping: defaults::KEEP_ALIVE_TIMEOUT,
         }
     }
 }
@@ -136,12 +150,27 @@ impl Default for Limits {
     }
 }
 
+/// How an idle line is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// A line that has been silent for this long is tested.
+    pub interval: Duration,
+    /// How long the server has to answer.
+    pub timeout: Duration,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        KeepAlive { interval: defaults::KEEP_ALIVE, timeout: defaults::KEEP_ALIVE_TIMEOUT }
+    }
+}
+
 /// When to dial again after a link was lost.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Reconnect {
-    /// The first redial comes within this time.
-    pub first: Duration,
-    /// The second waits about this long.
+    /// The first redial comes within this time; `None`: it waits like the others.
+    pub first: Option<Duration>,
+    /// The next waits about this long.
     pub initial: Duration,
     /// Each further one waits this many times longer.
     pub multiplier: f64,
@@ -149,22 +178,117 @@ pub struct Reconnect {
     pub cap_idle: Duration,
     /// The longest wait while a call waits.
     pub cap_called: Duration,
-    /// Redials in one incident before the upstream is parked.
+    /// Redials in one incident before the upstream is parked. None at all means that it is dialed only when a call or a
+    /// person asks for it.
     pub attempts: u32,
-    /// The youngest age of an incident at which that may happen.
+    /// The youngest age of an incident at which it may be parked.
     pub patience: Duration,
+    /// Whether the client is spared the news.
+    pub silent: bool,
 }
 
 impl Default for Reconnect {
     fn default() -> Self {
         Reconnect {
-            first: defaults::RECONNECT_FIRST,
+            first: Some(defaults::RECONNECT_FIRST),
             initial: defaults::RECONNECT_INITIAL,
-            multiplier: 2.0,
+            multiplier: defaults::RECONNECT_MULTIPLIER,
             cap_idle: defaults::RECONNECT_CAP_IDLE,
             cap_called: defaults::RECONNECT_CAP_CALLED,
             attempts: defaults::RECONNECT_ATTEMPTS,
             patience: defaults::RECONNECT_PATIENCE,
+            silent: true,
         }
+    }
+}
+
+impl Reconnect {
+    /// Is it ever dialed again without being asked to?
+    pub fn is_by_itself(&self) -> bool {
+        self.attempts > 0
+    }
+}
+
+/// What a person says about reconnecting, in the words of the `autoReconnect` block. What is not said keeps its default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AutoReconnect {
+    /// False: no dial by itself; the next call dials once.
+    pub enabled: Option<bool>,
+    /// Redials of one incident; `Some(None)`: no end.
+    pub max_retries: Option<Option<u32>>,
+    /// The wait before the first redial.
+    pub initial_retry_delay: Option<Duration>,
+    /// The longest wait.
+    pub max_retry_delay: Option<Duration>,
+    /// How many times longer each wait is than the one before.
+    pub backoff_multiplier: Option<f64>,
+    /// False: the client is told.
+    pub silent: Option<bool>,
+}
+
+impl From<AutoReconnect> for Reconnect {
+    fn from(said: AutoReconnect) -> Reconnect {
+        let mut policy = Reconnect::default();
+        if let Some(initial) = said.initial_retry_delay {
+            // Who names the first delay does not want a quicker one before it.
+            policy.first = None;
+            policy.initial = initial;
+        }
+        if let Some(longest) = said.max_retry_delay {
+            policy.cap_idle = longest;
+            policy.cap_called = policy.cap_called.min(longest);
+        }
+        policy.multiplier = said.backoff_multiplier.unwrap_or(policy.multiplier);
+        if let Some(retries) = said.max_retries {
+            policy.attempts = retries.unwrap_or(u32::MAX);
+            // A number that someone chose is meant exactly.
+            policy.patience = Duration::ZERO;
+        }
+        if said.enabled == Some(false) {
+            policy.attempts = 0;
+        }
+        policy.silent = said.silent.unwrap_or(policy.silent);
+        policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_about_reconnecting_keeps_its_default() {
+        assert_eq!(Reconnect::from(AutoReconnect::default()), Reconnect::default());
+    }
+
+    #[test]
+    fn the_block_people_write_becomes_a_policy() {
+        let said = AutoReconnect {
+            enabled: Some(true),
+            max_retries: Some(Some(10)),
+            initial_retry_delay: Some(Duration::from_secs(2)),
+            max_retry_delay: Some(Duration::from_secs(30)),
+            backoff_multiplier: Some(1.5),
+            silent: Some(true),
+        };
+        let policy = Reconnect::from(said);
+        assert_eq!((policy.first, policy.initial, policy.multiplier), (None, Duration::from_secs(2), 1.5));
+        assert_eq!((policy.attempts, policy.patience), (10, Duration::ZERO), "exactly that many");
+        assert_eq!((policy.cap_idle, policy.cap_called), (Duration::from_secs(30), defaults::RECONNECT_CAP_CALLED));
+    }
+
+    #[test]
+    fn no_retries_and_not_enabled_are_the_same_and_minus_one_has_no_end() {
+        let never = Reconnect::from(AutoReconnect { max_retries: Some(Some(0)), ..AutoReconnect::default() });
+        let off = Reconnect::from(AutoReconnect {
+            enabled: Some(false),
+            max_retries: Some(Some(5)),
+            ..AutoReconnect::default()
+        });
+        assert!(!never.is_by_itself() && !off.is_by_itself());
+        let endless = Reconnect::from(AutoReconnect { max_retries: Some(None), ..AutoReconnect::default() });
+        assert_eq!(endless.attempts, u32::MAX);
+        let short = AutoReconnect { max_retry_delay: Some(Duration::from_secs(1)), ..AutoReconnect::default() };
+        assert_eq!(Reconnect::from(short).cap_called, Duration::from_secs(1), "the longest wait holds for everybody");
     }
 }

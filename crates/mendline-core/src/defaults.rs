@@ -27,8 +27,17 @@ pub const RESUME_WAIT_MIN: Duration = Duration::from_millis(100);
 pub const RESUME_WAIT_MAX: Duration = Duration::from_secs(60);
 /// The longest wait before the stream for notices is opened again.
 pub const NOTICES_CAP: Duration = Duration::from_secs(30);
+/// How long a POST whose event stream is gone may take to end by itself: what it brings (a refusal, or that it never got
+/// there whole) says more than the end of the stream did.
+pub const ORPHAN: Duration = Duration::from_secs(1);
 /// How long a server has to take our goodbye.
 pub const GOODBYE: Duration = Duration::from_secs(2);
+
+/// How long a call that was refused for its headers waits for a fresh list of the tools, per page: without it the call goes
+/// out again all the same.
+pub const LOOKUP: Duration = Duration::from_secs(5);
+/// How many pages of that list are read: a list without end must not be one for us.
+pub const LOOKUP_PAGES: u32 = 20;
 
 /// Attempts per call, the first included: what SRE practice found to mask blips without feeding an outage.
 pub const ATTEMPTS: u32 = 3;
@@ -47,6 +56,8 @@ pub const BUDGET_REGROWTH: Duration = Duration::from_secs(6);
 pub const RECONNECT_FIRST: Duration = Duration::from_millis(200);
 /// The second redial waits about this long; doubles from there.
 pub const RECONNECT_INITIAL: Duration = Duration::from_millis(200);
+/// Each wait is this many times longer than the one before.
+pub const RECONNECT_MULTIPLIER: f64 = 2.0;
 /// The longest wait between redials while nobody calls.
 pub const RECONNECT_CAP_IDLE: Duration = Duration::from_secs(30);
 /// The longest wait between redials while a call waits.
@@ -67,9 +78,40 @@ pub const PARKED_PROBE: Duration = Duration::from_secs(60);
 pub const PARKED_COOL_DOWN: Duration = Duration::from_secs(10);
 /// No policy may dial more often than this per minute.
 pub const DIALS_PER_MINUTE: usize = 30;
+/// So many dials within a minute may follow each other as quickly as a policy likes …
+pub const DIAL_BURST: usize = 10;
+/// … and the rest of them are spread over that minute, so that there is always a next one soon.
+pub const DIAL_PACE: Duration = Duration::from_secs(3);
+
+/// After a sleep, or when the network has changed, every upstream is tried within this time, not all at once.
+pub const STAGGER: Duration = Duration::from_millis(500);
+
+/// A line that has been silent for this long is tested: below the 60 s after which common proxies cut it.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How long a server has to answer the test …
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// … and how often in a row it may fail to: one lost packet is not an outage.
+pub const KEEP_ALIVE_MISSES: u32 = 2;
+/// The pause between two of them, when the first was lost rather than late.
+pub const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(1);
+/// So many answers in a row that only say that a connection is gone mean that the child, a bridge itself, will not mend it.
+pub const DEAD_ANSWERS: u32 = 3;
+/// By how much progress grows that we report ourselves while a call waits: it must grow, and must not get in the server's way.
+pub const MADE_UP_PROGRESS: f64 = 1e-6;
+/// Resources whose subscription is kept for the next session.
+pub const SUBSCRIPTIONS: usize = 1024;
+/// How many things a new session is told at once of what the last one knew.
+pub const RESTORES: usize = 8;
+/// Errands of our own that are under way at once at most: the greeting, a ping, a look at the tools, four lists, and what is restored.
+pub const ERRANDS: usize = 7 + RESTORES;
+/// Pages of a list that are read to find out whether it has changed.
+pub const LIST_PAGES: u32 = 64;
 
 /// Calls sent and unanswered per upstream.
 pub const IN_FLIGHT: usize = 256;
+/// Subscriptions that listen at a time, per upstream. They stay open for as long as somebody wants them, so they take no place
+/// from calls; a client needs one, and changes it by opening the next before it ends the last.
+pub const LISTENS: usize = 64;
 /// Calls that wait for a place or for the upstream: every queue has an end.
 pub const WAITING: usize = 1024;
 /// Requests of a server that wait for the client's answer.

@@ -22,7 +22,7 @@ use crate::event::{Event, LinkState};
 use crate::ledger::Ledger;
 use crate::mail::{Mail, ToUpstream};
 use crate::moment::Moment;
-use crate::port::{ClientId, Input, Output, Port, UpstreamId};
+use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
 use crate::timers::Timers;
 use crate::turn::{Alarm, Turn};
 use crate::upstream::Upstream;
@@ -132,6 +132,8 @@ impl Engine {
                 self.with_upstream(exchange, |it, turn| it.handle_end(exchange, &how, written, turn));
             }
             Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
+            Input::Woke => self.shake("the machine was asleep, or stood still"),
+            Input::NetworkChanged => self.shake("the network has changed"),
             Input::Stop => match self.phase {
                 Phase::Running => {
                     self.begin_drain();
@@ -152,8 +154,10 @@ impl Engine {
             match alarm {
                 Alarm::Call(upstream, key) => self.with_upstream(upstream, |it, turn| it.handle_time(key, turn)),
                 Alarm::Link(upstream) => self.with_upstream(upstream, Upstream::handle_link_timer),
+                Alarm::KeepAlive(upstream) => self.with_upstream(upstream, Upstream::handle_keep_alive),
                 Alarm::Notices(upstream) => self.with_upstream(upstream, Upstream::handle_notices_timer),
                 Alarm::Greeting(upstream) => self.with_upstream(upstream, Upstream::handle_greeting_timer),
+                Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
                 Alarm::Drain => self.close(),
             }
@@ -219,7 +223,7 @@ impl Engine {
             requests: self.clients.values().map(ClientSession::open).sum(),
             asks: self.clients.values().map(ClientSession::asks).sum(),
             for_clients: self.clients.values().map(|session| session.outbox().len()).sum(),
-            calls: self.upstreams.iter().map(Upstream::open_calls).sum(),
+            calls: self.upstreams.iter().map(Upstream::held_calls).sum(),
             for_links: self.upstreams.iter().map(Upstream::queued).sum(),
             timers: self.timers.len(),
             bytes: self.ledger.held(),
@@ -244,6 +248,15 @@ impl Engine {
     fn with_upstream(&mut self, whose: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Turn<'_>)) {
         if let Some(upstream) = self.upstreams.get_mut(usize::from(whose.into().0)) {
             does(upstream, turn!(self));
+        }
+    }
+
+    /// What was connected may not be any more, and what was not may be.
+    fn shake(&mut self, why: &'static str) {
+        let turn = turn!(self);
+        turn.tell(Event::Shaken { why });
+        for upstream in &mut self.upstreams {
+            upstream.handle_shaken(why, turn!(self));
         }
     }
 
@@ -309,10 +322,10 @@ impl Engine {
         self.phase = Phase::Finished;
         // Nothing is owed to anyone any more; a timer that still runs would only wake the shell for nothing.
         self.timers = Timers::default();
-        let ever_ready = self.upstreams.iter().all(Upstream::was_ever_ready);
+        let ending = self.upstreams.iter().map(Upstream::ending).max().unwrap_or(Ending::Ready);
         let turn = turn!(self);
         turn.tell(Event::Stopped);
-        turn.ask(Output::Finished { ever_ready });
+        turn.ask(Output::Finished { ending });
     }
 }
 

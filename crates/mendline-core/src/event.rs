@@ -89,6 +89,10 @@ pub enum Event {
         to: LinkState,
         why: String,
     },
+    LeftAlone {
+        upstream: UpstreamId,
+        why: String,
+    },
     UpstreamReady {
         upstream: UpstreamId,
         link: LinkId,
@@ -106,6 +110,30 @@ pub enum Event {
     NoiseSkipped {
         upstream: UpstreamId,
         text: String,
+    },
+    /// We ask the server something ourselves.
+    ErrandSent {
+        upstream: UpstreamId,
+        method: Method,
+    },
+    /// Something that we asked the server ourselves got no answer that helps.
+    ErrandFailed {
+        upstream: UpstreamId,
+        method: Method,
+        why: String,
+    },
+    /// A list reads differently after a gap.
+    ListChanged {
+        upstream: UpstreamId,
+        method: Method,
+    },
+    AnswerMislabelled {
+        upstream: UpstreamId,
+    },
+    ToolLeftOut {
+        upstream: UpstreamId,
+        tool: String,
+        why: String,
     },
 
     CallAccepted {
@@ -140,6 +168,7 @@ pub enum Event {
         cause: Cause,
         outcome: Outcome,
         took: Duration,
+        why: String,
     },
     CallCancelled {
         upstream: UpstreamId,
@@ -184,6 +213,9 @@ pub enum Event {
         why: Dropped,
     },
 
+    Shaken {
+        why: &'static str,
+    },
     Stopping {
         running: usize,
     },
@@ -199,6 +231,7 @@ impl Event {
             Event::LinkMoved { .. }
             | Event::CallAccepted { .. }
             | Event::CallSent { .. }
+            | Event::ErrandSent { .. }
             | Event::CallAnswered { .. }
             | Event::CallCancelled { .. }
             | Event::CallAbandoned { .. }
@@ -212,7 +245,11 @@ impl Event {
             Event::ClientSpokeNonsense { .. }
             | Event::ClientLost { .. }
             | Event::NoiseSkipped { .. }
+            | Event::AnswerMislabelled { .. }
+            | Event::ToolLeftOut { .. }
             | Event::SessionReplayFailed { .. }
+            | Event::ErrandFailed { .. }
+            | Event::LeftAlone { .. }
             | Event::CallRetried { .. }
             | Event::CallFailed { .. }
             | Event::CallTurnedAway { .. }
@@ -220,9 +257,12 @@ impl Event {
             | Event::AskDeclined { .. }
             | Event::IdMended { .. }
             | Event::MessageDropped { .. } => Level::Warn,
-            Event::UpstreamReady { .. } | Event::SessionReplayed { .. } | Event::Stopping { .. } | Event::Stopped => {
-                Level::Info
-            }
+            Event::UpstreamReady { .. }
+            | Event::SessionReplayed { .. }
+            | Event::ListChanged { .. }
+            | Event::Shaken { .. }
+            | Event::Stopping { .. }
+            | Event::Stopped => Level::Info,
         }
     }
 
@@ -236,6 +276,12 @@ impl Event {
             | Event::SessionReplayed { upstream, .. }
             | Event::SessionReplayFailed { upstream, .. }
             | Event::NoiseSkipped { upstream, .. }
+            | Event::LeftAlone { upstream, .. }
+            | Event::ErrandSent { upstream, .. }
+            | Event::ErrandFailed { upstream, .. }
+            | Event::ListChanged { upstream, .. }
+            | Event::AnswerMislabelled { upstream }
+            | Event::ToolLeftOut { upstream, .. }
             | Event::CallAccepted { upstream, .. }
             | Event::CallSent { upstream, .. }
             | Event::CallRetried { upstream, .. }
@@ -253,6 +299,7 @@ impl Event {
             Event::ClientEnded { .. }
             | Event::ClientLost { .. }
             | Event::ClientSpokeNonsense { .. }
+            | Event::Shaken { .. }
             | Event::Stopping { .. }
             | Event::Stopped => None,
         }
@@ -276,10 +323,19 @@ impl fmt::Display for Event {
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
             Event::LinkMoved { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
             Event::LinkMoved { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
+            Event::LeftAlone { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
             Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
+            Event::ErrandSent { method: Method::Initialize, .. } => write!(f, "greeting replayed"),
+            Event::ErrandSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
+            Event::ErrandFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
+            Event::ListChanged { method, .. } => write!(f, "{} reads differently after the gap", name(method)),
+            Event::AnswerMislabelled { .. } => {
+                write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")
+            }
+            Event::ToolLeftOut { tool, why, .. } => write!(f, "left the tool {tool:?} out of the list: {why}"),
             Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
             Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
             Event::CallRetried { call, attempt, outcome, .. } => {
@@ -289,9 +345,9 @@ impl fmt::Display for Event {
                 let what = if *error { "answered with an error" } else { "answered" };
                 write!(f, "call {call} ({}) {what} after {}, attempts: {attempts}", name(method), Short(*took))
             }
-            Event::CallFailed { call, method, attempts, cause, outcome, took, .. } => write!(
+            Event::CallFailed { call, method, attempts, cause, outcome, took, why, .. } => write!(
                 f,
-                "call {call} ({}) failed after {}: {} (outcome {}, attempts: {attempts})",
+                "call {call} ({}) failed after {}: {} (outcome {}, attempts: {attempts}): {why}",
                 name(method),
                 Short(*took),
                 cause.word(),
@@ -320,6 +376,7 @@ impl fmt::Display for Event {
                     Dropped::StaleReply => write!(f, "dropped an answer of the client to a question that is over"),
                 }
             }
+            Event::Shaken { why } => write!(f, "{why}: every server is looked after"),
             Event::Stopping { running: 0 } => write!(f, "stopping"),
             Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
             Event::Stopped => write!(f, "stopped"),

@@ -43,6 +43,8 @@ pub enum ToClient {
     Ended { request: Key, at: Span, message: Message },
     /// The server reports progress; the token stands at `at`.
     Progress { request: Key, at: Span, message: Message },
+    /// The call waits for its server; progress of our own says so.
+    Reconnecting { request: Key, progress: f64, words: String },
     /// The server asks the client something.
     Ask { link: LinkId, message: Message },
     /// The server no longer wants an answer to what it asked.

@@ -34,6 +34,8 @@
 //! Sinks pull: a shell calls `Engine::poll_write` for a port only while it can take more bytes, and counts what the
 //! operating system accepted. Sources ask leave: a shell reads from a port only while `Engine::may_read` says so.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use mendline_wire::{Received, SseEvent};
 
@@ -210,6 +212,11 @@ pub enum Input {
         /// Of which upstream.
         upstream: UpstreamId,
     },
+    /// The machine slept, or this process stood still for long: what was connected may not be any more.
+    Woke,
+    /// An interface, an address or a route has changed: what was connected may not be any more, what was out of reach may be
+    /// within it. Shells say so at most once in a few seconds.
+    NetworkChanged,
     /// Stop: finish what is running, take nothing new. Said twice, it means at once.
     Stop,
 }
@@ -255,9 +262,20 @@ pub enum Output {
     /// Everything is answered, every child is reaped: the process may end once it has written what `poll_write` still has
     /// for its clients, which it need not try for longer than [`crate::defaults::LAST_WORDS`].
     Finished {
-        /// Whether the upstream was ever ready.
-        ever_ready: bool,
+        /// How the upstreams were.
+        ending: Ending,
     },
+}
+
+/// How an engine's upstreams were, all in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    /// Each was ready once, or nobody wanted anything of it.
+    Ready,
+    /// One never was.
+    NeverReady,
+    /// One lets nobody in without a login, and never did.
+    NeedsLogin,
 }
 
 /// Why a child could not be started.
@@ -316,7 +334,7 @@ pub struct Ask {
     /// shell resolves it against the URL and refuses another origin ([`EndHow::Forbidden`]).
     pub target: Option<String>,
     /// Headers that follow from the message and the session; the shell adds its own (Host, Accept, credentials).
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// The message, for POST.
     pub body: Option<mendline_wire::Spliced>,
 }

@@ -19,10 +19,14 @@ pub enum Alarm {
     Call(UpstreamId, Key),
     /// The next step of a link: a dial, a probe, the next rung of the ladder.
     Link(UpstreamId),
+    /// A line has been silent for long.
+    KeepAlive(UpstreamId),
     /// The stream for notices may be opened again.
     Notices(UpstreamId),
     /// A server had time enough for its part of the greeting: to name an endpoint, or to take `initialized`.
     Greeting(UpstreamId),
+    /// Posts whose trunk is gone had time enough to end by themselves.
+    Orphans(UpstreamId),
     /// A server had time enough for our goodbye.
     Goodbye(UpstreamId),
     /// The drain is over.

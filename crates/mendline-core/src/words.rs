@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_wire::{Id, Method};
+use mendline_wire::{Id, Method, code};
 use serde_json::{Value, json};
 
 use crate::event::Short;
@@ -38,6 +38,10 @@ pub enum Cause {
     NeedsLogin,
     /// The two sides cannot be brought together in this.
     CannotBridge,
+    /// The server speaks only revisions before 2026-07-28. A client that asks with `server/discover` which era it meets
+    /// expects what such a server says over stdio, *method not found*, and greets with `initialize` instead; so this is the
+    /// one cause with a code that is not ours.
+    OtherEra,
 }
 
 impl Cause {
@@ -53,6 +57,7 @@ impl Cause {
             Cause::Parked => -31007,
             Cause::NeedsLogin => -31008,
             Cause::CannotBridge => -31009,
+            Cause::OtherEra => code::METHOD_NOT_FOUND,
         }
     }
 
@@ -68,6 +73,7 @@ impl Cause {
             Cause::Parked => "parked",
             Cause::NeedsLogin => "needs_login",
             Cause::CannotBridge => "cannot_bridge",
+            Cause::OtherEra => "other_era",
         }
     }
 }
@@ -98,6 +104,9 @@ impl Failure {
     pub fn text(&self) -> String {
         let Failure { what, upstream, detail, .. } = self;
         let happened = match self.cause {
+            Cause::Unavailable if self.outcome == Outcome::Refused => {
+                format!("{what} failed: the server {upstream:?} would not take it ({detail}).")
+            }
             Cause::Unavailable => format!("{what} failed: the server {upstream:?} could not be reached ({detail})."),
             Cause::OutcomeUnknown => {
                 format!("{what} was sent to the server {upstream:?}, but no answer came back ({detail}).")
@@ -117,6 +126,9 @@ impl Failure {
             Cause::CannotBridge => {
                 format!("{what} cannot be completed through this connection to the server {upstream:?} ({detail}).")
             }
+            Cause::OtherEra => {
+                format!("{what} is not known to the server {upstream:?}, which has to be greeted first ({detail}).")
+            }
         };
         let ran = match self.outcome {
             Outcome::NotSent => "It did not run.",
@@ -126,6 +138,9 @@ impl Failure {
             Outcome::Answered => "The server ran it and answered.",
         };
         let next = match (self.retry_after, self.retryable, self.outcome) {
+            _ if self.cause == Cause::NeedsLogin => {
+                "Ask a person to log in or to provide a valid credential, then call it again.".to_owned()
+            }
             (Some(wait), true, _) => format!("Try again in {}.", Short(wait)),
             (None, true, _) => "You can try again.".to_owned(),
             (_, false, Outcome::Unknown) => "Check whether it took effect before you call it again.".to_owned(),
@@ -165,6 +180,16 @@ impl Failure {
 /// A JSON-RPC error response of ours that is not about an upstream (a malformed request, for instance).
 pub fn error_response(id: &Id, code: i64, message: &str) -> Bytes {
     respond(id, "error", &json!({ "code": code, "message": message }))
+}
+
+/// A `notifications/progress` of ours, under the client's token as it was written.
+pub fn progress(token: &[u8], progress: f64, message: &str) -> Bytes {
+    let mut text = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#.to_vec();
+    text.extend_from_slice(token);
+    text.extend_from_slice(
+        format!(r#","progress":{},"message":{}}}}}"#, json!(progress), Value::from(message)).as_bytes(),
+    );
+    text.into()
 }
 
 /// A `notifications/cancelled` of ours.

@@ -10,8 +10,11 @@ mod i03_no_second_effect;
 mod i04_bounded_attempts;
 mod i05_honest_outcome;
 mod i06_alive;
+mod i06_alive_frozen;
 mod i07_calm;
 mod i07_calm_http;
+mod i07_calm_pings;
+mod i07_calm_retries;
 mod i08_order;
 mod i09_bounded;
 mod i10_isolation;
@@ -19,6 +22,7 @@ mod i11_transparency;
 mod i16_one_truth;
 mod i17_clean_end;
 mod i18_true_to_the_era;
+mod i19_brought_back;
 mod port_contract;
 mod port_contract_http;
 
@@ -71,8 +75,11 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i04_bounded_attempts::BoundedAttempts::new(config)),
         Box::new(i05_honest_outcome::HonestOutcome::default()),
         Box::new(i06_alive::Alive::new(upstreams)),
-        Box::new(i07_calm::Calm::new(upstreams)),
+        Box::new(i06_alive_frozen::AliveFrozen::new(config)),
+        Box::new(i07_calm::Calm::new(config)),
         Box::new(i07_calm_http::CalmHttp::new(config)),
+        Box::new(i07_calm_pings::CalmPings::new(config)),
+        Box::new(i07_calm_retries::CalmRetries::new(config)),
         Box::new(i08_order::Order::new(upstreams)),
         Box::new(i09_bounded::Bounded::new(config)),
         Box::new(i10_isolation::Isolation::default()),
@@ -80,6 +87,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i16_one_truth::OneTruth::new(config)),
         Box::new(i17_clean_end::CleanEnd::default()),
         Box::new(i18_true_to_the_era::TrueToTheEra::default()),
+        Box::new(i19_brought_back::BroughtBack::default()),
         Box::new(port_contract::PortContract::new(upstreams)),
         Box::new(port_contract_http::PortContractHttp::default()),
     ]

@@ -5,6 +5,7 @@
 //! answer belongs to which request by the id alone, as any client does; the oracle's key travels in `_meta` only so that
 //! servers and checkers can name requests.
 
+mod belief;
 mod letter;
 mod mailbox;
 mod workload;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 use mendline_core::{ClientId, Moment};
 use mendline_wire::Id;
 
+pub use belief::Belief;
 pub use mailbox::{Seen, stamp_of};
 pub use workload::Workload;
 
@@ -48,13 +50,17 @@ pub struct Wish {
     pub tool: Option<&'static str>,
     /// What a second run would do.
     pub effect: Effect,
+    /// It goes on with something that the server has begun.
+    pub goes_on: bool,
 }
 
 /// The tool that only reads: what probes call.
-pub const READ_NOTE: Wish = Wish { method: "tools/call", tool: Some("read_note"), effect: Effect::Read };
+pub const READ_NOTE: Wish =
+    Wish { method: "tools/call", tool: Some("read_note"), effect: Effect::Read, goes_on: false };
 
 /// The tool that must not run twice.
-pub const CREATE_NOTE: Wish = Wish { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe };
+pub const CREATE_NOTE: Wish =
+    Wish { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe, goes_on: false };
 
 /// The first call after the healing, and its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +97,11 @@ pub struct Client {
     pub closing: bool,
     /// How its calls after the healing go.
     pub probe: Probe,
+    /// It wants nothing for a while.
+    pub resting: bool,
+    /// What it relies on.
+    pub belief: Belief,
+    goes_on_with: Option<&'static str>,
     waiting: BTreeMap<Id, Vec<Key>>,
     tokens: BTreeMap<Bytes, Key>,
     questions: BTreeMap<u32, (Bytes, Bytes)>,
@@ -123,6 +134,9 @@ impl Client {
             will_read: false,
             closing: false,
             probe: Probe::None,
+            resting: false,
+            belief: Belief::default(),
+            goes_on_with: None,
             waiting: BTreeMap::new(),
             tokens: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -142,6 +156,7 @@ impl Client {
             }
             // An SDK waits for the answer; so does this one, and looks again later.
             Stage::Greeting(_) => Some(Duration::from_millis(200)),
+            Stage::Ready if self.resting => Some(Duration::from_millis(200)),
             Stage::Ready => {
                 let next = self.workload.next(&mut self.dice)?;
                 self.follow(next, oracle);
@@ -171,7 +186,7 @@ impl Client {
             Era::Modern => "server/discover",
         };
         let effect = if self.era == Era::Legacy { Effect::Idempotent } else { Effect::Read };
-        let key = self.ask(Wish { method, tool: None, effect }, oracle);
+        let key = self.ask(Wish { method, tool: None, effect, goes_on: false }, oracle);
         self.stage = Stage::Greeting(key);
     }
 
@@ -191,6 +206,7 @@ impl Client {
         let id = oracle.of(key).id.clone();
         for twin in self.waiting.get(&id).into_iter().flatten() {
             oracle.of_mut(*twin).cancelled.get_or_insert(now);
+            self.belief.gives_up(*twin);
         }
         self.outbox.push_back((letter::cancelled(&id), Vec::new()));
     }

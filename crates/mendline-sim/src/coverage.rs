@@ -30,6 +30,8 @@ pub const EDGES: &[(&str, &str)] = &[
     ("Waiting", "Idle"),
     ("Parked", "Dialing"),
     ("Parked", "Idle"),
+    // The machine woke up, or the network has changed: what was learned about the way there is worth nothing.
+    ("Parked", "Waiting"),
     // Over HTTP there is no process to end, and a server may turn out to speak another dialect.
     ("Up", "Idle"),
     ("Up", "Dialing"),

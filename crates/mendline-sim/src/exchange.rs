@@ -5,6 +5,7 @@
 //! one body, an end. A cut takes away everything that has not been handed up, and is itself the end. *When* a cable moves
 //! and what cuts it is left to the world.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -24,7 +25,7 @@ pub struct Request {
     /// Where to, when it is not the server's own URL.
     pub target: Option<String>,
     /// What the engine put into the head.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// The message.
     pub body: Option<Bytes>,
     /// No connection that has been idle may carry it.
@@ -70,6 +71,17 @@ pub enum Part {
     End(EndHow),
 }
 
+impl Part {
+    /// How many bytes of content it is, about.
+    pub fn size(&self) -> u64 {
+        match self {
+            Part::Head(_) | Part::End(_) => 0,
+            Part::Event(event) => event.data.as_ref().map_or(0, |data| data.len() as u64) + 8,
+            Part::Body(text) => text.len() as u64,
+        }
+    }
+}
+
 /// How far an exchange is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -100,6 +112,8 @@ pub struct Exchange {
     pub refuses: bool,
     /// What comes back says that nobody here takes such requests: it is as if nothing had been sent.
     pub astray: bool,
+    /// How many bytes of the response it has carried.
+    pub carried: u64,
     /// Its own dice.
     pub dice: Dice,
     size: u64,
@@ -122,6 +136,7 @@ impl Exchange {
             stalled: false,
             refuses: false,
             astray: false,
+            carried: 0,
             dice,
             accepted: 0,
             parts: VecDeque::new(),

@@ -4,13 +4,16 @@
 //! them; it never looks into the engine.
 
 use std::fmt;
+use std::time::Duration;
 
 use mendline_core::port::{ExchangeId, Signal};
 use mendline_core::{ClientId, LinkId, Moment};
 use mendline_wire::Message;
 
+use crate::client::Belief;
 use crate::machine::{Act, Heard, Load, Standing};
 use crate::oracle::{Key, Verdict};
+use crate::server::Memory;
 
 /// The place of a message among all that one child wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,6 +145,8 @@ pub enum Fact<'a> {
         named: Option<Key>,
         /// The request that the server meant.
         meant: Option<Key>,
+        /// How far it is said to be.
+        value: f64,
         /// Its place.
         stamp: Option<Stamp>,
     },
@@ -149,6 +154,8 @@ pub enum Fact<'a> {
     Told {
         /// Which client.
         client: ClientId,
+        /// The notification.
+        message: &'a Message,
         /// Its place, if a server wrote it.
         stamp: Option<Stamp>,
     },
@@ -166,6 +173,8 @@ pub enum Fact<'a> {
         /// What is wrong, as a sentence.
         words: &'a str,
     },
+    /// A client came to this upstream.
+    Came(usize),
     /// A client reads no more.
     Left(ClientId),
     /// The engine asked for something.
@@ -178,6 +187,34 @@ pub enum Fact<'a> {
     Started(LinkId),
     /// A child could not be started.
     NotStarted(LinkId),
+    /// A child was stopped: it is there, and does nothing.
+    Froze(LinkId),
+    /// A child that was stopped goes on.
+    Thawed(LinkId),
+    /// What is started in the place of this upstream from now on has other lists.
+    NewEdition(usize),
+    /// The engine was told that the machine slept, or that the network has changed; its clock is later by this.
+    Shaken(Duration),
+    /// The engine was given something that a server said; none if it was no message.
+    Given {
+        /// By whom, or by what.
+        by: Via,
+        /// What.
+        message: Option<&'a Message>,
+    },
+    /// Everything has healed and calls are answered again: what a client relies on, and what its server knows of it.
+    AtRest {
+        /// Which client.
+        client: ClientId,
+        /// What it relies on.
+        belief: &'a Belief,
+        /// What its server has been told, if it is one that keeps such things.
+        memory: Option<&'a Memory>,
+        /// Which lists that server has.
+        edition: u32,
+        /// A subscription of the client's that is open and that no server serves.
+        unserved: Option<Key>,
+    },
     /// A child got a signal or the end of its stdin.
     Signalled(LinkId, Option<Signal>),
     /// A child died.

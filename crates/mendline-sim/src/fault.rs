@@ -8,20 +8,30 @@ mod by_hand_reconnect;
 mod c86_leaves_mid_call;
 mod c87_client_kill9;
 mod c88_reuses_id;
+mod c89_two_clients_same_ids;
+mod dead_bridge;
 mod h26_500;
 mod h27_502;
 mod h28_503_retry_after;
+mod h29_504;
 mod h30_429_retry_after;
 mod h31_429_bare;
+mod h32_h2_goaway;
+mod h33_h2_refused_stream;
 mod h34_404_session_expired;
+mod h35_404_method_not_found;
 mod h35b_400_session_lost;
+mod h36_400_header_mismatch;
+mod h36_400_headers_refused;
 mod h37_html_instead_of_json;
 mod h40_405_on_get;
 mod h41_202_but_no_answer;
+mod internal_error_now_and_then;
 mod l81_burst_1000;
 mod l82_queue_full;
 mod l83_slow_client;
 mod l84_upstream_10x_slower;
+mod l85_sixteen_mib_messages;
 mod m62_unknown_id;
 mod m63_duplicate_response;
 mod m64_late_response;
@@ -29,18 +39,36 @@ mod m65_malformed_json;
 mod m66_id_type_changed;
 mod m67_notification_storm;
 mod m68_progress_forever;
+mod m69_era_flip_on_restart;
+mod m70_tools_vanish_after_reconnect;
+mod m71_input_required_across_reconnect;
 mod m72_list_hangs;
+mod n01_nxdomain;
+mod n02_dns_timeout;
+mod n03_address_changed;
+mod n04_rebinds_to_private;
 mod n05_connect_refused;
 mod n06_connect_blackhole;
+mod n07_host_unreachable;
+mod n08_tls_stall;
+mod n09_cert_expired;
+mod n10_v6_dead_v4_alive;
 mod p53_exit_idle;
 mod p54_kill9_mid_call;
 mod p55_crash_loop;
 mod p56_slow_start;
+mod p57_deaf_and_talkative;
+mod p57_frozen_idle;
 mod p57_stopped;
 mod p58_ignores_eof_and_term;
+mod p59_grandchild_holds_pipe;
 mod p60_spawn_not_found;
 mod p61_spawn_eagain;
+mod s42_sse_split_crlf_bom;
+mod s43_event_over_limit;
+mod s44_comments_only;
 mod s45_retry_absurd;
+mod s46_replays_seen_events;
 mod s47_resume_refused;
 mod s48_stdout_noise;
 mod s49_partial_line_then_exit;
@@ -55,8 +83,15 @@ mod t14_reset_mid_body;
 mod t15_eof_without_response;
 mod t16_half_open_silence;
 mod t16_silence;
+mod t17_partition_one_way;
+mod t18_partition_two_way;
+mod t22_limit_data;
+mod t24_flap_1s;
+mod t25_swizzle_clog;
 mod trunk_cut;
 mod trunk_mute;
+mod x96_suspend_resume;
+mod x96b_route_or_address_changed;
 
 use std::time::Duration;
 
@@ -166,6 +201,7 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &t16_half_open_silence::HalfOpenSilence,
     &trunk_cut::TrunkCut,
     &trunk_mute::TrunkMute,
+    &h36_400_header_mismatch::HeaderMismatch,
 ];
 
 /// What happens to children and clients and happens to servers behind a URL too: all that makes sense without a process.
@@ -186,9 +222,59 @@ pub const HTTP_TOO: &[&dyn Fault] = &[
     &m72_list_hangs::ListHangs,
 ];
 
-/// Every fault there is.
+/// What else happens to children in worlds where people have chosen policies and clients rely on things.
+pub const MENDED_CHILD: &[&dyn Fault] = &[
+    &c89_two_clients_same_ids::TwoClientsSameIds,
+    &dead_bridge::DeadBridge,
+    &internal_error_now_and_then::InternalErrorNowAndThen,
+    &l85_sixteen_mib_messages::SixteenMibMessages,
+    &m69_era_flip_on_restart::EraFlipOnRestart,
+    &m70_tools_vanish_after_reconnect::ToolsVanishAfterReconnect,
+    &m71_input_required_across_reconnect::InputRequiredAcrossReconnect,
+    &p57_frozen_idle::FrozenIdle,
+    &p57_deaf_and_talkative::DeafAndTalkative,
+    &p59_grandchild_holds_pipe::GrandchildHoldsPipe,
+    &t24_flap_1s::Flap1s,
+    &t25_swizzle_clog::SwizzleClog,
+    &x96_suspend_resume::SuspendResume,
+    &x96b_route_or_address_changed::RouteOrAddressChanged,
+];
+
+/// The same for servers behind a URL.
+pub const MENDED_HTTP: &[&dyn Fault] = &[
+    &c89_two_clients_same_ids::TwoClientsSameIds,
+    &h29_504::GatewayTimeout,
+    &h32_h2_goaway::GoAway,
+    &h33_h2_refused_stream::RefusedStream,
+    &h35_404_method_not_found::MethodNotFound,
+    &h36_400_headers_refused::HeadersRefused,
+    &internal_error_now_and_then::InternalErrorNowAndThen,
+    &m70_tools_vanish_after_reconnect::ToolsVanishAfterReconnect,
+    &m71_input_required_across_reconnect::InputRequiredAcrossReconnect,
+    &n01_nxdomain::NxDomain,
+    &n02_dns_timeout::DnsTimeout,
+    &n03_address_changed::AddressChanged,
+    &n04_rebinds_to_private::RebindsToPrivate,
+    &n07_host_unreachable::HostUnreachable,
+    &n08_tls_stall::TlsStall,
+    &n09_cert_expired::CertExpired,
+    &n10_v6_dead_v4_alive::V6DeadV4Alive,
+    &s42_sse_split_crlf_bom::SplitCrlfBom,
+    &s43_event_over_limit::EventOverLimit,
+    &s44_comments_only::CommentsOnly,
+    &s46_replays_seen_events::ReplaysSeenEvents,
+    &t17_partition_one_way::PartitionOneWay,
+    &t18_partition_two_way::PartitionTwoWay,
+    &t22_limit_data::LimitData,
+    &t24_flap_1s::Flap1s,
+    &t25_swizzle_clog::SwizzleClog,
+    &x96_suspend_resume::SuspendResume,
+    &x96b_route_or_address_changed::RouteOrAddressChanged,
+];
+
+/// Every fault there is; some of them more than once.
 pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
-    CHILD.iter().chain(HTTP_ONLY).copied()
+    CHILD.iter().chain(HTTP_ONLY).chain(MENDED_CHILD).chain(MENDED_HTTP).copied()
 }
 
 /// The fault with this name.

@@ -67,7 +67,10 @@ impl Journal {
 
     /// Writes down a fact.
     pub fn note(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
-        if matches!(fact, Fact::Settled { .. } | Fact::Stands { .. } | Fact::Wanted(Act::Happened(_))) {
+        if matches!(
+            fact,
+            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } | Fact::Wanted(Act::Happened(_))
+        ) {
             return;
         }
         // The hash is fed without making a text of it first: this runs for every fact of every world.
@@ -123,9 +126,26 @@ impl fmt::Display for Told<'_> {
             Fact::Progressed { client, named, meant, .. } => {
                 write!(f, "client {} read progress of {named:?} (meant {meant:?})", client.0)
             }
-            Fact::Told { client, stamp } => write!(f, "client {} read a notice {stamp:?}", client.0),
+            Fact::Told { client, stamp: stamp @ Some(_), .. } => {
+                write!(f, "client {} read a notice {stamp:?}", client.0)
+            }
+            Fact::Told { client, message, .. } => {
+                write!(f, "client {} read {}", client.0, String::from_utf8_lossy(message.text()))
+            }
+            Fact::Froze(link) => write!(f, "{} is stopped", Via::Child(*link)),
+            Fact::Thawed(link) => write!(f, "{} goes on", Via::Child(*link)),
+            Fact::NewEdition(upstream) => write!(f, "upstream {upstream} has another edition"),
+            Fact::Shaken(later) => {
+                write!(f, "the engine is told that what it knows of the network is old; it is {later:?} later")
+            }
+            Fact::AtRest { client, belief, memory, edition, unserved } => write!(
+                f,
+                "client {} relies on {belief:?}; its server knows {memory:?}, edition {edition}, without {unserved:?}",
+                client.0
+            ),
             Fact::Asked { client, .. } => write!(f, "client {} was asked something", client.0),
             Fact::Objected { client, words } => write!(f, "client {} {words}", client.0),
+            Fact::Came(upstream) => write!(f, "a client comes to upstream {upstream}"),
             Fact::Left(client) => write!(f, "client {} left", client.0),
             Fact::Wanted(Act::Exchange(exchange, upstream, request)) => {
                 let via = Via::Exchange(*upstream, *exchange);
@@ -152,7 +172,7 @@ impl fmt::Display for Told<'_> {
             Fact::Stopped => write!(f, "the engine is told to stop"),
             Fact::NeverFinished => write!(f, "the engine never said that it is finished"),
             Fact::Misbehaved(words) => write!(f, "{words}"),
-            Fact::Settled { .. } | Fact::Stands { .. } => Ok(()),
+            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } => Ok(()),
         }
     }
 }

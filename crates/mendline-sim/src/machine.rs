@@ -1,7 +1,7 @@
 //! What the world drives: the engine, or a copy of it with a defect in it.
 //!
 //! The copy is compiled from the same text under another path, so its types are not the engine's types. This trait speaks
-//! in the engine's own words for what goes in and in plain values for what comes out; one macro ([`adapter`]) writes the
+//! in the engine's own words for what goes in and in plain values for what comes out; one macro (`adapter`) writes the
 //! adapter for either, so the two cannot drift apart.
 
 mod adapter;

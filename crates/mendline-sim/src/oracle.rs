@@ -77,6 +77,8 @@ pub struct Record {
     pub arrived: Option<Moment>,
     /// When the engine was last given progress of it.
     pub progressed: Option<Moment>,
+    /// How much of its time passed while the machine slept.
+    pub slept_through: Duration,
     /// When the client called it off.
     pub cancelled: Option<Moment>,
     /// How many answers the client has read.
@@ -108,7 +110,8 @@ impl Record {
     pub fn due(&self, patience: &Patience) -> Option<Moment> {
         let arrived = self.arrived?;
         let quiet_since = self.progressed.map_or(arrived, |progressed| progressed.max(arrived));
-        Some((quiet_since + patience.call).min(arrived + patience.total))
+        let due = (quiet_since + patience.call).min(arrived + patience.total);
+        Some(Moment(due.0.saturating_sub(self.slept_through.as_nanos() as u64)))
     }
 
     /// Whether Mendline may send it again on its own account as part of a greeting: then sending it is no attempt.
@@ -196,6 +199,13 @@ impl Oracle {
     /// Requests that must still be answered: open, and made by a client that still reads.
     pub fn unanswered(&self) -> impl Iterator<Item = (Key, &Record)> {
         self.all().filter(|(_, record)| record.is_open() && record.arrived.is_some() && !self.is_gone(record.client))
+    }
+
+    /// So much time passes at once, for every request that is open.
+    pub fn grow_older(&mut self, time: Duration) {
+        for record in self.records.iter_mut().filter(|record| record.answers == 0) {
+            record.slept_through += time;
+        }
     }
 
     /// Whether a client reads no more.

@@ -3,12 +3,15 @@
 //! A plan is rolled whole before the world begins, so that a seed can be read: `Plan::new(4711)` prints as a few lines. Small
 //! limits, small pipes and short deadlines are as likely as the defaults, because limits that are never reached are never
 //! tested. In worlds with several upstreams the last one is left alone, for I10. About a third of the upstreams are reached
-//! over HTTP; that is rolled with dice of its own, so the others are what they were before there was HTTP.
+//! over HTTP; that is rolled with dice of its own, so the others are what they were before there was HTTP. The same goes for
+//! mending: in two worlds of three people have chosen policies, clients rely on levels, subscriptions and lists, and more of
+//! the faults are such as need mending.
 
 use std::fmt;
 use std::time::Duration;
 
-use mendline_core::config::{Dialect, Transport};
+use mendline_core::config::{AutoReconnect, Dialect, KeepAlive, Transport};
+use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 
 use crate::client::Workload;
@@ -22,6 +25,9 @@ use crate::world::Host;
 
 /// The label of the dice for everything about HTTP. With this one the seeds that once broke a promise keep their children.
 const WEB: u64 = 208;
+
+/// The label of the dice for everything about mending. With this one the same seeds have none of it.
+const MENDING: u64 = 386;
 
 /// How a world ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +81,10 @@ pub struct Plan {
     pub ending: Ending,
     /// It ends in the middle of the storm, with every fault in place.
     pub abrupt: bool,
+    /// People have chosen policies, clients rely on things, and what is mended is compared at the end.
+    pub mends: bool,
+    /// After the healing nobody wants anything for a while.
+    pub quiet: bool,
 }
 
 impl Plan {
@@ -84,6 +94,9 @@ impl Plan {
         let count = *dice.pick(&[1, 1, 1, 2, 2, 3]);
         let storm = Duration::from_secs(*dice.pick(&[3, 5, 10, 20, 60, 150]));
         let ending = *dice.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
+        let mut mending = dice.fork(MENDING);
+        let mends = mending.percent(65);
+        let quiet = mends && mending.percent(25);
         let mut config = Config::new(Vec::new());
         config.lifetime = if ending == Ending::ClientsEnd { Lifetime::WithClients } else { Lifetime::UntilStopped };
         let mut pairs = Vec::new();
@@ -96,12 +109,27 @@ impl Plan {
             if web.percent(35) {
                 move_to_the_web(&mut upstream, &mut pair, unharmed, &mut web);
             }
+            if mends {
+                let mut mending = mending.fork(place as u64);
+                pair.workload.varied = true;
+                if !unharmed {
+                    choose(&mut upstream, &mut mending);
+                }
+            }
             pairs.push(pair);
             config.upstreams.push(upstream);
         }
         let harmed = if count > 1 { count - 1 } else { 1 };
         let over_http: Vec<bool> = pairs.iter().map(|pair| pair.host.site.is_some()).collect();
         let mut strikes = strikes(harmed, &over_http, storm, &mut dice.fork(7));
+        if mends {
+            for strike in &mut strikes {
+                if mending.percent(60) {
+                    let among = if over_http[strike.upstream] { fault::MENDED_HTTP } else { fault::MENDED_CHILD };
+                    strike.fault = *mending.pick(among);
+                }
+            }
+        }
         let mut last = dice.fork(8);
         for (place, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {
@@ -117,7 +145,7 @@ impl Plan {
             // An end while nothing can be started or reached: links that wait or are being dialed have to end too.
             strikes.push(Strike { fault, upstream: 0, at: storm * 9 / 10, lasts: storm });
         }
-        Plan { seed, config, pairs, strikes, storm, ending, abrupt }
+        Plan { seed, config, pairs, strikes, storm, ending, abrupt, mends, quiet }
     }
 }
 
@@ -135,12 +163,51 @@ fn upstream(place: usize, unharmed: bool, dice: &mut Dice) -> UpstreamConfig {
     it
 }
 
+/// What people may choose about mending.
+fn choose(upstream: &mut UpstreamConfig, dice: &mut Dice) {
+    let second = Duration::from_secs(1);
+    upstream.keep_alive = *dice.pick(&[
+        None,
+        Some(KeepAlive::default()),
+        Some(KeepAlive { interval: second, timeout: second / 2 }),
+        Some(KeepAlive { interval: 5 * second, timeout: second }),
+        Some(KeepAlive { interval: 5 * second, timeout: 2 * second }),
+    ]);
+    let quick = AutoReconnect {
+        initial_retry_delay: Some(Duration::from_millis(50)),
+        max_retry_delay: Some(2 * second),
+        backoff_multiplier: Some(*dice.pick(&[1.0, 3.0])),
+        ..AutoReconnect::default()
+    };
+    let retries = |most| AutoReconnect { max_retries: Some(most), ..AutoReconnect::default() };
+    let mut said = match dice.below(8) {
+        0 => AutoReconnect { enabled: Some(false), ..AutoReconnect::default() },
+        1 => retries(Some(1)),
+        2 => retries(Some(3)),
+        3 => retries(None),
+        4 => quick,
+        _ => AutoReconnect::default(),
+    };
+    said.silent = Some(dice.percent(50));
+    upstream.reconnect = said.into();
+    upstream.attempts = *dice.pick(&[1, 2, 3, 3, 5]);
+    upstream.resume_attempts = *dice.pick(&[0, 2, 10, 10]);
+    upstream.trust_hints = dice.percent(80);
+    if dice.percent(30) {
+        upstream.effects = [
+            ("read_note".to_owned(), Effect::Read),
+            ("put_note".to_owned(), *dice.pick(&[Effect::Idempotent, Effect::Unsafe])),
+        ]
+        .into();
+    }
+}
+
 fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut Dice) -> Pair {
     let era = *dice.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
     let odd = dice.percent(60);
     let work = *dice.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
     let health = Temper { start: dice.millis(0, 600), ..Temper::default() };
-    let manner = Manner { work, progress: 60, asks: *dice.pick(&[0, 10, 30]), notices: 15, odd };
+    let manner = Manner { work, progress: 60, asks: *dice.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
     // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
     let left = *dice.pick(&[10, 20, 30, 60]);
     let mean = (storm.as_millis() as u64 / left).clamp(1, 4_000);
@@ -154,10 +221,12 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut D
         // A subscription takes a place for ever; with one place in all, nothing else would ever be sent.
         listens: upstream.limits.in_flight > 16,
         lists_first: dice.percent(80),
+        varied: false,
     };
     let host = Host {
         name: upstream.name.clone(),
         era,
+        flipped: false,
         temper: health.clone(),
         health,
         manner,
@@ -258,6 +327,16 @@ impl fmt::Display for Plan {
                 pair.host.manner.work,
                 pair.workload.left,
             )?;
+        }
+        if self.mends {
+            for upstream in &self.config.upstreams {
+                let (attempts, resumes) = (upstream.attempts, upstream.resume_attempts);
+                writeln!(
+                    f,
+                    "  chosen for {}: {:?}, {:?}, {attempts} attempts, {resumes} resumptions, hints: {}, {:?}",
+                    upstream.name, upstream.keep_alive, upstream.reconnect, upstream.trust_hints, upstream.effects
+                )?;
+            }
         }
         for strike in &self.strikes {
             writeln!(

@@ -2,13 +2,16 @@
 //!
 //! 1. *Storm*: clients work while the planned faults strike. Safety is checked at every step.
 //! 2. *Healing*: all faults end; every client that is still there must be served again within the bound of the promise.
-//! 3. *Rest*: nothing new is asked, and whatever is still open must be answered by its deadline.
+//!    In some worlds nobody asks for a while first: what is dialed by itself must come back by itself.
+//! 3. *Rest*: nothing new is asked, and whatever is still open must be answered by its deadline. Then what clients rely on is
+//!    compared with what their servers know.
 //! 4. *Drain*: the engine is told to stop, or its clients close their ends; it must answer, reap and finish. One world in
 //!    five skips the healing: the end comes in the middle of the storm, with every fault in place.
 
 use std::time::Duration;
 
-use mendline_core::{ClientId, Moment};
+use mendline_core::config::Transport;
+use mendline_core::{ClientId, Moment, UpstreamConfig};
 
 use crate::check::Violation;
 use crate::child::Pulse;
@@ -54,8 +57,8 @@ pub fn run(seed: u64, driven: Driven, keep_lines: bool) -> Report {
     populate(&mut world, &plan);
     storm(&mut world, &plan);
     if !plan.abrupt {
-        heal(&mut world);
-        rest(&mut world);
+        heal(&mut world, &plan);
+        rest(&mut world, &plan);
     }
     drain(&mut world, &plan);
     world.close();
@@ -115,7 +118,7 @@ fn storm(world: &mut World, plan: &Plan) {
     world.live_until(Moment::ZERO + plan.storm);
 }
 
-fn heal(world: &mut World) {
+fn heal(world: &mut World, plan: &Plan) {
     for place in 0..world.faults.len() {
         fault::end(world, place);
     }
@@ -126,6 +129,9 @@ fn heal(world: &mut World) {
     world.healed = true;
     world.tell(&Fact::Healed);
     world.come_to_rest();
+    if plan.quiet {
+        recover_unasked(world, plan);
+    }
     let until = world.clock.now() + RECOVERY;
     for client in &mut world.clients {
         if client.is_here() && !client.closing {
@@ -142,16 +148,57 @@ fn heal(world: &mut World) {
     }
 }
 
+/// Nobody wants anything, and children that are dialed by themselves are up again within the bound of the promise.
+fn recover_unasked(world: &mut World, plan: &Plan) {
+    let healed = world.clock.now();
+    for client in &mut world.clients {
+        client.resting = true;
+    }
+    let bounds: Vec<_> = plan.config.upstreams.iter().enumerate().map(|(place, it)| bound(world, place, it)).collect();
+    let is_late = |world: &World, now: Moment| {
+        let late = |(place, bound): (usize, &Option<Duration>)| {
+            bound.is_some_and(|bound| now >= healed + bound) && world.link(place) != "Up"
+        };
+        bounds.iter().enumerate().position(late)
+    };
+    let last = bounds.iter().flatten().max().copied().unwrap_or_default();
+    while world.violation.is_none() && world.step(healed + last) {
+        if let Some(place) = is_late(world, world.clock.now()) {
+            return world.tell(&Fact::StillDown(world.clients[place].id));
+        }
+    }
+    for client in &mut world.clients {
+        client.resting = false;
+    }
+}
+
+/// How long an idle child may take: 40 s, or 60 s and its start if it is parked or somebody chose another pace.
+fn bound(world: &World, place: usize, config: &UpstreamConfig) -> Option<Duration> {
+    let is_meant = config.transport == Transport::Child
+        && config.reconnect.is_by_itself()
+        && world.clients[place].is_here()
+        && !world.clients[place].closing;
+    let is_usual = config.reconnect.cap_idle == mendline_core::defaults::RECONNECT_CAP_IDLE
+        && config.reconnect.initial == mendline_core::defaults::RECONNECT_INITIAL;
+    let seconds = if is_usual && world.link(place) != "Parked" { 40 } else { 75 };
+    is_meant.then_some(Duration::from_secs(seconds))
+}
+
 fn is_probing(client: &Client) -> bool {
     matches!(client.probe, Probe::Under(_)) && client.is_here()
 }
 
 /// Lives until every request is answered; each has its own deadline, so this ends.
-fn rest(world: &mut World) {
+fn rest(world: &mut World, plan: &Plan) {
     let longest = world.oracle.patience.iter().map(|patience| patience.total).max().unwrap_or_default();
     let until = world.clock.now() + longest + Duration::from_secs(1);
     while world.violation.is_none() && has_open_requests(world) && world.step(until) {}
     world.live_for(Duration::from_secs(1));
+    if plan.mends && world.violation.is_none() {
+        // What was lost is told to a new session a few things at a time, and lists are read page by page.
+        world.live_for(Duration::from_secs(15));
+        world.compare_notes();
+    }
 }
 
 fn has_open_requests(world: &World) -> bool {

@@ -35,6 +35,16 @@ pub enum Era {
     Modern,
 }
 
+impl Era {
+    /// The one that is not this one.
+    pub fn other(self) -> Era {
+        match self {
+            Era::Legacy => Era::Modern,
+            Era::Modern => Era::Legacy,
+        }
+    }
+}
+
 /// One step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -58,6 +68,22 @@ struct Job {
     progress: u32,
     /// It is held back until the world heals, in one way or another.
     held: bool,
+    /// It ends with an internal error.
+    fails: bool,
+    /// It ends with a question, and another request goes on with it.
+    needs_input: bool,
+}
+
+/// What is told to a server so that it keeps it in mind.
+fn is_state(method: Method) -> bool {
+    matches!(
+        method,
+        Method::LoggingSetLevel
+            | Method::ResourcesSubscribe
+            | Method::ResourcesUnsubscribe
+            | Method::SubscriptionsListen
+            | Method::Ping
+    )
 }
 
 /// How fast and how talkative a server is.
@@ -73,6 +99,17 @@ pub struct Manner {
     pub notices: u64,
     /// Whether texts are written with odd spacing and order.
     pub odd: bool,
+    /// Which edition of its lists it has.
+    pub edition: u32,
+}
+
+/// What a legacy server was told to keep in mind about its client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The log level.
+    pub level: Option<String>,
+    /// The resources that are subscribed to.
+    pub subscriptions: BTreeSet<String>,
 }
 
 /// A server process' mind.
@@ -83,6 +120,8 @@ pub struct Server {
     jobs: BTreeMap<u32, Job>,
     next_job: u32,
     asks: BTreeMap<Id, (u32, u32)>,
+    /// Questions that were answered, with what tells them apart: over HTTP the same answer may come again.
+    answered: BTreeMap<Id, u32>,
     asked: u32,
     seen: BTreeSet<Id>,
     greeted_by: Option<Key>,
@@ -93,6 +132,12 @@ pub struct Server {
     out_of_order: bool,
     /// There is nobody to ask.
     alone: bool,
+    /// It takes what it is sent as it comes: its client cannot know what it is.
+    patient: bool,
+    /// It is a bridge, and what it bridges to is gone.
+    dead_inside: bool,
+    /// What it was told to keep in mind.
+    pub memory: Memory,
 }
 
 impl Server {
@@ -113,6 +158,7 @@ impl Server {
             jobs: BTreeMap::new(),
             next_job: 0,
             asks: BTreeMap::new(),
+            answered: BTreeMap::new(),
             asked: 0,
             seen: BTreeSet::new(),
             greeted_by: None,
@@ -121,6 +167,9 @@ impl Server {
             deeds: Vec::new(),
             out_of_order: false,
             alone: false,
+            patient: false,
+            dead_inside: false,
+            memory: Memory::default(),
         }
     }
 
@@ -130,12 +179,37 @@ impl Server {
         self
     }
 
+    /// One that nobody expects what it is: it does not complain.
+    pub fn without_complaints(mut self) -> Server {
+        self.patient = true;
+        self
+    }
+
+    /// It loses what it is a bridge to.
+    pub fn die_inside(&mut self) {
+        self.dead_inside = true;
+    }
+
+    /// Which edition of its lists it has.
+    pub fn edition(&self) -> u32 {
+        self.manner.edition
+    }
+
+    /// Over which streams it says what this request listens for: more than one if it was not told of the end of the last.
+    pub fn listens_to(&self, key: Key) -> impl Iterator<Item = u32> {
+        let serves = move |job: &&Job| job.key == Some(key) && job.method == Method::SubscriptionsListen;
+        self.jobs.values().filter(serves).map(|job| job.seat.stream)
+    }
+
     /// Reads one message; gives back what it does about it.
     pub fn hear(&mut self, message: &Message, key: Option<Key>, seat: Seat, temper: &Temper) -> Vec<Deed> {
         match message.kind() {
             Kind::Request => self.hear_request(message, key, seat, temper),
             Kind::Notification => self.hear_notification(message, temper),
             Kind::Result | Kind::Error => self.hear_reply(message),
+        }
+        if self.patient {
+            self.deeds.retain(|deed| !matches!(deed, Deed::Complain(_)));
         }
         std::mem::take(&mut self.deeds)
     }
@@ -200,6 +274,12 @@ impl Server {
         if !self.seen.insert(id.clone()) {
             self.deeds.push(Deed::Complain(format!("was given the id {id} twice")));
         }
+        if self.dead_inside {
+            let stamp = self.stamp();
+            let words = *self.dice.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
+            let body = words::error(-32000, words, stamp);
+            return self.answer(&id, key, seat, ("error", body), self.manner.odd, temper);
+        }
         let mut complaints = Vec::new();
         if message.method() == Method::Initialize
             && std::mem::replace(&mut self.greeted_by, key) == key
@@ -249,7 +329,9 @@ impl Server {
 
     fn hear_reply(&mut self, message: &Message) {
         let id = Id::from_raw(message.id().unwrap_or_default());
-        let Some((job, nonce)) = self.asks.remove(&id) else {
+        // An answer whose fate nobody knew is sent again over HTTP, and servers ignore the second; it must still be the same.
+        let again = self.answered.get(&id).filter(|_| self.out_of_order).map(|nonce| (None, *nonce));
+        let Some((job, nonce)) = self.asks.remove(&id).map(|(job, nonce)| (Some(job), nonce)).or(again) else {
             if self.alone {
                 return;
             }
@@ -260,20 +342,49 @@ impl Server {
         if message.kind() == Kind::Result && answered != Some(nonce + (self.dial << 16)) {
             self.deeds.push(Deed::Complain(format!("got the answer to another question under {id}")));
         }
-        if self.jobs.contains_key(&job) {
+        self.answered.insert(id, nonce);
+        if let Some(job) = job
+            && self.jobs.contains_key(&job)
+        {
             self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
         }
     }
 
     fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, temper: &Temper) {
+        self.keep_in_mind(message);
+        if message.method() == Method::SubscriptionsListen {
+            self.deeds.push(Deed::Write(seat.stream, words::acknowledged(&id)));
+        }
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
         let steps = self.script(message, token.is_some(), seat, temper);
-        let held = !temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang);
+        let listens = message.method() == Method::SubscriptionsListen;
+        // A subscription is open for as long as somebody listens: nothing hangs, and nothing has to be set free.
+        let held = !listens && (!temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
+        let may_fail = message.method() != Method::Initialize && !is_state(message.method());
+        let fails = may_fail && temper.internal_errors > 0 && self.dice.percent(temper.internal_errors);
+        let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
+        let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.dice.percent(50);
         let first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
         let name = self.next_job;
         self.next_job += 1;
-        self.jobs.insert(name, Job { id, key, method: message.method(), seat, token, steps, progress: 0, held });
+        self.jobs.insert(
+            name,
+            Job { id, key, method: message.method(), seat, token, steps, progress: 0, held, fails, needs_input },
+        );
         self.deeds.push(Deed::GoOn(name, first));
+    }
+
+    /// What the client wants to be remembered is remembered from the moment in which it is read.
+    fn keep_in_mind(&mut self, message: &Message) {
+        let text = |name: &str| message.get_str(&[name]).map(std::borrow::Cow::into_owned);
+        match message.method() {
+            Method::LoggingSetLevel => self.memory.level = text("level"),
+            Method::ResourcesSubscribe => self.memory.subscriptions.extend(text("uri")),
+            Method::ResourcesUnsubscribe => {
+                text("uri").map(|uri| self.memory.subscriptions.remove(&uri));
+            }
+            _ => {}
+        }
     }
 
     /// Rolls what a job consists of.
@@ -348,7 +459,15 @@ impl Server {
             Step::Reply => {
                 let Some(mut job) = self.jobs.remove(&name) else { return };
                 let stamp = self.stamp();
-                let body = words::result(job.method, job.key, stamp, self.manner.odd, &mut self.dice);
+                if job.fails {
+                    let body = words::error(-32603, "database is locked", stamp);
+                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
+                }
+                let body = if job.needs_input {
+                    words::input_required(job.key, stamp)
+                } else {
+                    words::result(job.method, job.key, stamp, &self.manner, &mut self.dice)
+                };
                 self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, temper);
                 if temper.garbles {
                     // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.

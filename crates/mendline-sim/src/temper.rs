@@ -43,6 +43,14 @@ pub struct Temper {
     pub mangles_ids: bool,
     /// Answers come back as broken JSON.
     pub garbles: bool,
+    /// Of a hundred requests that are no state, so many are answered with an internal error.
+    pub internal_errors: u64,
+    /// The end of a child is known this much later.
+    pub lingers: Duration,
+    /// A modern server wants more from its client before it finishes a call.
+    pub needs_input: bool,
+    /// Longer lines are too long for the shell.
+    pub line_limit: Option<usize>,
     /// Calls report progress once in this time and never end.
     pub progress_forever: Option<Duration>,
 }
@@ -62,6 +70,10 @@ impl Default for Temper {
             late: Duration::ZERO,
             mangles_ids: false,
             garbles: false,
+            internal_errors: 0,
+            lingers: Duration::ZERO,
+            needs_input: false,
+            line_limit: None,
             progress_forever: None,
         }
     }

@@ -4,6 +4,8 @@
 //! before and after: connections, proxies, sessions, streams. Every HTTP fault turns one or two of these knobs; when it is
 //! over, the weather is fair again.
 
+use mendline_core::port::EndHow;
+
 use crate::site::Tongue;
 
 /// What an attempt to connect meets.
@@ -16,6 +18,44 @@ pub enum Road {
     Refused,
     /// Nothing at all, until the shell's patience is over.
     BlackHole,
+    /// A name that nobody knows.
+    NoName,
+    /// A name that nobody says anything about.
+    NoResolver,
+    /// No way to the machine.
+    Unreachable,
+    /// A listener that never finishes what it begins with.
+    TlsStall,
+    /// A listener, but only behind the second address that is tried.
+    Slow,
+    /// A place that nothing may be sent to, and why.
+    Forbidden(&'static str),
+}
+
+impl Road {
+    /// What the shell says of it, once it has found out; nothing if it leads there.
+    pub fn ends(self) -> Option<EndHow> {
+        let words = match self {
+            Road::Open | Road::Slow => return None,
+            Road::Forbidden(words) => return Some(EndHow::Forbidden(words.into())),
+            Road::Refused => "connection refused",
+            Road::BlackHole => "no connection within 5 s",
+            Road::NoName => "there is no such host",
+            Road::NoResolver => "its name could not be looked up within 5 s",
+            Road::Unreachable => "no route to host",
+            Road::TlsStall => "no TLS within 5 s",
+        };
+        Some(EndHow::NoConnection(words.into()))
+    }
+}
+
+/// Why a server of the modern era, or one without sessions, does not even look at what a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwelcome {
+    /// It knows no such method.
+    NoSuchMethod,
+    /// The headers do not fit the body, it says.
+    HeaderMismatch,
 }
 
 /// Where an exchange is cut.
@@ -72,8 +112,20 @@ pub struct Weather {
     pub road: Road,
     /// Where exchanges are cut, and how many of a hundred.
     pub cut: Option<(Cut, u64)>,
-    /// Bytes go out and nothing comes back.
-    pub silent: bool,
+    /// Bytes go out and nothing comes back; of a hundred requests, so many arrive all the same.
+    pub silent: Option<u64>,
+    /// Of a hundred requests, so many are refused without being looked at.
+    pub refuses: Option<u64>,
+    /// What is answered instead of looking into a request, to how many of a hundred.
+    pub unwelcome: Option<(Unwelcome, u64)>,
+    /// A connection carries so many bytes of a response and breaks.
+    pub carries: Option<u64>,
+    /// What is longer than this is too long for the shell.
+    pub too_large: Option<u64>,
+    /// Events are written as oddly as the format allows.
+    pub odd_frames: bool,
+    /// Who resumes a stream gets all of it again.
+    pub replays_all: bool,
     /// What answers POSTs in place of the server, and how many of a hundred.
     pub stand: Option<(Stand, u64)>,
     /// How a lost session is put.
@@ -90,4 +142,6 @@ pub struct Weather {
     pub primes_for_ever: bool,
     /// Every response that can be is closed after its priming event, to be asked for again.
     pub polls: bool,
+    /// A modern server refuses calls without the headers that its tools ask for.
+    pub insists_on_params: bool,
 }

@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use mendline_core::port::ExchangeId;
 use mendline_core::{ClientId, Config, Input, LinkId, Moment, UpstreamId};
+use mendline_wire::Method;
 
 pub use host::Host;
 
 use crate::check::{self, Check, Violation};
 use crate::child::Child;
-use crate::client::Client;
+use crate::client::{Client, Probe, Stage, Workload};
 use crate::clock::{Clock, Due};
 use crate::coverage::Coverage;
 use crate::dice::Dice;
@@ -32,8 +33,9 @@ use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, Driven, Machine};
-use crate::oracle::{Oracle, Patience};
-use crate::site::Origin;
+use crate::oracle::{Key, Oracle, Patience};
+use crate::server::{Era, Server};
+use crate::site::{Origin, Tongue};
 
 /// How many steps a world may take: far more than any needs, and an end to one that does not come to rest.
 const STEPS: u64 = 2_000_000;
@@ -70,6 +72,8 @@ pub struct World {
     pub finished: Option<Moment>,
     /// All faults are over.
     pub healed: bool,
+    /// How long the machine slept in all: the engine's clock is ahead of the world's by this.
+    slept: Duration,
     machine: Box<dyn Machine>,
     checks: Vec<Box<dyn Check>>,
     wakes: (Moment, u32),
@@ -105,6 +109,7 @@ impl World {
             violation: None,
             finished: None,
             healed: false,
+            slept: Duration::ZERO,
             machine: machine::build(driven, config, seed),
             checks: check::all(config),
             wakes: (Moment::ZERO, 0),
@@ -119,6 +124,7 @@ impl World {
     pub fn admit(&mut self, client: Client) {
         let (id, upstream) = (client.id, UpstreamId(client.upstream as u16));
         self.oracle.readers.entry(id).or_default();
+        self.tell(&Fact::Came(client.upstream));
         self.clients.push(client);
         self.tell_engine(Input::ClientOpened { client: id, upstream });
     }
@@ -137,7 +143,7 @@ impl World {
 
     /// One step, unless nothing is due by then.
     pub fn step(&mut self, end: Moment) -> bool {
-        let wake = self.machine.poll_timeout();
+        let wake = self.wakes_at();
         let due = self.clock.next();
         let Some(next) = [wake, due].into_iter().flatten().min().filter(|next| *next <= end) else { return false };
         self.steps += 1;
@@ -215,12 +221,102 @@ impl World {
         self.come_to_rest();
     }
 
+    /// The machine sleeps for a while: no time passes for anybody, but when it wakes up it is later, and what was connected to
+    /// this upstream is dead.
+    pub fn sleep_through(&mut self, upstream: usize, time: Duration) {
+        self.silence(upstream);
+        // Whoever must not notice anything must not miss a deadline for it.
+        let time = if self.hosts.len() == 1 { time } else { Duration::ZERO };
+        self.slept += time;
+        self.oracle.grow_older(time);
+        self.tell(&Fact::Shaken(time));
+        self.tell_engine(Input::Woke);
+        self.come_to_rest();
+    }
+
+    /// The machine is in another network, and the shell has noticed.
+    pub fn change_network(&mut self) {
+        self.tell(&Fact::Shaken(Duration::ZERO));
+        self.tell_engine(Input::NetworkChanged);
+        self.come_to_rest();
+    }
+
+    /// How many upstreams may be harmed: in worlds with several the last one is left alone.
+    pub fn harmed(&self) -> usize {
+        self.hosts.len().saturating_sub(1).max(1)
+    }
+
+    /// Another client comes to an upstream, and counts its requests from one as the first did.
+    pub fn admit_another(&mut self, upstream: usize) {
+        let id = ClientId(1_000 + self.clients.len() as u32);
+        let era = self.hosts[upstream].era;
+        let workload = Workload { left: 20, pace: (0, 200), unsafes: 50, lists_first: true, ..Workload::none(era) };
+        let dice = self.dice.fork(u64::from(id.0));
+        self.admit(Client::new(id, upstream, era, workload, 65_536, false, dice));
+        self.clock.after(Duration::from_millis(1), Due::ClientActs(id));
+    }
+
+    /// What each client relies on, and what its server knows of it: for when everything has healed.
+    pub fn compare_notes(&mut self) {
+        for place in 0..self.clients.len() {
+            let Client { id, upstream, stage, .. } = self.clients[place];
+            if stage != Stage::Ready || self.clients[place].probe != Probe::Done {
+                continue;
+            }
+            let belief = self.clients[place].belief.clone();
+            let memory = self.server_of(upstream).map(|server| (server.memory.clone(), server.edition()));
+            let unserved = self.unserved(upstream, id);
+            let (memory, edition) = memory.map_or((None, 0), |(memory, edition)| (Some(memory), edition));
+            let memory = memory.as_ref();
+            self.tell(&Fact::AtRest { client: id, belief: &belief, memory, edition, unserved });
+        }
+    }
+
+    /// The server that a legacy client talks to now, if it is one that keeps something in mind.
+    fn server_of(&self, upstream: usize) -> Option<&Server> {
+        let host = &self.hosts[upstream];
+        match host.site.as_ref().map(|site| site.tongue) {
+            _ if host.era == Era::Modern => None,
+            None => Some(&self.children.get(self.living(upstream).last()?)?.server),
+            Some(Tongue::Stateful | Tongue::Trunk) => {
+                let minds = self.origins[upstream].minds.values().rev();
+                minds.filter(|mind| mind.known && mind.used).map(|mind| &mind.server).next()
+            }
+            Some(Tongue::Stateless | Tongue::Modern) => None,
+        }
+    }
+
+    /// An open subscription of a client that no server serves.
+    fn unserved(&self, upstream: usize, client: ClientId) -> Option<Key> {
+        let is_served = |key: Key| match &self.hosts[upstream].site {
+            None => {
+                let mut living = self.living(upstream).into_iter().filter_map(|link| self.children.get(&link));
+                living.any(|child| child.server.listens_to(key).next().is_some())
+            }
+            Some(_) => self.origins[upstream].minds.values().any(|mind| {
+                let streams = mind.server.listens_to(key).filter_map(|stream| mind.streams.get(&stream));
+                let mut exchanges = streams.filter_map(|stream| self.exchanges.get(&stream.listener?));
+                exchanges.any(|exchange| !exchange.stalled && !exchange.is_closed())
+            }),
+        };
+        let open = self.oracle.unanswered().filter(|(_, record)| record.client == client);
+        let listens = open.filter(|(_, record)| record.method == Method::SubscriptionsListen && !record.twin);
+        listens.map(|(key, _)| key).find(|key| !is_served(*key))
+    }
+
+    /// When the engine wants to be woken, by the world's clock.
+    fn wakes_at(&mut self) -> Option<Moment> {
+        let wake = self.machine.poll_timeout()?;
+        let slept = self.slept.as_nanos() as u64;
+        Some(Moment(wake.0.saturating_sub(slept)).max(self.clock.now()))
+    }
+
     fn wake(&mut self, now: Moment) {
         self.clock.advance(now);
         let now = self.clock.now();
         let again = if self.wakes.0 == now { self.wakes.1 + 1 } else { 0 };
         self.wakes = (now, again);
-        self.machine.handle_timeout(now);
+        self.machine.handle_timeout(now + self.slept);
         if again > WAKES {
             self.tell(&Fact::Misbehaved("the engine wants to be woken again and again at one instant"));
         }
@@ -250,8 +346,13 @@ impl World {
         }
     }
 
+    /// Where the engine says that the link of an upstream stands.
+    pub fn link(&self, upstream: usize) -> &'static str {
+        self.machine.standing(upstream).own_link
+    }
+
     fn look(&mut self) {
-        let wake = self.machine.poll_timeout();
+        let wake = self.wakes_at();
         let load = self.machine.load();
         self.tell(&Fact::Settled { wake, load });
         // Between two events the fold stands still, so it is compared only when there was one.
@@ -268,7 +369,7 @@ impl World {
         // A shell that was told that everything is finished has nothing more to report.
         if self.finished.is_none() {
             let now = self.clock.now();
-            self.machine.handle(input, now);
+            self.machine.handle(input, now + self.slept);
         }
     }
 }

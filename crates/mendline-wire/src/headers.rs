@@ -4,12 +4,15 @@
 //! and never carried along. A value that HTTP cannot carry as it is (anything but visible ASCII with blanks inside, or
 //! text that looks encoded already) travels as `=?base64?…?=`.
 
+mod param;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+pub use self::param::{ParamFault, ParamHeader};
 use crate::{Kind, Message, Method, meta};
 
 /// The revision of the request.

@@ -16,13 +16,15 @@ mod host;
 mod link;
 mod sink;
 mod source;
+mod vigil;
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::defaults::LAST_WORDS;
-use mendline_core::port::{EndHow, Pipe, Written};
+use mendline_core::port::{EndHow, Ending, Pipe, Written};
 use mendline_core::{ClientId, Engine, Input, LinkId, Moment, Output, Port, UpstreamId};
 use mendline_wire::{Limits, Line, Received};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,12 +35,16 @@ pub use host::{Child, Drained, Host, Observer};
 use link::Link;
 use sink::Sink;
 use source::{READ_CHUNK, Source, Step};
+use vigil::Vigil;
 
 /// How many lines one source may deliver before the others get their turn.
 const INPUTS_PER_TURN: usize = 64;
 
 /// How many rounds may follow each other before the reactor gets its turn.
 const ROUNDS_PER_POLL: usize = 32;
+
+/// How often we look whether a client that sends no more still reads.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
@@ -55,13 +61,6 @@ pub struct Client<R, W> {
     pub writer: W,
 }
 
-/// How a driver ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Whether the upstream was ever ready.
-    pub ever_ready: bool,
-}
-
 /// One engine, one client, and the children that the engine asks for.
 pub struct Driver<H: Host, R, W, O> {
     engine: Engine,
@@ -73,12 +72,15 @@ pub struct Driver<H: Host, R, W, O> {
     from_client: Source<R>,
     to_client: Sink<W>,
     client_lost: bool,
+    /// The client sends no more; when to look whether it still reads.
+    next_look: Option<Moment>,
     /// Not read from in the last round, for want of leave.
     client_held: bool,
     links: Vec<Link<H::Child>>,
     remote: Option<Http<H::Dial>>,
     clock: Clock,
-    finished: Option<(Moment, Ended)>,
+    vigil: Vigil,
+    finished: Option<(Moment, Ending)>,
 }
 
 impl<H, R, W, O> Driver<H, R, W, O>
@@ -98,52 +100,84 @@ where
             from_client: Source::new(client.reader, limits.message_bytes),
             to_client: Sink::new(client.writer),
             client_lost: false,
+            next_look: None,
             client_held: false,
             links: Vec::new(),
             remote: host.remote(client.upstream),
             clock: Clock::start(),
+            vigil: Vigil::default(),
             finished: None,
             host,
             limits,
         }
     }
 
-    /// Runs until everything is answered and every child is buried. Each time `poll_stop` is ready, the engine is told to
-    /// stop.
-    pub async fn run(mut self, mut poll_stop: impl FnMut(&mut Context<'_>) -> Poll<()> + Send) -> Ended {
+    /// Runs until everything is answered and every child is buried. `poll_news` is asked in every round for what comes from
+    /// neither side: that somebody wants us to stop or to reconnect, that the machine woke up, that its network changed.
+    pub async fn run(mut self, mut poll_news: impl FnMut(&mut Context<'_>) -> Poll<Input> + Send) -> Ending {
         let now = self.clock.now();
         self.engine.handle(Input::ClientOpened { client: self.client, upstream: self.upstream }, now);
         // The child starts before the first request is even read: its start is what the first answer waits for.
-        self.carry_out(now);
-        poll_fn(|cx| self.poll(cx, &mut poll_stop)).await
+        self.carry_out(now, &mut Turn::default());
+        poll_fn(|cx| self.poll(cx, &mut poll_news)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, poll_stop: &mut impl FnMut(&mut Context<'_>) -> Poll<()>) -> Poll<Ended> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll_news: &mut impl FnMut(&mut Context<'_>) -> Poll<Input>,
+    ) -> Poll<Ending> {
+        let mut stood_still = self.vigil.rise(self.clock.now());
         for _ in 0..ROUNDS_PER_POLL {
             let now = self.clock.now();
             let mut turn = Turn::default();
-            if poll_stop(cx).is_ready() {
-                self.engine.handle(Input::Stop, now);
+            if let Poll::Ready(news) = poll_news(cx) {
+                self.hear_news(news, now);
                 turn.again = true;
             }
-            self.keep_time(now);
+            if std::mem::take(&mut stood_still) {
+                // An answer that came while we stood still is in time: sources are heard before deadlines are kept.
+                self.hear_news(Input::Woke, now);
+                turn.again = true;
+            } else {
+                self.keep_time(now);
+            }
             self.hear_client(cx, now, &mut turn);
             self.hear_links(cx, now, &mut turn);
+            self.carry_out(now, &mut turn);
+            // What was begun just now is heard here and needs no round of its own.
+            turn.begun = false;
             self.hear_remote(cx, now, &mut turn);
-            turn.again |= self.carry_out(now);
+            self.carry_out(now, &mut turn);
             turn.again |= self.speak(cx, now);
             // Writing may have told the engine something, too.
-            turn.again |= self.carry_out(now);
+            self.carry_out(now, &mut turn);
             if let Some(ended) = self.ended(now) {
                 return Poll::Ready(ended);
             }
-            turn.again |= (turn.held || self.remote.is_some()) && self.may_hear_again();
-            if !turn.again && self.clock.poll_until(self.next_deadline(), cx).is_pending() {
-                return Poll::Pending;
+            turn.again |= turn.begun || ((turn.held || self.remote.is_some()) && self.may_hear_again());
+            if !turn.again {
+                let due = self.next_deadline();
+                if self.clock.poll_until(due, cx).is_pending() {
+                    self.vigil.rest_until(due);
+                    return Poll::Pending;
+                }
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Passes on what came from neither side. When the way to a server may have changed, connections that rest are not
+    /// worth keeping: nobody knows whether they still lead anywhere, and a fresh one costs less than finding out.
+    fn hear_news(&mut self, news: Input, now: Moment) {
+        if matches!(news, Input::Woke) && !self.vigil.is_news(now) {
+            return;
+        }
+        if let (Input::Woke | Input::NetworkChanged, Some(http)) = (&news, &mut self.remote) {
+            http.close();
+        }
+        self.engine.handle(news, now);
     }
 
     /// Tells the engine that its time has come, and about pipes whose process did not end after all.
@@ -161,7 +195,7 @@ where
     fn next_deadline(&self) -> Option<Moment> {
         let suspicions = self.links.iter().filter_map(Link::next_suspicion);
         let finish = self.finished.map(|(due, _)| due);
-        suspicions.chain(self.engine.poll_timeout()).chain(finish).min()
+        suspicions.chain(self.engine.poll_timeout()).chain(finish).chain(self.next_look).min()
     }
 
     /// Whether a source that had to be passed over may be read now.
@@ -190,7 +224,10 @@ where
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromClient { client, received }, now);
                 }
-                Step::End => self.engine.handle(Input::ClientEnded { client }, now),
+                Step::End => {
+                    self.next_look = Some(now);
+                    self.engine.handle(Input::ClientEnded { client }, now);
+                }
                 Step::Spent => break,
                 Step::Wait => return,
             }
@@ -290,19 +327,35 @@ where
         self.engine.handle(Input::ChildExited { link: id, how, written }, now);
     }
 
-    /// Does what the engine asks for. Says whether that can have changed anything here; telling people has not.
-    fn carry_out(&mut self, now: Moment) -> bool {
-        let mut changed = false;
+    /// Does what the engine asks for, and notes what that can have changed here; telling people has not.
+    fn carry_out(&mut self, now: Moment, turn: &mut Turn) {
         for _ in 0..OUTPUTS_PER_ROUND {
             let Some(output) = self.engine.poll_output() else {
-                return changed;
+                return;
             };
-            if let Output::Happened(event) = output {
-                self.observer.happened(&event);
-                continue;
-            }
-            changed = true;
             match output {
+                Output::Happened(event) => {
+                    self.observer.happened(&event);
+                    continue;
+                }
+                Output::Exchange { exchange, ask, reuse, .. } => {
+                    turn.begun = true;
+                    match &mut self.remote {
+                        Some(http) => http.begin(exchange, ask, reuse),
+                        None => {
+                            let how = EndHow::NoConnection("no address is configured for this server".to_owned());
+                            self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
+                        }
+                    }
+                    continue;
+                }
+                Output::Abort { exchange } => {
+                    turn.begun = true;
+                    if let Some(http) = &mut self.remote {
+                        http.abort(exchange);
+                    }
+                    continue;
+                }
                 Output::Spawn { link } => self.spawn(link, now),
                 Output::CloseStdin { link } => {
                     if let Some(link) = self.link_mut(link) {
@@ -314,24 +367,11 @@ where
                         link.child.signal(signal);
                     }
                 }
-                Output::Exchange { exchange, ask, reuse, .. } => match &mut self.remote {
-                    Some(http) => http.begin(exchange, ask, reuse),
-                    None => {
-                        let how = EndHow::NoConnection("no address is configured for this server".to_owned());
-                        self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
-                    }
-                },
-                Output::Abort { exchange } => {
-                    if let Some(http) = &mut self.remote {
-                        http.abort(exchange);
-                    }
-                }
-                Output::Finished { ever_ready } => self.finished = Some((now + LAST_WORDS, Ended { ever_ready })),
-                // It has been told above.
-                Output::Happened(_) => {}
+                Output::Finished { ending } => self.finished = Some((now + LAST_WORDS, ending)),
             }
+            turn.again = true;
         }
-        true
+        turn.again = true;
     }
 
     fn spawn(&mut self, link: LinkId, now: Moment) {
@@ -359,15 +399,26 @@ where
             }
         }
         let port = Port::Client(self.client);
-        if self.to_client.poll_write(cx, || engine.poll_write(port)).is_ok() {
+        if self.to_client.poll_write(cx, || engine.poll_write(port)).is_ok() && !self.has_left(cx, now) {
             return false;
         }
         self.client_lost = true;
+        self.next_look = None;
         self.engine.handle(Input::ClientLost { client: self.client }, now);
         true
     }
 
-    fn ended(&mut self, now: Moment) -> Option<Ended> {
+    /// A client that sends no more may still read its answers, or may have been killed. While its calls run there is nothing
+    /// to write that would tell, so we look.
+    fn has_left(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        if self.next_look.is_none_or(|due| now < due) {
+            return false;
+        }
+        self.next_look = Some(now + LOOK);
+        self.to_client.is_abandoned(cx)
+    }
+
+    fn ended(&mut self, now: Moment) -> Option<Ending> {
         let (due, ended) = self.finished?;
         let silent = self.to_client.is_closed() || self.to_client.is_empty();
         (silent || due <= now).then_some(ended)
@@ -383,6 +434,8 @@ where
 struct Turn {
     /// There is more to do at once.
     again: bool,
+    /// An exchange was begun or given up, and nobody has asked yet what became of it.
+    begun: bool,
     /// A source was passed over, for want of leave to read.
     held: bool,
 }

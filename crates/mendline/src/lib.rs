@@ -1,16 +1,18 @@
 //! Thin tokio shells around the decisions of `mendline-core`.
 //!
 //! Nothing in this crate decides. [`driver`] carries bytes and facts between one engine and the world, [`frontend`] is
-//! the side that clients see, [`transport`] the side that servers see, and [`observe`] tells people what happened.
-//! Everything that depends on an operating system sits in one of the last three, so that a test can put the real driver
+//! the side that clients see, [`transport`] the side that servers see, [`surroundings`] what goes on around all
+//! of them, and [`observe`] tells people what happened.
+//! Everything that depends on an operating system sits in one of the last four, so that a test can put the real driver
 //! between cables in memory.
 
 pub mod driver;
 pub mod frontend;
 pub mod observe;
 mod raw;
+pub mod surroundings;
 pub mod transport;
 
-pub use driver::{Child, Client, Drained, Driver, Ended, Host, Observer};
+pub use driver::{Child, Client, Drained, Driver, Host, Observer};
 /// The decisions that these shells carry out.
 pub use mendline_core as decisions;

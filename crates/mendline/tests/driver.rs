@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use mendline::decisions::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
-use mendline::decisions::{ClientId, Config, Engine, Event, LinkId, UpstreamConfig, UpstreamId};
+use mendline::decisions::{ClientId, Config, Engine, Event, LinkId, UpstreamConfig, UpstreamId, defaults};
 use mendline::transport::http::{Http, TcpDial};
 use mendline::{Child, Client, Drained, Driver, Host, Observer};
 use mendline_wire::Limits;
@@ -179,7 +179,7 @@ struct World {
     from_us: Lines<BufReader<ReadHalf<DuplexStream>>>,
     programs: UnboundedReceiver<Program>,
     notes: Notes,
-    driver: JoinHandle<mendline::Ended>,
+    driver: JoinHandle<mendline_core::port::Ending>,
 }
 
 impl World {
@@ -347,5 +347,39 @@ async fn when_the_client_has_gone_the_driver_ends_with_its_child() {
     assert!(rest.is_empty());
     server.fate.seal(Exit::Code(0));
     let ended = world.driver.await.unwrap();
-    assert!(ended.ever_ready);
+    assert_eq!(ended, mendline_core::port::Ending::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_came_while_we_stood_still_is_in_time() {
+    let mut world = World::new(&[]);
+    let mut program = world.program().await;
+    world.send(WRITE).await;
+    let call = program.hear().await;
+    program.answer(&call, r#"{"content":[]}"#).await;
+    // Nothing has run since: the whole process was stopped, past the deadline of the call.
+    tokio::time::advance(defaults::CALL + Duration::from_secs(60)).await;
+    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#);
+    assert_eq!(world.notes().matches("was asleep").count(), 1, "{}", world.notes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_passed_while_we_stood_still_is_kept_once_we_go_on() {
+    let mut world = World::new(&[]);
+    let mut program = world.program().await;
+    world.send(WRITE).await;
+    program.hear().await;
+    tokio::time::advance(defaults::CALL + Duration::from_secs(60)).await;
+    assert!(world.line().await.contains("timed_out"));
+    assert_eq!(world.notes().matches("was asleep").count(), 1, "{}", world.notes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_is_kept_in_time_is_no_sign_of_sleep() {
+    let mut world = World::new(&[]);
+    let mut program = world.program().await;
+    world.send(WRITE).await;
+    program.hear().await;
+    assert!(world.line().await.contains("timed_out"));
+    assert!(!world.notes().contains("was asleep"), "{}", world.notes());
 }

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::Direction;
+use super::plug::Plug;
 use super::pump::{self, Pump};
 use super::shared::{Life, Shared};
 use crate::Ending;
@@ -52,6 +53,7 @@ impl Visit {
             },
         };
         let ended = {
+            let plug = Plug::of(&client);
             let (from_client, to_client) = client.split();
             let (from_upstream, to_upstream) = upstream.split();
             let up = Pump::new(&self.shared, life, Direction::Up).run(from_client, to_upstream);
@@ -59,6 +61,7 @@ impl Visit {
             tokio::select! {
                 biased;
                 ending = told_to_end(life) => Some(pump::Broken::Cut(ending)),
+                () = plug.follow(&self.shared, life) => None,
                 both = async { tokio::try_join!(up, down) } => both.err(),
             }
         };

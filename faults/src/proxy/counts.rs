@@ -21,6 +21,8 @@ pub struct ProxyCounts {
     pub undialed: u64,
     /// Connections that a toxic or a test ended.
     pub cut: u64,
+    /// Connections whose packets a toxic let go nowhere.
+    pub unplugged: u64,
     /// What went up.
     pub up: Passage,
     /// What went down.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,12 +38,22 @@ struct Installed {
     since: Instant,
 }
 
+impl Installed {
+    /// Whether a connection has it. Connections and toxics are numbered in one row, so it is known which was there first.
+    fn is_on(&self, life: &Life) -> bool {
+        !self.toxic.spoils().unplugs() || life.number < self.number
+    }
+}
+
 /// What becomes of one connection, as others decide it.
 #[derive(Debug)]
 pub(super) struct Life {
+    number: u64,
     pub(super) ending: watch::Sender<Option<Ending>>,
     /// Directions on which nothing will ever pass again.
     dead: Mutex<(bool, bool)>,
+    /// Nothing passes on this one for now.
+    is_clogged: AtomicBool,
 }
 
 impl Life {
@@ -134,10 +145,11 @@ impl Shared {
 
     /// A connection begins.
     pub(super) fn enter(&self) -> (u64, Arc<Life>) {
-        let life = Arc::new(Life { ending: watch::channel(None).0, dead: Mutex::default() });
         let mut state = self.state();
         state.numbers += 1;
         let number = state.numbers;
+        let is_clogged = AtomicBool::new(false);
+        let life = Arc::new(Life { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
         state.connections.insert(number, Arc::clone(&life));
         drop(state);
         self.counts.note(|counts| {
@@ -158,13 +170,44 @@ impl Shared {
         if life.is_dead(direction) {
             return Flow::Dead;
         }
+        if life.is_clogged.load(Ordering::Relaxed) {
+            return Flow::Hold;
+        }
         let state = self.state();
-        let flows = state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.spoils().flow());
+        let on_it = state.toxics.iter().filter(|it| it.direction.covers(direction) && it.is_on(life));
+        let flows = on_it.map(|it| it.toxic.spoils().flow());
         let flow = flows.max().unwrap_or(Flow::Pass);
         if flow == Flow::Dead {
             life.silence(direction);
         }
         flow
+    }
+
+    /// The connections there are, in the order in which they came.
+    pub(super) fn connections(&self) -> Vec<u64> {
+        let mut numbers: Vec<_> = self.state().connections.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Stops one connection, or lets it go on. Says whether it is there.
+    pub(super) fn clog(&self, number: u64, is_clogged: bool) -> bool {
+        let life = self.state().connections.get(&number).cloned();
+        let is_there = life.is_some_and(|life| {
+            life.is_clogged.store(is_clogged, Ordering::Relaxed);
+            true
+        });
+        self.changed.send_replace(());
+        is_there
+    }
+
+    /// Whether not even the kernel hears what the client of this connection says.
+    pub(super) fn is_deaf(&self, life: &Life) -> bool {
+        let state = self.state();
+        state
+            .toxics
+            .iter()
+            .any(|it| it.direction.covers(Direction::Up) && it.toxic.spoils().unplugs() && it.is_on(life))
     }
 
     /// What the toxics make of bytes that were just read.

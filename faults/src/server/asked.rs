@@ -135,6 +135,7 @@ impl Asked {
         Seen {
             verb: self.verb.to_string(),
             path: self.path.clone(),
+            http2: self.version == Version::HTTP_2,
             connection: self.grip.number(),
             method: says.map(|message| message.method_name().into_owned()),
             id: message.and_then(Message::id).map(|id| String::from_utf8_lossy(id).into_owned()),

@@ -2,7 +2,7 @@
 //!
 //! hyper owns the connection and knows how to be a good peer; a fault wants to be a bad one. Between hyper and the kernel
 //! sits [`Socket`], which counts bytes and ends when its [`Grip`] says so: at once, or as soon as all that hyper had to say
-//! is written, which is how a response is cut at an exact byte.
+//! is written, which is how a response is cut at an exact byte. With TLS it sits above it, and counts what was said.
 
 use std::io;
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
+use super::line::Line;
 use crate::oracle::Oracle;
 
 /// How a connection is ended.
@@ -115,18 +115,18 @@ impl Grip {
 /// The socket under hyper.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    stream: TcpStream,
+    line: Line,
     grip: Grip,
     oracle: Arc<Oracle>,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, grip: Grip, oracle: Arc<Oracle>) -> Socket {
+    pub(crate) fn new(line: Line, grip: Grip, oracle: Arc<Oracle>) -> Socket {
         oracle.note(|counts| {
             counts.connections += 1;
             counts.open_connections += 1;
         });
-        Socket { stream, grip, oracle }
+        Socket { line, grip, oracle }
     }
 
     /// Passes as long as the connection is not to end. An error is what makes hyper let go of it.
@@ -142,7 +142,7 @@ impl Socket {
             Fate::Ends(ending) => {
                 drop(state);
                 if ending == Ending::Reset {
-                    self.stream.set_zero_linger()?;
+                    self.line.tcp().set_zero_linger()?;
                 }
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
@@ -154,9 +154,9 @@ impl Socket {
         loop {
             let words = self.grip.state().last_words.clone();
             if words.is_empty() {
-                return Poll::Ready(Ok(()));
+                return Pin::new(&mut self.line).poll_flush(cx);
             }
-            let written = std::task::ready!(Pin::new(&mut self.stream).poll_write(cx, &words))?;
+            let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, &words))?;
             self.oracle.note(|counts| counts.bytes_out += written as u64);
             self.grip.state().last_words.advance(written);
         }
@@ -167,7 +167,7 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
         let before = buf.filled().len();
-        std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        std::task::ready!(Pin::new(&mut self.line).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
         self.oracle.note(|counts| counts.bytes_in += read as u64);
         Poll::Ready(Ok(()))
@@ -177,14 +177,14 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check(cx)?;
-        let written = std::task::ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, buf))?;
         self.oracle.note(|counts| counts.bytes_out += written as u64);
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
-        std::task::ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        std::task::ready!(Pin::new(&mut self.line).poll_flush(cx))?;
         let fate = self.grip.state().fate;
         if let Fate::EndsWhenFlushed(ending) = fate {
             std::task::ready!(self.poll_last_words(cx))?;
@@ -195,7 +195,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.line).poll_shutdown(cx)
     }
 }
 

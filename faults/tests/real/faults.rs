@@ -69,6 +69,9 @@ async fn too_many_requests_are_never_run() {
         assert_eq!((got.status, ran), (429, 0));
     }
     assert_eq!(struck(Rule::new("h31_429_bare")).await.0.header("retry-after"), None);
+    let (got, ran) = struck(Rule::new("a73_token_expired_401")).await;
+    assert_eq!((got.status, ran), (401, 0));
+    assert!(got.header("www-authenticate").unwrap().starts_with("Bearer "));
 }
 
 #[tokio::test]

@@ -8,14 +8,18 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use mendline_faults::{Answers, Rule, Server, Settings};
+use mendline_faults::{Answers, Authority, Certificate, Rule, Server, Settings};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::error::Error as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::client::{MODERN, PATIENCE, call};
 
@@ -75,6 +79,42 @@ async fn stage(rule: Option<Rule>) -> Server {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     rule.into_iter().for_each(|rule| server.add(rule).unwrap());
     server
+}
+
+/// A client's side of TLS that trusts one authority and speaks HTTP/2.
+async fn dial_securely(server: &Server, authority: &Authority) -> std::io::Result<SendRequest<Whole>> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(server.address()).await?;
+    let name = ServerName::from(server.address().ip());
+    let secure = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(secure)).await.unwrap();
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+#[tokio::test]
+async fn a_secure_server_breaks_above_tls_and_knows_who_did_not_believe_it() {
+    let authority = Authority::new("ours").unwrap();
+    let certificate = Certificate { host: "127.0.0.1", until: 2200 };
+    let server = Server::start_secure(Settings::default(), authority.vouch(certificate).unwrap()).await.unwrap();
+    server.add(Rule::new("h32_h2_goaway").nth(2)).unwrap();
+    let mut sender = dial_securely(&server, &authority).await.unwrap();
+    assert_eq!(ask(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
+    let error = ask(&mut sender, "b").await.unwrap_err();
+    assert!(reason(&error).unwrap().is_go_away(), "{error:?}");
+    let counts = server.oracle().counts();
+    assert_eq!((counts.executions_of("a"), counts.executions_of("b")), (1, 0));
+
+    let bytes = server.oracle().counts().bytes_in;
+    assert!(dial_securely(&server, &Authority::new("theirs").unwrap()).await.is_err());
+    let counts = server.oracle().until(PATIENCE, |counts| counts.handshakes_failed == 1).await.unwrap();
+    assert_eq!((counts.handshakes, counts.connections, counts.bytes_in), (2, 1, bytes));
 }
 
 #[tokio::test]

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use mendline_faults::toxic::{
     ALL, Bandwidth, BlackHole, Drip, Flap, HalfOpen, Latency, LimitData, Partition, Refuse, Reset, Slicer, SlowClose,
-    Toxic,
+    Toxic, Unplugged,
 };
 use mendline_faults::{Direction, Ending, Proxy};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
@@ -262,6 +263,44 @@ async fn partition_stops_one_way_or_both_and_loses_nothing() {
     stage.proxy.clear();
     assert_eq!(far.read(2).await, b"up");
     assert_eq!(stage.accept().await.read(3).await, b"new");
+}
+
+#[tokio::test]
+async fn unplugged_loses_even_what_the_kernel_would_answer_and_forgets_nothing() {
+    let stage = Stage::new().await;
+    let (mut near, mut far) = stage.connect().await;
+    let mut probing = TcpStream::connect(stage.proxy.address()).await.unwrap();
+    SockRef::from(&probing).set_tcp_user_timeout(Some(A_WHILE)).unwrap();
+    let _probed = stage.accept().await;
+    let unplugged = stage.proxy.add(Direction::Both, Toxic::Unplugged(Unplugged {}));
+    stage.proxy.until(PATIENCE, |counts| counts.unplugged == 2).await.unwrap();
+    near.write(b"up").await;
+    far.write(b"down").await;
+    assert!(near.is_silent(A_WHILE).await);
+    probing.write_all(b"hello?").await.unwrap();
+    let ended = timeout(PATIENCE, probing.read(&mut [0])).await.unwrap();
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut, "the kernel at the other end has answered");
+    let (mut sound, mut other) = stage.connect().await;
+    sound.write(b"hello").await;
+    assert_eq!(other.read(5).await, b"hello", "what is dialed anew is sound");
+    stage.proxy.remove(unplugged);
+    assert_eq!((far.read(2).await, read(&mut near, 4).await), (b"up".to_vec(), b"down".to_vec()));
+}
+
+#[tokio::test]
+async fn one_connection_is_clogged_and_the_others_go_on() {
+    let stage = Stage::new().await;
+    let (mut first, mut first_far) = stage.connect().await;
+    let (mut second, mut second_far) = stage.connect().await;
+    let [clogged, _] = stage.proxy.connections()[..] else { panic!("two connections") };
+    assert!(stage.proxy.clog(clogged));
+    first.write(b"one").await;
+    second.write(b"two").await;
+    assert_eq!(second_far.read(3).await, b"two");
+    assert!(first_far.is_silent(A_WHILE).await);
+    assert!(stage.proxy.unclog(clogged));
+    assert_eq!(first_far.read(3).await, b"one");
+    assert!(!stage.proxy.clog(0), "there is none of that number");
 }
 
 #[tokio::test]

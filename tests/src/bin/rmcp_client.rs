@@ -211,6 +211,15 @@ impl ClientHandler for Listener {
     }
 }
 
+/// Says by a file that it has come here, and goes on when there is another one.
+async fn pause(file: &str) -> Result<Value, Failure> {
+    std::fs::write(format!("{file}.here"), "")?;
+    while !std::path::Path::new(&format!("{file}.on")).exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(Value::Null)
+}
+
 struct Performer {
     service: RunningService<RoleClient, Listener>,
     listener: Listener,
@@ -228,6 +237,8 @@ impl Performer {
             "read" => self.ask("resources/read", Some(json!({"uri": step["uri"]}))).await,
             "watch" => self.watch(step).await,
             "hang_up" => self.hang_up(step).await,
+            "subscribe" => self.ask("resources/subscribe", Some(json!({"uri": step["uri"]}))).await,
+            "pause" => pause(step["file"].as_str().unwrap_or_default()).await,
             "level" => self.ask("logging/setLevel", Some(json!({"level": step["level"]}))).await,
             "prompt" => {
                 self.ask("prompts/get", Some(json!({"name": step["name"], "arguments": step["arguments"]}))).await

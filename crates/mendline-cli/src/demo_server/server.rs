@@ -69,7 +69,10 @@ impl Server {
         match method {
             "initialize" => respond(id, &greeting(&params), "result"),
             "server/discover" => respond(id, &discovery(), "result"),
-            "ping" => respond(id, &json!({}), "result"),
+            "ping" => {
+                self.ledger.note("ping");
+                respond(id, &json!({}), "result");
+            }
             "tools/list" => respond(id, &tools::list(), "result"),
             "tools/call" => self.call(id, params),
             // Whatever is sent here comes back byte for byte.

@@ -76,18 +76,30 @@ impl Client {
 
     /// The next line as it came.
     pub(crate) fn line(&mut self) -> String {
+        self.line_within(SOON)
+    }
+
+    /// The next line as it came, where it may take longer.
+    pub(crate) fn line_within(&mut self, within: Duration) -> String {
         self.lines
             .as_ref()
             .unwrap()
-            .recv_timeout(SOON)
+            .recv_timeout(within)
             .unwrap_or_else(|error| panic!("no line: {error}; log:\n{}", self.log()))
     }
 
     /// The answer to this request; everything before it is skipped.
     pub(crate) fn answer(&mut self, id: &str) -> Value {
+        self.answer_within(id, SOON)
+    }
+
+    /// The same, where it may take longer.
+    pub(crate) fn answer_within(&mut self, id: &str, within: Duration) -> Value {
+        let deadline = Instant::now() + within;
         loop {
+            let left = deadline.saturating_duration_since(Instant::now());
             let message: Value =
-                serde_json::from_str(&self.line()).expect("a line that is not JSON reached the client");
+                serde_json::from_str(&self.line_within(left)).expect("a line that is not JSON reached the client");
             if message["id"] == id && message.get("method").is_none() {
                 return message;
             }

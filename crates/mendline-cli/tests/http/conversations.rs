@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually};
-use crate::site::{Site, event_answers, greeted, json_answers, modern, run};
+use crate::site::{Site, discovered, event_answers, greeted, json_answers, modern, run, said};
 
 /// Two calls that are answered.
 fn works(client: &mut Client) {
@@ -144,30 +144,11 @@ fn i18_a_cancelled_call_is_told_to_a_legacy_server_by_a_notification() {
     assert_eq!(client.result("b", "lookup", &json!({ "key": "l" }))["content"][0]["text"], "l is 42");
 }
 
-/// The parameters of a modern request, which says all about itself.
-fn said(mut params: Value) -> Value {
-    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
-    params
-}
-
-/// A modern client that knows its server and the tools.
-fn discovered(site: &Site) -> Client {
-    let mut client = run(&site.url(), &[], &[]);
-    client.request("discover", "server/discover", &said(json!({})));
-    let discovered = client.answer("discover");
-    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]), "{discovered}");
-    client.request("list", "tools/list", &said(json!({})));
-    assert!(client.answer("list")["result"]["tools"].is_array());
-    client
-}
-
 #[test]
 fn a_modern_server_gets_headers_that_say_what_the_body_says() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
-        let mut client = discovered(&site);
+        let mut client = discovered(&site, &[]);
         client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k");
         leave(client);
@@ -185,7 +166,7 @@ fn a_modern_server_gets_headers_that_say_what_the_body_says() {
 fn i18_a_cancelled_call_is_told_to_a_modern_server_by_closing_the_response() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
-        let mut client = discovered(&site);
+        let mut client = discovered(&site, &[]);
         let arguments = json!({ "key": "k", "delayMs": 60_000 });
         client.request("a", "tools/call", &said(json!({ "name": "lookup", "arguments": arguments })));
         site.until("the call runs", |counts| counts.executions_of("k") == 1);
@@ -198,7 +179,7 @@ fn i18_a_cancelled_call_is_told_to_a_modern_server_by_closing_the_response() {
 #[test]
 fn h35_a_modern_method_that_the_server_does_not_have_is_its_own_answer() {
     let site = Site::start(modern(Answers::Json));
-    let mut client = discovered(&site);
+    let mut client = discovered(&site, &[]);
     client.request("a", "notes/shred", &said(json!({})));
     let answer = client.answer("a");
     assert_eq!(
@@ -211,7 +192,7 @@ fn h35_a_modern_method_that_the_server_does_not_have_is_its_own_answer() {
 #[test]
 fn h36_a_modern_call_that_was_refused_for_its_headers_is_sent_again_and_runs_once() {
     let site = Site::start(modern(Answers::Json));
-    let mut client = discovered(&site);
+    let mut client = discovered(&site, &[]);
     site.breaks(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
     client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
     let answer = client.answer("a");

@@ -3,7 +3,7 @@
 use mendline_faults::Rule;
 use serde_json::json;
 
-use crate::client::SOON;
+use crate::client::{SOON, failure};
 use crate::recorder::Recorder;
 use crate::site::{Site, json_answers, run};
 
@@ -29,6 +29,42 @@ fn headers_with_variables_go_with_every_request() {
         "{heard}"
     );
     assert_eq!(heard.to_lowercase().matches("x-team: none\r\n").count(), requests, "{heard}");
+}
+
+#[test]
+fn a73_a_call_that_needs_a_login_is_told_so_and_not_sent_again() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&[]);
+    site.breaks(Rule::new("a73_token_expired_401"));
+    for (id, tool) in [("a", "create_note"), ("b", "lookup")] {
+        let result = client.result(id, tool, &json!({ "key": id }));
+        let failure = failure(&result);
+        assert_eq!((&failure["cause"], &failure["outcome"]), (&json!("needs_login"), &json!("refused")), "{result}");
+        let words = result["content"][0]["text"].as_str().unwrap();
+        assert!(words.contains("needs a login"), "{words}");
+        assert_eq!(
+            (site.executions(id), site.counts().struck_by("a73_token_expired_401")),
+            (0, if id == "a" { 1 } else { 2 })
+        );
+    }
+    site.clear();
+    let result = client.result("c", "create_note", &json!({ "key": "c" }));
+    assert_eq!(result["content"][0]["text"], "wrote c", "with the login back it goes on: {result}");
+}
+
+#[test]
+fn a73_a_server_that_lets_nobody_in_without_a_login_is_told_so_by_its_code_and_asked_no_more_than_needed() {
+    let site = Site::start(json_answers());
+    site.breaks(Rule::new("a73_token_expired_401").verb("POST"));
+    site.breaks(Rule::new("a73_token_expired_401").verb("GET"));
+    let mut client = run(&site.url(), &["--call-timeout", "3s"], &[]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = client.answer("init")["error"].clone();
+    assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31008), &json!("needs_login")), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("needs a login"), "{error}");
+    assert!(site.counts().posts <= 2, "{:?}", site.oracle().seen());
+    client.stdin = None;
+    assert_eq!(client.exit_code(SOON), Some(6));
 }
 
 #[test]

@@ -6,15 +6,29 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
 
+mod choices;
 #[path = "../client/mod.rs"]
 mod client;
 mod conversations;
 mod credentials;
 mod cuts;
+mod departures;
 mod framing;
+mod http2;
+mod listens;
+mod name_server;
+mod names;
+mod namespace;
+mod network;
 mod reach;
 mod recorder;
 mod redirects;
+mod restarts;
+mod secure;
 mod sessions;
+mod silence;
 mod site;
+mod slowness;
 mod statuses;
+mod still;
+mod unrest;

@@ -11,7 +11,7 @@ use crate::client::{SOON, eventually, failure};
 use crate::site::{Site, greeted, json_answers, run};
 
 /// Nobody listens at the proxy from here on.
-fn close(proxy: &Proxy) {
+pub(crate) fn close(proxy: &Proxy) {
     proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
     eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
 }
@@ -62,6 +62,15 @@ fn n05_a_server_that_is_not_there_is_said_in_words_and_nothing_was_sent() {
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(1));
     assert!(client.log().contains("refused"), "{}", client.log());
+}
+
+#[test]
+fn n10_a_name_whose_other_addresses_are_dead_is_reached_at_the_one_that_lives() {
+    let site = Site::start(json_answers());
+    // The name stands for an address of each family, where the machine has both; the server listens at one.
+    let mut client = greeted(&format!("http://localhost:{}/mcp", site.address().port()), &[]);
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
 }
 
 #[test]

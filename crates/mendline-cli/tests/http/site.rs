@@ -1,12 +1,14 @@
 //! The fault server of one story, and clients before it.
 
 use std::future::pending;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::process::{Command, Stdio};
 use std::sync::{Once, OnceLock};
 use std::thread;
 
-use mendline_faults::{Answers, Counts, Era, Proxy, Rule, Server, Settings};
+use mendline_faults::{Answers, Counts, Era, Identity, Proxy, Rule, Server, Settings};
+use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::client::{Client, MENDLINE, SOON, eventually};
@@ -23,9 +25,19 @@ impl Site {
         Site(ground().block_on(Server::start(settings)).unwrap())
     }
 
+    /// Behind TLS, as whom this identity says.
+    pub(crate) fn start_secure(settings: Settings, identity: Identity) -> Site {
+        Site(ground().block_on(Server::start_secure(settings, identity)).unwrap())
+    }
+
     /// A proxy before this server.
     pub(crate) fn proxy(&self) -> Proxy {
         ground().block_on(Proxy::start(self.address())).unwrap()
+    }
+
+    /// A proxy before this server, at this address.
+    pub(crate) fn proxy_on(&self, address: SocketAddr) -> Proxy {
+        ground().block_on(Proxy::start_on(address, self.address())).unwrap()
     }
 
     /// A client of the legacy era at the Streamable HTTP of this server, greeted.
@@ -73,6 +85,32 @@ pub(crate) fn event_answers() -> Settings {
 /// Modern.
 pub(crate) fn modern(answers: Answers) -> Settings {
     Settings { era: Era::Modern, answers, ..Settings::default() }
+}
+
+/// The parameters of a modern request, which says all about itself.
+pub(crate) fn said(mut params: Value) -> Value {
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
+    params
+}
+
+/// A modern client that knows its server and the tools.
+pub(crate) fn discovered(site: &Site, options: &[&str]) -> Client {
+    let mut client = run(&site.url(), options, &[]);
+    client.request("discover", "server/discover", &said(json!({})));
+    let discovered = client.answer("discover");
+    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]), "{discovered}");
+    client.request("list", "tools/list", &said(json!({})));
+    assert!(client.answer("list")["result"]["tools"].is_array());
+    client
+}
+
+/// A client whose connections go through a proxy.
+pub(crate) fn through_a_proxy(site: &Site, options: &[&str]) -> (Proxy, Client) {
+    let proxy = site.proxy();
+    let client = greeted(&format!("http://{}/mcp", proxy.address()), options);
+    (proxy, client)
 }
 
 /// `mendline run URL`, greeted in the legacy era.

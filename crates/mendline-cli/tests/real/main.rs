@@ -5,10 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
 
+mod choices;
 #[path = "../client/mod.rs"]
 mod client;
 mod ending;
 mod faults;
+mod still;
 mod streams;
 mod support;
 mod transparency;

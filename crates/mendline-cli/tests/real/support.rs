@@ -114,6 +114,11 @@ pub(crate) fn is_gone(pid: i32) -> bool {
     state(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
+/// Whether a process was stopped and does not run until it is told to go on.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    state(pid).is_some_and(|(state, _)| state == 'T')
+}
+
 /// The children of a process that have ended and are not reaped.
 pub(crate) fn zombies_of(parent: u32) -> Vec<i32> {
     children_of(parent).into_iter().filter(|pid| state(*pid).is_some_and(|(state, _)| state == 'Z')).collect()

@@ -1,5 +1,6 @@
 //! What the command line says: help, complaints and exit codes, reviewed as text.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use crate::support::{Bridge, MENDLINE, SOON, Setup, eventually};
@@ -62,6 +63,57 @@ story!(a_variable_that_is_not_set, ["run", "--header", "X-Key: ${MENDLINE_TEST_U
 story!(a_variable_without_its_end, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
 story!(a_transport_that_is_none, ["run", "--transport", "carrier-pigeon", ADDRESS]);
 story!(a_connect_timeout_of_nothing, ["run", "--connect-timeout", "0s", ADDRESS]);
+story!(retries_below_no_end, ["run", "--max-retries", "-2", "--", "true"]);
+story!(a_multiplier_that_shrinks, ["run", "--backoff-multiplier", "0.5", "--", "true"]);
+story!(a_multiplier_without_end, ["run", "--backoff-multiplier", "inf", "--", "true"]);
+story!(a_keep_alive_that_is_a_storm, ["run", "--keep-alive", "10ms", "--", "true"]);
+story!(too_many_attempts, ["run", "--max-attempts", "11", "--", "true"]);
+story!(an_effect_that_is_none, ["run", "--effect", "search=safe", "--", "true"]);
+story!(an_effect_without_a_tool, ["run", "--effect", "read", "--", "true"]);
+story!(two_effects_of_one_tool, ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]);
+story!(nothing_in_flight, ["run", "--max-in-flight", "0", "--", "true"]);
+story!(no_reconnect_and_retries, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
+story!(no_retries_and_a_delay, ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]);
+story!(a_first_delay_beyond_the_longest, ["run", "--initial-retry-delay", "1m", "--", "true"]);
+story!(no_keep_alive_and_its_timeout, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
+story!(a_call_longer_than_its_total, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
+story!(resumptions_of_a_command, ["run", "--resume-attempts", "3", "--", "true"]);
+
+/// The flags that a text names.
+fn flags(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|character: char| !(character.is_ascii_lowercase() || character == '-'));
+    words.filter(|word| word.starts_with("--") && word.ends_with(|last: char| last.is_ascii_lowercase())).collect()
+}
+
+#[test]
+fn the_readme_lists_every_choice_and_no_other() {
+    let readme = include_str!("../../../../README.md");
+    let listed = readme.split("\n## ").find(|section| section.starts_with("Choices")).expect("no section of that name");
+    let help = said(&["run", "--help"], &[]);
+    let (_, choices) = help.split_once("\nReconnecting:").unwrap();
+    let (choices, _) = choices.split_once("\nExamples:").unwrap();
+    // It stands among the options for servers at a URL, and is one all the same.
+    let mut offered = flags(choices);
+    offered.insert("--connect-timeout");
+    let mut listed = flags(listed);
+    listed.remove("--help");
+    assert_eq!(listed, offered);
+}
+
+#[test]
+fn a_usage_that_is_wrong_starts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = folder.path().join("ledger");
+    let environment = &[("MENDLINE_DEMO_LEDGER", ledger.to_str().unwrap())];
+    let server = ["--", MENDLINE, "demo-server"];
+    for wrong in [&["--max-attempts", "0"][..], &["--call-timeout", "2m", "--total-timeout", "1m"]] {
+        let said = said(&[&["run"], wrong, &server].concat(), environment);
+        assert!(said.starts_with("exit code 2\n"), "{said}");
+    }
+    assert!(!ledger.exists(), "a server was started");
+    let said = said(&[&["run"][..], &server].concat(), environment);
+    assert!(ledger.exists(), "a ledger shows that a server was started: {said}");
+}
 
 #[test]
 fn a_server_that_is_no_server_is_a_negative_result() {

@@ -147,6 +147,11 @@ impl ClientSession {
                     None => self.drop_message(Method::Progress, Dropped::StaleProgress, turn),
                 }
             }
+            ToClient::Reconnecting { request, progress, words } => {
+                if let Some(token) = self.requests.get(request).and_then(|request| request.token.clone()) {
+                    self.push(Spliced::whole(words::progress(token.as_bytes(), progress, &words)), turn);
+                }
+            }
             ToClient::Ask { link, message } => {
                 if self.has_ended() {
                     if let Some(id) = message.id().map(Id::from_raw) {

@@ -12,13 +12,21 @@ use crate::dice::Dice;
 
 /// The wait before redial number `attempt` of an incident, counted from 1.
 pub fn redial(policy: &Reconnect, attempt: u32, called: bool, dice: &mut Dice) -> Duration {
-    if attempt <= 1 {
-        return dice.between(Duration::ZERO, policy.first);
-    }
+    let steps = match policy.first {
+        Some(first) if attempt <= 1 => return dice.between(Duration::ZERO, first),
+        Some(_) => attempt - 2,
+        None => attempt.saturating_sub(1),
+    };
     let cap = if called { policy.cap_called.min(policy.cap_idle) } else { policy.cap_idle };
-    let factor = policy.multiplier.max(1.0).powi(i32::try_from(attempt - 2).unwrap_or(i32::MAX));
+    let factor = policy.multiplier.max(1.0).powi(i32::try_from(steps).unwrap_or(i32::MAX));
     let delay = Duration::try_from_secs_f64(policy.initial.as_secs_f64() * factor).unwrap_or(cap).min(cap);
     dice.between(delay / 2, delay)
+}
+
+/// The wait before a call that did not get out whole, for the `times`th time, is tried again on a link that stayed up. It
+/// costs no attempt, so however quick a policy is: what is usual is the least.
+pub fn unsent(policy: &Reconnect, times: u32, dice: &mut Dice) -> Duration {
+    redial(policy, times, true, dice).max(redial(&Reconnect::default(), times, true, dice))
 }
 
 /// The wait before a call is sent again as attempt number `attempt` (2 or more) on a link that stayed up.
@@ -32,6 +40,20 @@ pub fn retry(attempt: u32, dice: &mut Dice) -> Duration {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_quick_policy_does_not_make_a_storm_of_a_call_that_never_gets_out() {
+        let quick = Reconnect {
+            first: None,
+            initial: Duration::from_millis(50),
+            multiplier: 1.0,
+            cap_idle: Duration::from_secs(2),
+            ..Reconnect::default()
+        };
+        let mut dice = Dice::new(1);
+        let minute: Duration = (1..=30).map(|times| unsent(&quick, times, &mut dice)).sum();
+        assert!(minute > Duration::from_secs(60), "30 tries within {minute:?}");
+    }
 
     #[test]
     fn the_first_redial_is_quick_and_later_ones_double_up_to_the_cap() {
@@ -54,6 +76,19 @@ mod tests {
         for _ in 0..100 {
             let delay = redial(&policy, 1000, true, &mut dice).as_millis();
             assert!((2_500..=5_000).contains(&delay), "a waiting call lowers the cap");
+        }
+    }
+
+    #[test]
+    fn a_first_delay_that_someone_chose_is_the_first() {
+        let policy =
+            Reconnect { first: None, initial: Duration::from_secs(2), multiplier: 1.5, ..Reconnect::default() };
+        let mut dice = Dice::new(1);
+        for (attempt, low, high) in [(1, 1_000, 2_000), (2, 1_500, 3_000), (3, 2_250, 4_500)] {
+            for _ in 0..100 {
+                let delay = redial(&policy, attempt, false, &mut dice).as_millis();
+                assert!((low..=high).contains(&delay), "attempt {attempt}: {delay} ms");
+            }
         }
     }
 

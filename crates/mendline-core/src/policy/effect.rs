@@ -30,9 +30,15 @@ impl Effect {
 #[derive(Debug, Default)]
 pub struct Tools {
     effects: BTreeMap<String, Effect>,
+    configured: BTreeMap<String, Effect>,
 }
 
 impl Tools {
+    /// Knows what a person says about single tools; that counts before anything that the server says.
+    pub fn new(configured: BTreeMap<String, Effect>) -> Tools {
+        Tools { effects: BTreeMap::new(), configured }
+    }
+
     /// Learns from the answer to a `tools/list`. A first page replaces what was known, a later one adds to it.
     pub fn learn(&mut self, answer: &Message, first_page: bool) {
         if first_page {
@@ -86,11 +92,12 @@ impl Tools {
 
     fn effect_of_tool(&self, call: &Message) -> Effect {
         // The common tool is unsafe and unknown here: no need to look at its parameters at all.
-        if self.effects.is_empty() || carries_state(call) {
+        if (self.effects.is_empty() && self.configured.is_empty()) || carries_state(call) {
             return Effect::Unsafe;
         }
-        let name = call.get_str(&["name"]);
-        name.and_then(|name| self.effects.get(name.as_ref()).copied()).unwrap_or(Effect::Unsafe)
+        let Some(name) = call.get_str(&["name"]) else { return Effect::Unsafe };
+        let known = self.configured.get(name.as_ref()).or_else(|| self.effects.get(name.as_ref()));
+        known.copied().unwrap_or(Effect::Unsafe)
     }
 }
 
@@ -150,6 +157,19 @@ mod tests {
             assert_eq!(tools.effect_of(&message(&with)), Effect::Unsafe, "{method}");
             assert_eq!(tools.effect_of(&message(&without)), Effect::Read, "{method}");
         }
+    }
+
+    #[test]
+    fn what_a_person_says_about_a_tool_counts_before_what_its_server_says() {
+        let mut tools =
+            Tools::new(BTreeMap::from([("look".into(), Effect::Unsafe), ("sync".into(), Effect::Idempotent)]));
+        assert_eq!(tools.effect_of(&call("sync")), Effect::Idempotent);
+        let list =
+            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}}"#;
+        tools.learn(&message(list), true);
+        assert_eq!(tools.effect_of(&call("look")), Effect::Unsafe);
+        tools.forget();
+        assert_eq!(tools.effect_of(&call("sync")), Effect::Idempotent, "the server's news do not change it");
     }
 
     #[test]

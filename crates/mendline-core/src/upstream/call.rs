@@ -2,13 +2,16 @@
 
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
+use super::errand::Errand;
 use super::http::Stream;
 use super::outbox::Place;
 use crate::config::Timeouts;
+use crate::defaults;
+use crate::event::Event;
 use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::effect::Effect;
-use crate::port::ClientId;
+use crate::port::{ClientId, UpstreamId};
 use crate::slab::Key;
 use crate::timers::TimerId;
 
@@ -17,8 +20,8 @@ use crate::timers::TimerId;
 pub enum Owner {
     /// A client's request.
     Client { client: ClientId, request: Key },
-    /// The session itself, which replays its greeting.
-    Session,
+    /// We ourselves.
+    Us(Errand),
 }
 
 /// Where a call stands.
@@ -70,11 +73,19 @@ pub struct Call {
     pub stream: Stream,
     /// It has been refused for a lost session before; a second time it is the server's answer.
     pub refused_once: bool,
+    /// The session that it was last refused by, as its upstream counts them.
+    pub lost_in: Option<u32>,
     /// Since when it has been trying to get out, and how often it did not get there whole.
     pub waited_since: Option<Moment>,
     pub unsent: u32,
+    /// It was refused for its headers and waits until the tools have been looked up.
+    pub awaits_lookup: bool,
     /// What happened to its last attempt, in half a sentence.
     pub trouble: Option<String>,
+    /// A subscription that the server has confirmed: the client relies on it from then on.
+    pub confirmed: bool,
+    /// We made progress up, so that the client sees that something is done.
+    made_up: bool,
 }
 
 impl Call {
@@ -96,14 +107,26 @@ impl Call {
             progress: None,
             stream: Stream::default(),
             refused_once: false,
+            lost_in: None,
             waited_since: None,
             unsent: 0,
+            awaits_lookup: false,
             trouble: None,
+            confirmed: false,
+            made_up: false,
         }
     }
 
     pub fn method(&self) -> Method {
         self.message.method()
+    }
+
+    /// That it was handed to the shell.
+    pub fn sent(&self, upstream: UpstreamId) -> Event {
+        match self.owner {
+            Owner::Client { .. } => Event::CallSent { upstream, call: self.name, attempt: self.attempts },
+            Owner::Us(_) => Event::ErrandSent { upstream, method: self.method() },
+        }
     }
 
     /// What a model knows it as: the tool's name, else the method.
@@ -119,14 +142,16 @@ impl Call {
     }
 
     /// Does this call end only when someone ends it?
-    fn listens(&self) -> bool {
+    pub fn listens(&self) -> bool {
         self.method() == Method::SubscriptionsListen
     }
 
     /// When it must have been answered.
     pub fn deadline(&self, timeouts: &Timeouts) -> Option<Moment> {
         match self.owner {
-            Owner::Session => Some(self.arrived + timeouts.handshake),
+            Owner::Us(Errand::Ping) => Some(self.arrived + timeouts.ping),
+            Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
+            Owner::Us(_) => Some(self.arrived + timeouts.handshake),
             Owner::Client { .. } if self.listens() => None,
             Owner::Client { .. } => Some((self.renewed + timeouts.call).min(self.arrived + timeouts.total)),
         }
@@ -135,6 +160,8 @@ impl Call {
     /// When it has waited long enough for its upstream.
     pub fn patience(&self, timeouts: &Timeouts) -> Option<Moment> {
         match self.state {
+            // A subscription that the client relies on is opened again whenever that becomes possible.
+            State::Waiting { .. } if self.confirmed => None,
             State::Waiting { since, .. } => Some(since + timeouts.recovery),
             State::Queued | State::Sent(_) => None,
         }
@@ -154,11 +181,22 @@ impl Call {
     pub fn note_progress(&mut self, value: Option<f64>, now: Moment) -> bool {
         self.renewed = now;
         let Some(value) = value else { return true };
-        let is_news = self.attempts <= 1 || self.progress.is_none_or(|seen| value > seen);
+        let is_first_hand = self.attempts <= 1 && !self.made_up;
+        let is_news = is_first_hand || self.progress.is_none_or(|seen| value > seen);
         if is_news {
             self.progress = Some(value);
         }
         is_news
+    }
+
+    /// Progress of our own, while it waits: a trifle more than the client has seen, so that the server's next is not kept
+    /// back for it.
+    pub fn make_up_progress(&mut self) -> Option<f64> {
+        self.token?;
+        let value = self.progress.unwrap_or(0.0) + defaults::MADE_UP_PROGRESS;
+        self.made_up = true;
+        self.progress = Some(value);
+        Some(value)
     }
 }
 

@@ -12,7 +12,6 @@ use mendline_wire::{Id, Method, Spliced, meta};
 
 use super::Upstream;
 use super::call::{Call, Owner, State, Way};
-use super::link::Wish;
 use super::outbox::Out;
 use crate::event::{Event, Short};
 use crate::evidence::{Evidence, Outcome, Reply};
@@ -24,23 +23,43 @@ use crate::turn::{Alarm, Turn};
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {
+    /// May calls go out?
+    pub(super) fn is_open(&self) -> bool {
+        self.link.is_up() && self.session.is_open()
+    }
+
     /// Is there a place for one more call on a link that can take it?
     pub(super) fn has_place(&self) -> bool {
-        self.link.is_up()
-            && self.session.is_open()
-            && self.calls.len() - self.waiting.len() < self.config.limits.in_flight
+        self.is_open() && self.in_flight() < self.config.limits.in_flight
+    }
+
+    /// Calls that are out or about to be, but for those that only listen.
+    fn in_flight(&self) -> usize {
+        let out = self.calls.len() - self.errands - self.waiting.len();
+        if self.listens == 0 {
+            return out;
+        }
+        let waiting = self.waiting.iter().filter(|key| self.calls.get(**key).is_some_and(Call::listens)).count();
+        out - (self.listens - waiting)
     }
 
     /// Lets waiting calls go as far as there are places.
     pub(super) fn promote(&mut self, turn: &mut Turn<'_>) {
         let mut index = 0;
-        while index < self.waiting.len() && self.has_place() {
+        while index < self.waiting.len() {
+            let has_place = self.has_place();
+            if !has_place && (self.listens == 0 || !self.is_open()) {
+                return;
+            }
             let key = self.waiting[index];
-            let is_time = match self.calls.get(key).map(|call| call.state) {
+            let call = self.calls.get(key);
+            let is_time = match call.map(|call| call.state) {
                 Some(State::Waiting { not_before, .. }) => not_before <= turn.now,
                 _ => true,
             };
-            if is_time {
+            let may_go = has_place || call.is_some_and(Call::listens);
+            let is_held = call.is_some_and(|call| self.is_held(&call.message));
+            if is_time && may_go && !is_held {
                 self.waiting.remove(index);
                 self.enqueue(key);
             } else {
@@ -75,7 +94,7 @@ impl Upstream {
                     let text = call.spliced(key);
                     call.state = State::Sent(Way::Line(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
-                    turn.tell(Event::CallSent { upstream: self.id, call: call.name, attempt: call.attempts });
+                    turn.tell(call.sent(self.id));
                     return Some(text);
                 }
             }
@@ -98,10 +117,8 @@ impl Upstream {
         turn: &mut Turn<'_>,
     ) {
         let Some(call) = self.calls.get_mut(key) else { return };
-        if call.owner == Owner::Session {
-            // A greeting belongs to its link; the next link gets its own.
-            drop(self.take(key, turn));
-            return;
+        if matches!(call.owner, Owner::Us(_)) {
+            return self.errand_lost(key, &words, turn);
         }
         let outcome = evidence.outcome();
         call.doubt = call.doubt.max(outcome);
@@ -112,7 +129,11 @@ impl Upstream {
                 call.unsent += 1;
                 true
             }
-            Outcome::Refused => call.attempts < self.config.attempts && self.budget.try_spend(turn.now),
+            Outcome::Refused if call.attempts >= self.config.attempts => false,
+            Outcome::Refused => match (call.lost_in.take(), &mut self.http) {
+                (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, turn.now),
+                _ => self.budget.try_spend(turn.now),
+            },
             Outcome::Unknown => {
                 call.effect.is_repeatable() && call.attempts < self.config.attempts && self.budget.try_spend(turn.now)
             }
@@ -149,6 +170,8 @@ impl Upstream {
         self.disarm(key, turn);
         let call = self.calls.remove(key)?;
         turn.ledger.release(call.message.text().len());
+        self.errands -= usize::from(matches!(call.owner, Owner::Us(_)));
+        self.listens -= usize::from(call.listens());
         match call.state {
             State::Waiting { .. } => self.waiting.retain(|it| *it != key),
             State::Queued => self.outbox.take_back(key),
@@ -179,6 +202,7 @@ impl Upstream {
             cause,
             outcome,
             took: turn.now.since(call.arrived),
+            why: detail.clone(),
         });
         let failure = Failure {
             cause,
@@ -194,10 +218,15 @@ impl Upstream {
     }
 
     pub(super) fn give_up_if_parked(&mut self, turn: &mut Turn<'_>) {
-        if self.link.is_parked() {
-            for key in std::mem::take(&mut self.waiting) {
-                self.fail(key, Cause::Parked, Outcome::NotSent, self.link.trouble().to_owned(), turn);
-            }
+        let cause = if self.link.is_parked() {
+            Cause::Parked
+        } else if self.link.is_left_alone() {
+            Cause::Unavailable
+        } else {
+            return;
+        };
+        for key in std::mem::take(&mut self.waiting) {
+            self.fail(key, cause, Outcome::NotSent, self.link.trouble().to_owned(), turn);
         }
     }
 
@@ -207,7 +236,7 @@ impl Upstream {
         for key in self.calls.keys_by_age() {
             self.take_back_unreached(key);
             match self.calls.get(key).map(|call| (call.state, call.owner)) {
-                Some((_, Owner::Session)) => drop(self.take(key, turn)),
+                Some((_, Owner::Us(_))) => drop(self.take(key, turn)),
                 Some((State::Sent(_), _)) => {
                     self.fail(key, Cause::OutcomeUnknown, Outcome::Unknown, "Mendline is stopping".into(), turn);
                 }
@@ -255,27 +284,40 @@ impl Upstream {
     pub(super) fn expire(&mut self, key: Key, turn: &mut Turn<'_>) {
         self.take_back_unreached(key);
         let Some(call) = self.calls.get(key) else { return };
-        if call.owner == Owner::Session {
-            let (Some(link), Some(_)) = (self.link.current(), self.take(key, turn)) else { return };
-            let why = "no answer in time".to_owned();
-            turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why });
-            self.drop_exchange(key, turn);
-            self.session.lose();
-            return self.drain_link("the server did not answer the greeting in time", Wish::Ours, turn);
+        if let Owner::Us(errand) = call.owner {
+            return self.errand_expired(key, errand, turn);
         }
         let waited = Short(turn.now.since(call.arrived));
         let (outcome, detail) = match call.state {
             State::Sent(_) => (Evidence::SILENCE.outcome(), format!("no answer after {waited}")),
             State::Waiting { .. } | State::Queued => {
-                (Evidence::UNSENT.outcome(), format!("it could not be sent for {waited}"))
+                let words = format!("it could not be sent for {waited}: {}", self.why_unsent(call));
+                (Evidence::UNSENT.outcome(), words)
             }
         };
-        if matches!(call.state, State::Sent(_)) && call.method() != Method::Initialize {
+        let was_sent = matches!(call.state, State::Sent(_));
+        if was_sent && call.method() != Method::Initialize {
             self.cancel_upstream(key, "deadline passed", turn);
         }
         self.drop_exchange(key, turn);
         self.fail(key, Cause::TimedOut, outcome, detail, turn);
         self.promote(turn);
+        if was_sent {
+            // Nothing was heard for as long as a call may take: perhaps nobody is there any more.
+            self.probe(turn);
+        }
+    }
+
+    /// Why a call has not left yet, in half a sentence.
+    fn why_unsent<'a>(&'a self, call: &'a Call) -> &'a str {
+        let (is_open, over_http) = (self.is_open(), self.http.is_some());
+        match &call.trouble {
+            _ if !is_open && (!over_http || self.link.had_trouble()) => self.link.trouble(),
+            Some(words) => words,
+            None if over_http && (!is_open || call.state == State::Queued) => "no connection has been made yet",
+            None if call.state == State::Queued => "the server does not read what is sent to it",
+            None => "no place became free in time",
+        }
     }
 
     /// Tells the server to stop, in its era's way: over HTTP a modern call is cancelled by giving its exchange up.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mendline_wire::{Method, Spliced};
 
 use crate::evidence::{Evidence, Reply};
 use crate::port::{Content, EndHow, Written};
@@ -51,6 +52,18 @@ pub struct Exchange {
     pub unreadable: bool,
     /// A message came over it.
     pub spoke: bool,
+    /// What it carries, if that is not a call.
+    pub note: Option<Note>,
+}
+
+/// A notification, or an answer to the server, on its way.
+#[derive(Clone, Debug)]
+pub struct Note {
+    pub text: Spliced,
+    /// Answers have none.
+    pub method: Method,
+    /// How often it has been lost.
+    pub lost: u32,
 }
 
 /// What a server wrote into the body of a refusal.
@@ -58,6 +71,8 @@ pub struct Exchange {
 pub struct Complaint {
     pub code: i64,
     pub words: String,
+    /// The call has been refused before: this is the server's last word.
+    pub again: bool,
 }
 
 impl Exchange {
@@ -75,6 +90,7 @@ impl Exchange {
             complaint: None,
             unreadable: false,
             spoke: false,
+            note: None,
         }
     }
 }
@@ -94,6 +110,10 @@ pub enum Verdict {
     Resume(Bytes),
     /// The server does not know Streamable HTTP.
     OtherDialect(String),
+    /// The server does not know the modern era. A client that asked for it first falls back to `initialize` when it hears
+    /// so, which is why this has its own answer, and why such a refusal says nothing about the dialect: only the refusal
+    /// of an `initialize` does.
+    OtherEra(String),
     /// A person has to provide a credential.
     NeedsLogin(String),
     /// The server answered, but not in a way that can be passed on.
@@ -108,6 +128,7 @@ impl Verdict {
             | Verdict::Unreachable(words)
             | Verdict::Forbidden(words)
             | Verdict::OtherDialect(words)
+            | Verdict::OtherEra(words)
             | Verdict::NeedsLogin(words)
             | Verdict::Final(words) => words,
             Verdict::SessionGone => "the server has lost the session".into(),
@@ -127,6 +148,10 @@ pub struct Circumstances {
     pub undetermined: bool,
     /// It was posted to the endpoint of a legacy SSE session, whose trunk stands as far as we know.
     pub over_trunk: bool,
+    /// That trunk has ended meanwhile.
+    pub is_orphan: bool,
+    /// It is of the modern era, of which the server has not answered anything well yet.
+    pub unproven_era: bool,
 }
 
 /// Turns the facts of an ended exchange into a verdict.
@@ -138,7 +163,7 @@ pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Circu
         (Some(_), EndHow::Forbidden(words)) => Verdict::Final(words.clone()),
         (None, EndHow::Forbidden(words)) if !exchange.resumes => Verdict::Forbidden(words.clone()),
         (None, EndHow::NoConnection(words)) if written == Written::Nothing => Verdict::Unreachable(words.clone()),
-        (_, EndHow::Refused) => {
+        (_, EndHow::Refused) if !exchange.resumes => {
             let refused = Evidence { written, reply: Reply::RefusedByTransport };
             Verdict::Settle(refused, "the server refused the stream".into())
         }
@@ -167,15 +192,23 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
         _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, said()),
         404 if exchange.session_named.is_some() && around.session_worked => Verdict::SessionGone,
         404 if around.over_trunk && around.session_worked => Verdict::SessionGone,
+        // The endpoint went with its trunk, perhaps before anybody was greeted over it.
+        404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, said()),
         400 if exchange.session_named.is_some() && around.session_worked => Verdict::SessionGone,
-        400 if matches!(exchange.complaint, Some(Complaint { code: -32020 | -32022, .. })) => {
+        400 if matches!(exchange.complaint, Some(Complaint { code: -32020 | -32022, again: false, .. })) => {
             Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, said())
         }
+        400 | 404 | 405 | 406 | 415 if around.unproven_era && !is_modern_refusal(exchange) => Verdict::OtherEra(said()),
         400 | 404 | 405 if around.undetermined && exchange.complaint.is_none() => Verdict::OtherDialect(said()),
         401 => Verdict::NeedsLogin(said()),
         429 | 500.. => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
         _ => Verdict::Final(said()),
     }
+}
+
+/// Does a refusal itself speak the modern era? Only there these codes have a meaning.
+fn is_modern_refusal(exchange: &Exchange) -> bool {
+    exchange.complaint.as_ref().is_some_and(|complaint| (-32022..=-32020).contains(&complaint.code))
 }
 
 fn lost_or_resumed(written: Written, around: &Circumstances, words: &str) -> Verdict {
@@ -229,7 +262,13 @@ mod tests {
         let mut get = ended(None, Content::Empty);
         get.resumes = true;
         let words = || "nothing listens there".to_owned();
-        for how in [EndHow::NoConnection(words()), EndHow::Cut(words()), EndHow::Forbidden(words()), EndHow::Aborted] {
+        for how in [
+            EndHow::NoConnection(words()),
+            EndHow::Cut(words()),
+            EndHow::Forbidden(words()),
+            EndHow::Refused,
+            EndHow::Aborted,
+        ] {
             for written in [Written::Nothing, Written::Partly, Written::Whole] {
                 let verdict = judge(&get, &how, written, &Circumstances::default());
                 assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{how:?} {written:?}");

@@ -5,15 +5,18 @@
 //! names.
 
 use bytes::Bytes;
-use mendline_wire::{Id, Kind, Message, Method, Received, meta};
+use mendline_wire::{Id, Kind, Message, Method, Received, code, meta};
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
+use super::errand::Errand;
 use super::link::Wish;
+use crate::defaults;
 use crate::event::{Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::{ToClient, ToUpstream};
 use crate::policy::backoff;
+use crate::policy::effect::Effect;
 use crate::port::{LinkId, Written};
 use crate::slab::Key;
 use crate::turn::Turn;
@@ -44,6 +47,7 @@ impl Upstream {
     }
 
     pub(super) fn handle_message(&mut self, link: LinkId, message: Message, turn: &mut Turn<'_>) {
+        self.keep_alive.note_heard(turn.now);
         match (message.kind(), message.method()) {
             (Kind::Result | Kind::Error, _) => self.handle_response(message, turn),
             (Kind::Request, _) => match self.clients.first().copied() {
@@ -69,12 +73,14 @@ impl Upstream {
     /// The upstream answered. The one place where a call ends well.
     fn handle_response(&mut self, message: Message, turn: &mut Turn<'_>) {
         let Some(key) = self.find_answered(&message, turn) else { return };
-        let Some(call) = self.take(key, turn) else { return };
-        self.link.note_answer(turn);
-        self.ever_answered = true;
+        self.note_answer(&message, turn);
         let is_error = message.kind() == Kind::Error;
+        if is_error && self.asks_once_more(key, &message, turn) {
+            return;
+        }
+        let Some(call) = self.take(key, turn) else { return };
         match call.owner {
-            Owner::Session => self.finish_replay(&message, turn),
+            Owner::Us(errand) => self.errand_answered(errand, &call.message, &message, turn),
             Owner::Client { client, request } => {
                 self.budget.earn();
                 if !is_error {
@@ -91,7 +97,53 @@ impl Upstream {
                 turn.mail_client(client, ToClient::Answer { request, message });
             }
         }
+        self.restore(turn);
         self.promote(turn);
+        self.close_gap(turn);
+        self.watch(turn);
+        if self.dead_answers >= defaults::DEAD_ANSWERS {
+            self.dead_answers = 0;
+            self.drain_link("it only answers that its own connection is gone", Wish::Ours, turn);
+        }
+    }
+
+    /// Someone answered. One who only says that a connection is gone is a bridge whose other end is dead: no sign of health,
+    /// and after a few of these no hope either. Over HTTP there is nothing that could be replaced.
+    fn note_answer(&mut self, answer: &Message, turn: &mut Turn<'_>) {
+        self.ever_answered = true;
+        if self.http.is_none() && speaks_of_a_dead_connection(answer) {
+            self.dead_answers += 1;
+            self.link.note_sick();
+        } else {
+            self.dead_answers = 0;
+            self.link.note_answer(turn);
+        }
+    }
+
+    /// An internal error to a read may be gone the next time; it costs an attempt and budget like any other second try.
+    fn asks_once_more(&mut self, key: Key, answer: &Message, turn: &mut Turn<'_>) -> bool {
+        let Some(call) = self.calls.get_mut(key) else { return false };
+        let may_repeat = error_code(answer) == Some(code::INTERNAL_ERROR)
+            && matches!(call.owner, Owner::Client { .. })
+            && call.effect == Effect::Read
+            && call.attempts < self.config.attempts
+            && self.budget.try_spend(turn.now);
+        if !may_repeat {
+            return false;
+        }
+        // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
+        call.doubt = call.doubt.max(Outcome::Unknown);
+        let again = turn.now + backoff::retry(call.attempts + 1, turn.dice);
+        call.state = State::Waiting { since: turn.now, not_before: again };
+        let (name, attempt) = (call.name, call.attempts + 1);
+        turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome: Outcome::Answered });
+        if let Some(key) = self.calls.rename(key) {
+            self.waiting.push_back(key);
+            self.sort_waiting();
+            self.disarm(key, turn);
+            self.arm(key, turn);
+        }
+        true
     }
 
     fn find_answered(&mut self, message: &Message, turn: &mut Turn<'_>) -> Option<Key> {
@@ -122,11 +174,19 @@ impl Upstream {
     /// What an answer teaches us, beyond being passed on.
     fn learn(&mut self, call: &Call, answer: &Message) {
         match call.method() {
-            Method::Initialize => self.session.learn_greeting(call.message.clone()),
-            Method::ToolsList if self.config.trust_hints => {
-                self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
+            Method::Initialize => {
+                self.session.learn_greeting(call.message.clone());
+                self.shelves.clear();
             }
-            _ => {}
+            Method::ToolsCall => {}
+            method => {
+                if method == Method::ToolsList && self.config.trust_hints {
+                    self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
+                }
+                self.shelves.learn(&call.message, answer);
+                self.session.learn(&call.message);
+                self.supersede(&call.message);
+            }
         }
     }
 
@@ -172,6 +232,15 @@ impl Upstream {
     fn handle_notice(&mut self, message: Message, turn: &mut Turn<'_>) {
         if let Some(at) = meta::subscription_id(&message) {
             let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
+            if let Some(key) = key.filter(|_| message.method() == Method::SubscriptionsAcknowledged)
+                && let Some(call) = self.calls.get_mut(key)
+            {
+                // From here on it is a new beginning: what it took to get here is nothing against it.
+                call.attempts = call.attempts.min(1);
+                if std::mem::replace(&mut call.confirmed, true) {
+                    return self.show_reopened(key, turn);
+                }
+            }
             match key.and_then(|key| self.calls.get(key)).map(|call| call.owner) {
                 Some(Owner::Client { client, request }) => {
                     turn.mail_client(client, ToClient::Notice { message, subscription: Some((request, at)) });
@@ -206,7 +275,7 @@ impl Upstream {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text });
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
-            if self.calls.get(key).is_some_and(|call| call.owner == Owner::Session) {
+            if self.calls.get(key).is_some_and(|call| call.owner == Owner::Us(Errand::Greeting)) {
                 self.session.lose();
                 self.drain_link("its answer to the greeting is over the limit for one message", Wish::Ours, turn);
             }
@@ -219,6 +288,21 @@ impl Upstream {
         let key = Key::from_number(id?.as_u64()?);
         matches!(self.calls.get(key)?.state, State::Sent(_)).then_some(key)
     }
+}
+
+fn error_code(answer: &Message) -> Option<i64> {
+    std::str::from_utf8(answer.get(&["code"])?).ok()?.parse().ok()
+}
+
+/// Does this answer come from a bridge that has lost what it bridges to?
+fn speaks_of_a_dead_connection(answer: &Message) -> bool {
+    const SIGNS: [&str; 7] =
+        ["closed", "not connected", "disconnected", "timed out", "timeout", "fetch failed", "connection to the remote"];
+    if answer.kind() != Kind::Error || !matches!(error_code(answer), Some(-32001 | -32000)) {
+        return false;
+    }
+    let words = answer.get_str(&["message"]).unwrap_or_default().to_ascii_lowercase();
+    SIGNS.iter().any(|sign| words.contains(sign))
 }
 
 /// One of our numbers, come back as a string or with a fraction of zero.

@@ -12,7 +12,10 @@
 //! # Parking
 //!
 //! When the incident has used up its redials, or the child crashes in a loop, or there is no such command, the link is
-//! *parked*, not dead: a slow probe goes on, and a call wakes it, with a cool-down. Only proven health ends it.
+//! *parked*, not dead: a slow probe goes on, and a call wakes it, with a cool-down. Only proven health ends it, or news that
+//! makes everything before it worthless: the machine woke up, the network changed.
+//!
+//! A policy that allows no redials at all leaves the link alone when it is lost: the next call dials, once.
 //!
 //! # The ladder
 //!
@@ -20,6 +23,7 @@
 //! go to its whole process group.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::config::{Reconnect, Transport};
 use crate::defaults;
@@ -127,6 +131,17 @@ impl Link {
         self.state == LinkState::Parked
     }
 
+    /// Lost, and not dialed again until someone asks for it.
+    pub fn is_left_alone(&self) -> bool {
+        self.state == LinkState::Idle && self.incident.is_some() && !self.policy.is_by_itself()
+    }
+
+    /// The redials of this incident so far, and how many there will be before it is parked.
+    pub fn redials(&self) -> Option<(u32, Option<u32>)> {
+        let most = (self.policy.attempts < u32::MAX).then_some(self.policy.attempts);
+        self.incident.map(|incident| (incident.redials, most))
+    }
+
     /// Stopped, and no child is left.
     pub fn is_over(&self) -> bool {
         self.stopped && self.state == LinkState::Idle
@@ -143,11 +158,11 @@ impl Link {
     }
 
     /// How long until it is tried next, or can be woken by a call.
-    pub fn next_try(&self, now: Moment) -> std::time::Duration {
+    pub fn next_try(&self, now: Moment) -> Duration {
         match self.state {
             LinkState::Parked => self.wakes_at.min(self.dialed + defaults::PARKED_COOL_DOWN).since(now),
             LinkState::Waiting => self.wakes_at.since(now),
-            LinkState::Idle | LinkState::Dialing | LinkState::Up | LinkState::Draining => std::time::Duration::ZERO,
+            LinkState::Idle | LinkState::Dialing | LinkState::Up | LinkState::Draining => Duration::ZERO,
         }
     }
 
@@ -188,6 +203,22 @@ impl Link {
                 self.dial("asked for by hand".into(), turn);
             }
             _ => {}
+        }
+    }
+
+    /// The machine woke up, or the network changed: what was learned about the way there is worth nothing any more. What
+    /// is lost is tried soon, as if it had been lost just now; how soon is chance, so that not all are tried at once.
+    pub fn hurry(&mut self, why: &str, turn: &mut Turn<'_>) {
+        if !matches!(self.state, LinkState::Waiting | LinkState::Parked) || self.stopped {
+            return;
+        }
+        self.incident = Some(Incident { since: turn.now, redials: 0, parked: false });
+        let soon = self.earliest_dial(turn.now + turn.dice.between(Duration::ZERO, defaults::STAGGER));
+        if soon < self.wakes_at {
+            if self.is_parked() {
+                self.move_to(LinkState::Waiting, why.to_owned(), turn);
+            }
+            self.sleep_until(soon, turn);
         }
     }
 
@@ -254,6 +285,11 @@ impl Link {
             let after = turn.now.since(self.dialed);
             turn.tell(Event::UpstreamReady { upstream: self.upstream, link: self.id(), after });
         }
+    }
+
+    /// What it answers shows that it is not well: that it answers proves nothing.
+    pub fn note_sick(&mut self) {
+        self.health.answered = false;
     }
 
     /// Ends the child, by the ladder.
@@ -390,7 +426,10 @@ impl Link {
         let spent = incident.redials >= self.policy.attempts && turn.now.since(incident.since) >= self.policy.patience;
         incident.parked |= hopeless || spent || self.crash_loops(turn.now);
         self.incident = Some(incident);
-        if incident.parked {
+        if !self.policy.is_by_itself() {
+            turn.tell(Event::LeftAlone { upstream: self.upstream, why: why.clone() });
+            self.move_to(LinkState::Idle, why, turn);
+        } else if incident.parked {
             self.move_to(LinkState::Parked, why, turn);
             self.sleep_until(self.earliest_dial(turn.now + defaults::PARKED_PROBE), turn);
         } else {
@@ -405,13 +444,18 @@ impl Link {
             && self.exits.front().is_some_and(|first| now.since(*first) <= defaults::CRASH_LOOP_WINDOW)
     }
 
-    /// `wished`, or later if that would be one dial too many for any minute.
+    /// `wished`, or later if that would be one dial too many for any minute. A quick policy that has used up its burst goes on
+    /// at a steady pace: one that spent its whole minute in a second would not be there when the server comes back.
     fn earliest_dial(&self, wished: Moment) -> Moment {
-        match self.dials.front() {
-            Some(first) if self.dials.len() >= defaults::DIALS_PER_MINUTE => {
-                wished.max(*first + std::time::Duration::from_secs(60))
-            }
+        const MINUTE: Duration = Duration::from_secs(60);
+        let burst = self.dials.len().checked_sub(defaults::DIAL_BURST).and_then(|at| self.dials.get(at));
+        let steady = match (burst, self.dials.back()) {
+            (Some(first), Some(last)) if *first + MINUTE > wished => wished.max(*last + defaults::DIAL_PACE),
             _ => wished,
+        };
+        match self.dials.front() {
+            Some(first) if self.dials.len() >= defaults::DIALS_PER_MINUTE => steady.max(*first + MINUTE),
+            _ => steady,
         }
     }
 

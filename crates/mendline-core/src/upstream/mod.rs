@@ -1,18 +1,25 @@
 //! The side that faces servers: one configured server, its link, its session and the calls made to it.
 //!
 //! An [`Upstream`] answers every call that it accepts, by its deadline, live or with the reason why not. It is one machine in
-//! five files, by who speaks:
+//! these files, by who speaks:
 //! - here: its parts, what clients want of it (`handle_letter`), and the life of its link;
 //! - [`inbound`]: what the server says;
 //! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
 //! - [`calls`]: how a call gets a place, goes out, goes out again, fails, or runs out of time;
+//! - [`errand`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
+//!   whether it is there at all;
+//! - [`announce`]: what clients are told about all that, if they want to hear it;
 //! - and the small machines that it is made of: [`link`], [`session`], [`call`], [`outbox`].
 
+mod announce;
 mod call;
 mod calls;
+mod errand;
 mod exchange;
+mod gap;
 mod http;
 mod inbound;
+mod keepalive;
 mod link;
 mod outbox;
 mod session;
@@ -22,19 +29,24 @@ use std::time::Duration;
 
 use mendline_wire::{Kind, Message, Method, Patch, Spliced, meta};
 
+use self::announce::Announced;
 use self::call::{Call, Owner, State, Way, describe};
+use self::errand::Errand;
+use self::gap::Shelves;
 use self::http::Http;
+use self::keepalive::KeepAlive;
 use self::link::{Link, Wish};
 use self::outbox::{Outbox, Place};
 use self::session::Session;
 use crate::config::{Transport, UpstreamConfig};
+use crate::defaults;
 use crate::event::{Dropped, Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::{ToClient, ToUpstream};
 use crate::moment::Moment;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
-use crate::port::{ClientId, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
+use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
 use crate::slab::{self, Key, Slab};
 use crate::turn::Turn;
 use crate::words::{self, Cause, Failure};
@@ -48,23 +60,45 @@ pub struct Upstream {
     link: Link,
     session: Session,
     calls: Slab<Call>,
+    /// How many of them are errands of our own.
+    errands: usize,
     /// Calls in `State::Waiting`, oldest first.
     waiting: VecDeque<Key>,
     outbox: Outbox,
     /// When it is reached over HTTP.
     http: Option<Http>,
     tools: Tools,
+    /// What a new session has not been told yet.
+    to_restore: VecDeque<Message>,
+    /// Some of it got lost on the way.
+    restore_lost: bool,
+    /// What clients have read of the server's lists.
+    shelves: Shelves,
+    /// The server was away, and what changed meanwhile has not been looked at.
+    gap: bool,
+    keep_alive: KeepAlive,
+    announced: Announced,
+    /// Answers in a row that only say that a connection is gone.
+    dead_answers: u32,
     budget: Budget,
+    /// Calls that listen until somebody ends them, whatever their state.
+    listens: usize,
     ever_answered: bool,
+    /// It said once that it lets nobody in without a login.
+    wants_login: bool,
     /// Takes no new calls.
     closing: bool,
 }
 
 impl Upstream {
     pub fn new(id: UpstreamId, mut config: UpstreamConfig) -> Self {
-        // Whatever is configured, there must be a name for every call; one place is the session's own.
-        config.limits.in_flight = config.limits.in_flight.min(slab::CAPACITY / 2 - 1);
+        // Whatever is configured, there must be a name for every call; some places are our own.
+        config.limits.in_flight =
+            config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::ERRANDS);
         config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
+        if let Some(policy) = config.keep_alive {
+            config.timeouts.ping = policy.timeout;
+        }
         Upstream {
             id,
             clients: Vec::new(),
@@ -73,14 +107,24 @@ impl Upstream {
                 Transport::Child => None,
                 Transport::Http(dialect) => Some(Http::new(id, dialect)),
             },
+            tools: Tools::new(config.effects.clone()),
             config,
             session: Session::new(),
             calls: Slab::default(),
+            errands: 0,
             waiting: VecDeque::new(),
             outbox: Outbox::default(),
-            tools: Tools::default(),
+            to_restore: VecDeque::new(),
+            restore_lost: false,
+            shelves: Shelves::default(),
+            gap: false,
+            keep_alive: KeepAlive::new(),
+            announced: Announced::default(),
+            dead_answers: 0,
             budget: Budget::new(Moment::ZERO),
+            listens: 0,
             ever_answered: false,
+            wants_login: false,
             closing: false,
         }
     }
@@ -99,8 +143,13 @@ impl Upstream {
         &self.clients
     }
 
-    /// Calls accepted and not answered.
+    /// Calls of clients, accepted and not answered.
     pub fn open_calls(&self) -> usize {
+        self.calls.len() - self.errands
+    }
+
+    /// Those, and errands of our own.
+    pub fn held_calls(&self) -> usize {
         self.calls.len()
     }
 
@@ -109,9 +158,17 @@ impl Upstream {
         self.outbox.len()
     }
 
-    /// Did it ever answer, or has nothing gone wrong so far?
-    pub fn was_ever_ready(&self) -> bool {
-        self.ever_answered || !self.link.had_trouble()
+    /// How it was, all in all.
+    pub fn ending(&self) -> Ending {
+        if self.ever_answered {
+            Ending::Ready
+        } else if self.wants_login {
+            Ending::NeedsLogin
+        } else if self.link.had_trouble() {
+            Ending::NeverReady
+        } else {
+            Ending::Ready
+        }
     }
 
     pub fn handle_letter(&mut self, letter: ToUpstream, turn: &mut Turn<'_>) {
@@ -175,7 +232,13 @@ impl Upstream {
             self.link.wake(turn);
             return self.turn_away(client, request, &message, Cause::Parked, why, turn);
         }
-        let has_place = self.waiting.is_empty() && self.has_place();
+        let listens = message.method() == Method::SubscriptionsListen;
+        if listens && self.listens >= defaults::LISTENS {
+            let why = format!("{} subscriptions are open, which is the limit", self.listens);
+            return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
+        }
+        let is_free = if listens { self.is_open() } else { self.has_place() };
+        let has_place = self.waiting.is_empty() && is_free && !self.is_held(&message);
         if !has_place && self.waiting.len() >= self.config.limits.waiting {
             let why = format!("{} are waiting, which is the limit", self.waiting.len());
             return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
@@ -195,6 +258,7 @@ impl Upstream {
         if let Some(call) = self.calls.get_mut(key) {
             call.name = key.number();
         }
+        self.listens += usize::from(listens);
         turn.tell(Event::CallAccepted { upstream: self.id, call: key.number(), method });
         if has_place {
             self.enqueue(key);
@@ -306,6 +370,7 @@ impl Upstream {
             let called = !self.waiting.is_empty();
             self.link.handle_spawn_failed(why, called, turn);
             self.give_up_if_parked(turn);
+            self.announce(turn);
         }
     }
 
@@ -323,15 +388,17 @@ impl Upstream {
         self.outbox.reset(turn.ledger);
         self.lose_calls(|place| place.written(accepted), turn);
         self.give_up_if_parked(turn);
+        self.announce(turn);
     }
 
     /// The link is gone: each call that was out is settled by what can have arrived of it, each that was not goes back.
     fn lose_calls(&mut self, written: impl Fn(Place) -> Written, turn: &mut Turn<'_>) {
         let over_http = self.http.is_some();
+        let orphans = self.orphans();
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get_mut(key) else { continue };
             match call.state {
-                _ if call.owner == Owner::Session => drop(self.take(key, turn)),
+                _ if matches!(call.owner, Owner::Us(_)) => drop(self.take(key, turn)),
                 State::Waiting { .. } => {}
                 State::Queued => {
                     let since = call.waited_since.filter(|_| over_http).unwrap_or(turn.now);
@@ -339,6 +406,8 @@ impl Upstream {
                     self.waiting.push_back(key);
                     self.arm(key, turn);
                 }
+                // The end of its own exchange will tell.
+                State::Sent(_) if orphans.contains(&key) => {}
                 State::Sent(way) => {
                     let written = match way {
                         Way::Line(place) => written(place),
@@ -360,6 +429,7 @@ impl Upstream {
     /// The next step of the link is due.
     pub fn handle_link_timer(&mut self, turn: &mut Turn<'_>) {
         self.link.handle_timer(turn);
+        self.announce(turn);
         self.keep_moving(turn);
     }
 
@@ -373,17 +443,20 @@ impl Upstream {
         self.keep_moving(turn);
     }
 
+    /// The machine was asleep, or the network has changed: what is lost is looked for, and what seems to be there is tested.
+    pub fn handle_shaken(&mut self, why: &str, turn: &mut Turn<'_>) {
+        self.link.hurry(why, turn);
+        self.probe(turn);
+        self.keep_moving(turn);
+    }
+
     /// Stopped, and nothing of it is left.
     pub fn is_over(&self) -> bool {
         self.link.is_over() && self.http.as_ref().is_none_or(|http| http.open() == 0)
     }
 
     fn replay(&mut self, greeting: Message, turn: &mut Turn<'_>) {
-        let effect = self.tools.effect_of(&greeting);
-        turn.ledger.charge(greeting.text().len());
-        let Some(key) = self.calls.insert(Call::new(Owner::Session, greeting, effect, turn.now)) else { return };
-        self.enqueue(key);
-        self.arm(key, turn);
+        self.send_errand(Errand::Greeting, greeting, turn);
     }
 
     fn finish_replay(&mut self, answer: &Message, turn: &mut Turn<'_>) {
@@ -397,8 +470,12 @@ impl Upstream {
         if let Some(initialized) = self.session.complete() {
             self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, turn.ledger);
         }
+        (self.to_restore, self.restore_lost) = (self.session.to_restore(), false);
+        self.restore(turn);
         turn.tell(Event::SessionReplayed { upstream: self.id, link });
         self.link.note_open(turn.now);
+        self.gap = self.shelves.age();
+        self.announce(turn);
     }
 
     fn say(&mut self, method: Method, text: Spliced, turn: &mut Turn<'_>) {

@@ -2,9 +2,15 @@
 //!
 //! In the legacy era a conversation begins with `initialize`, and a server that has just been restarted knows nothing of
 //! the one that its client had. So the client's own greeting is kept, byte for byte, and replayed on every new link before
-//! anything else is let through. A modern conversation has no greeting: nothing is kept, and every link is open at once.
+//! anything else is let through. So are the log level that it chose and the resources that it has subscribed to.
+//!
+//! A modern conversation has no greeting: nothing is kept, and every link is open at once.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use mendline_wire::{Message, Method};
+
+use crate::defaults;
 
 /// Where a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +31,55 @@ pub struct Session {
     state: State,
     greeting: Option<Message>,
     initialized: Option<Message>,
+    /// The client's choice of log level, as it was last confirmed.
+    level: Option<Message>,
+    /// Its subscriptions, by the resource.
+    subscriptions: BTreeMap<String, Message>,
 }
 
 impl Session {
     pub fn new() -> Self {
-        Session { state: State::New, greeting: None, initialized: None }
+        Session { state: State::New, greeting: None, initialized: None, level: None, subscriptions: BTreeMap::new() }
     }
 
     /// May calls go out over a link that is up?
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::New | State::Ready)
+    }
+
+    /// Is this a legacy conversation that has begun on the current link?
+    pub fn is_greeted(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    /// The log level that the client has asked for, if it has.
+    pub fn log_level(&self) -> Option<String> {
+        Some(self.level.as_ref()?.get_str(&["level"])?.into_owned())
+    }
+
+    /// What has to be told to a server after it was greeted again, so that it knows what the last one knew.
+    pub fn to_restore(&self) -> VecDeque<Message> {
+        self.level.iter().chain(self.subscriptions.values()).cloned().collect()
+    }
+
+    /// The server confirmed something that the next one has to be told, too.
+    pub fn learn(&mut self, call: &Message) {
+        let uri = || call.get_str(&["uri"]).map(std::borrow::Cow::into_owned);
+        match call.method() {
+            Method::LoggingSetLevel => self.level = Some(call.clone()),
+            Method::ResourcesSubscribe if self.subscriptions.len() < defaults::SUBSCRIPTIONS => {
+                self.subscriptions.extend(uri().map(|uri| (uri, call.clone())));
+            }
+            Method::ResourcesUnsubscribe => drop(uri().and_then(|uri| self.subscriptions.remove(&uri))),
+            _ => {}
+        }
+    }
+
+    /// The next server does not want to know of it.
+    pub fn forget_subscription(&mut self, call: &Message) {
+        if let Some(uri) = call.get_str(&["uri"]) {
+            self.subscriptions.remove(uri.as_ref());
+        }
     }
 
     /// A new link is up. Gives the greeting that has to be replayed first, if there is one.
@@ -70,6 +115,8 @@ impl Session {
         self.state = State::Ready;
         self.greeting = Some(greeting);
         self.initialized = None;
+        self.level = None;
+        self.subscriptions.clear();
     }
 
     /// The client completed its greeting.

@@ -2,14 +2,23 @@
 //!
 //! An attempt is a request that a pipe accepted whole; what was not sent costs none. Requests that Mendline repeats as part
 //! of a greeting are not attempts. Per upstream the sum may not exceed 1.1 × the calls, plus 10, plus one per six seconds.
+//!
+//! A server that forgets a session refuses everything that was said in it. That is one event, however many calls it
+//! meets: the first of them that goes out again counts, and the others do so only if they were refused by something else
+//! too. They were never worked on, and none goes out a third time for that reason.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use mendline_core::port::ExchangeId;
 use mendline_core::{Config, Moment};
+use mendline_wire::headers;
 
 use super::Check;
-use crate::fact::Fact;
-use crate::oracle::Oracle;
+use crate::exchange::Request;
+use crate::fact::{Fact, Via};
+use crate::machine::Act;
+use crate::oracle::{Key, Oracle};
 
 #[derive(Clone, Default)]
 struct Traffic {
@@ -21,12 +30,40 @@ struct Traffic {
 pub(super) struct BoundedAttempts {
     limit: Vec<u32>,
     traffic: Vec<Traffic>,
+    /// The session that each exchange names, by its header or by its target.
+    named: BTreeMap<ExchangeId, String>,
+    /// The session in which each request was last sent.
+    said_in: BTreeMap<Key, String>,
+    /// The sessions whose loss has been counted.
+    counted: BTreeSet<String>,
+    /// The requests that went out again without being counted: for each that may happen once.
+    excused: BTreeSet<Key>,
 }
 
 impl BoundedAttempts {
     pub(super) fn new(config: &Config) -> BoundedAttempts {
         let limit: Vec<u32> = config.upstreams.iter().map(|upstream| upstream.attempts).collect();
-        BoundedAttempts { traffic: vec![Traffic::default(); limit.len()], limit }
+        BoundedAttempts {
+            traffic: vec![Traffic::default(); limit.len()],
+            limit,
+            named: BTreeMap::new(),
+            said_in: BTreeMap::new(),
+            counted: BTreeSet::new(),
+            excused: BTreeSet::new(),
+        }
+    }
+
+    /// Whether this attempt is one of many that one lost session brought about, and not the first of them.
+    fn is_excused(&mut self, by: Via, key: Key, oracle: &Oracle) -> bool {
+        let Via::Exchange(_, exchange) = by else { return false };
+        let Some(session) = self.named.remove(&exchange) else { return false };
+        let before = self.said_in.insert(key, session.clone());
+        let record = oracle.of(key);
+        // All copies but this one were turned away, and the last one in another session than this.
+        let Some(lost) = before.filter(|lost| *lost != session && record.refused + 1 == record.whole) else {
+            return false;
+        };
+        !self.counted.insert(lost) && self.excused.insert(key)
     }
 }
 
@@ -36,7 +73,10 @@ impl Check for BoundedAttempts {
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
-        let Fact::Accepted { key, .. } = fact else { return Ok(()) };
+        if let Fact::Wanted(Act::Exchange(exchange, upstream, request)) = fact {
+            self.named.extend(session_of(request).map(|session| (*exchange, format!("{upstream} {session}"))));
+        }
+        let Fact::Accepted { by, key } = fact else { return Ok(()) };
         let record = oracle.of(*key);
         if record.is_replayed_state() {
             return Ok(());
@@ -48,8 +88,9 @@ impl Check for BoundedAttempts {
                 record.id, record.what, record.whole
             ));
         }
+        let is_excused = self.is_excused(*by, *key, oracle);
         let traffic = &mut self.traffic[record.upstream];
-        traffic.attempts += 1;
+        traffic.attempts += u64::from(!is_excused);
         traffic.calls += u64::from(record.whole == 1);
         let grown = now.since(Moment::ZERO).as_secs() / Duration::from_secs(6).as_secs();
         let allowed = traffic.calls + traffic.calls / 10 + 11 + grown;
@@ -58,4 +99,9 @@ impl Check for BoundedAttempts {
         }
         Ok(())
     }
+}
+
+/// The session that a request belongs to: a header names it, or the endpoint of a trunk.
+fn session_of(request: &Request) -> Option<&str> {
+    request.header(headers::SESSION_ID).or(request.target.as_deref())
 }

@@ -3,22 +3,36 @@
 //! While a link waits, is parked or is being ended, a wake-up must be scheduled, or nothing would ever happen to it again.
 //! And when the last fault has healed, every client that still calls is served again within its bound; the world says
 //! `StillDown` when that time has passed.
+//!
+//! When the machine woke up or the network has changed, whatever waits is tried at once, unless it was tried often of late.
 
-use mendline_core::Moment;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use mendline_core::{Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
 use crate::machine::What;
 use crate::oracle::Oracle;
 
+/// All are tried within this time.
+const HURRY: Duration = defaults::STAGGER;
+
 /// Remembers where each link stands.
 pub(super) struct Alive {
     links: Vec<&'static str>,
+    dials: Vec<VecDeque<Moment>>,
+    /// Since when which link has known that it is to be tried.
+    hurried: BTreeMap<usize, Moment>,
 }
+
+/// Links that were dialed this often within a minute may take their time.
+const OFTEN: usize = 8;
 
 impl Alive {
     pub(super) fn new(upstreams: usize) -> Alive {
-        Alive { links: vec!["Idle"; upstreams] }
+        Alive { links: vec!["Idle"; upstreams], dials: vec![VecDeque::new(); upstreams], hurried: BTreeMap::new() }
     }
 }
 
@@ -27,11 +41,36 @@ impl Check for Alive {
         "I6 alive"
     }
 
-    fn see(&mut self, fact: &Fact<'_>, _: Moment, _: &Oracle) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
+            Fact::Shaken(_) => {
+                let waits = |state: &&'static str| matches!(*state, "Waiting" | "Parked");
+                for (upstream, _) in self.links.iter().enumerate().filter(|(_, state)| waits(state)) {
+                    let recent = &mut self.dials[upstream];
+                    recent.retain(|dial| now - *dial < Duration::from_secs(60));
+                    if recent.len() < OFTEN {
+                        self.hurried.entry(upstream).or_insert(now);
+                    }
+                }
+                Ok(())
+            }
+            Fact::Stopped | Fact::Closing => {
+                self.hurried.clear();
+                Ok(())
+            }
+            Fact::Settled { .. } if self.hurried.values().any(|since| now - *since > HURRY) => {
+                Err("the network has changed, and a link that waits was not tried".into())
+            }
             Fact::Happened(heard) => {
                 if let (Some(upstream), What::Moved(_, to)) = (heard.upstream, &heard.what) {
                     self.links[upstream] = to;
+                    // That it waits instead of being parked is only the first step.
+                    if *to != "Waiting" {
+                        self.hurried.remove(&upstream);
+                    }
+                    if *to == "Dialing" {
+                        self.dials[upstream].push_back(now);
+                    }
                 }
                 Ok(())
             }

@@ -4,12 +4,13 @@
 //! more than thirty dials in any minute. And each redial of an incident waits longer than the one before, until health is
 //! proven: a child that merely started proves nothing. What the check calls an incident is a lower bound of what the
 //! engine does: any child that lived for ten seconds ends it here, proven or not, and so does a person who asks for a
-//! connection by hand.
+//! connection by hand, or news of the network. How much longer is what was chosen for the upstream.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use mendline_core::{LinkId, Moment, defaults};
+use mendline_core::config::Reconnect;
+use mendline_core::{Config, LinkId, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
@@ -35,15 +36,18 @@ impl Dials {
         let lived = now - self.began;
         self.short_lived = if lived >= defaults::PROVEN { 0 } else { self.short_lived + 1 };
     }
+}
 
-    /// The least that a redial waits after this many short lives: half of the backoff's delay, which is its certain half.
-    fn least_wait(&self) -> Duration {
-        match self.short_lived.checked_sub(2) {
-            None => Duration::ZERO,
-            Some(doublings) => {
-                let delay = defaults::RECONNECT_INITIAL * 2_u32.saturating_pow(doublings.min(10));
-                delay.min(defaults::RECONNECT_CAP_CALLED) / 2
-            }
+/// The least that a redial waits after this many short lives: half of the backoff's delay, which is its certain half.
+pub(super) fn least_wait(policy: &Reconnect, short_lived: u32) -> Duration {
+    let steps = short_lived.checked_sub(if policy.first.is_some() { 2 } else { 1 });
+    match steps {
+        // Where nothing is dialed by itself, a call dials at once.
+        _ if !policy.is_by_itself() => Duration::ZERO,
+        None => Duration::ZERO,
+        Some(steps) => {
+            let delay = policy.initial.as_secs_f64() * policy.multiplier.powi(steps.min(10) as i32);
+            Duration::from_secs_f64(delay).min(policy.cap_called).min(policy.cap_idle) / 2
         }
     }
 }
@@ -51,11 +55,13 @@ impl Dials {
 /// Remembers the last dials of each upstream.
 pub(super) struct Calm {
     upstreams: Vec<Dials>,
+    policies: Vec<Reconnect>,
 }
 
 impl Calm {
-    pub(super) fn new(upstreams: usize) -> Calm {
-        Calm { upstreams: std::iter::repeat_with(Dials::default).take(upstreams).collect() }
+    pub(super) fn new(config: &Config) -> Calm {
+        let policies: Vec<Reconnect> = config.upstreams.iter().map(|upstream| upstream.reconnect.clone()).collect();
+        Calm { upstreams: std::iter::repeat_with(Dials::default).take(policies.len()).collect(), policies }
     }
 }
 
@@ -71,7 +77,8 @@ impl Check for Calm {
                 if let Some(open) = dials.open {
                     return Err(format!("dial {} was begun before dial {} was over", link.dial, open.dial));
                 }
-                let (waited, least) = (dials.lost.map(|lost| now - lost), dials.least_wait());
+                let least = least_wait(&self.policies[usize::from(link.upstream.0)], dials.short_lived);
+                let waited = dials.lost.map(|lost| now - lost);
                 // A parked link may be woken by a call ten seconds after its last dial, however recently it was lost.
                 let may_wake = now - dials.began >= defaults::PARKED_COOL_DOWN;
                 if waited.is_some_and(|waited| waited < least) && !may_wake {
@@ -92,6 +99,13 @@ impl Check for Calm {
             Fact::ByHand(upstream) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived) = (None, 0);
+                }
+            }
+            Fact::Shaken(later) => {
+                for dials in &mut self.upstreams {
+                    (dials.lost, dials.short_lived) = (None, 0);
+                    // What was dialed before a sleep was dialed that much longer ago; news of the network alone change nothing.
+                    dials.recent.iter_mut().for_each(|at| *at = Moment(at.0.saturating_sub(later.as_nanos() as u64)));
                 }
             }
             Fact::NotStarted(link) | Fact::Exited(link) => {

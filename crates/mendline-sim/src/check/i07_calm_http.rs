@@ -5,22 +5,23 @@
 //! incident waits longer than the one before until health is proven.
 //!
 //! Requests that cost no attempt must be calm too: one call is put into at most thirty exchanges in any minute, whatever
-//! happens to them. A response is resumed at most ten times since its last message, and never after the call was answered. A
-//! stream for notices that says nothing is asked for ever more slowly.
+//! happens to them. A response is resumed at most ten times since its last message, and never after the call was answered,
+//! but for a greeting, which is replayed. A stream for notices that says nothing is asked for ever more slowly.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use mendline_core::config::Transport;
+use mendline_core::config::{Reconnect, Transport};
 use mendline_core::port::{ExchangeId, Verb};
 use mendline_core::{Config, Moment, defaults};
 use mendline_wire::headers;
 
 use super::Check;
+use super::i07_calm::least_wait;
 use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
 use crate::machine::{Act, What};
-use crate::oracle::{Key, Oracle};
+use crate::oracle::{Key, Oracle, Record};
 use crate::site;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -42,6 +43,8 @@ impl Recent {
 
 struct Upstream {
     over_http: bool,
+    policy: Reconnect,
+    resumptions: u32,
     link: &'static str,
     dials: Recent,
     /// Exchanges that were begun while it was not up.
@@ -64,7 +67,7 @@ impl Upstream {
             }
             // Finding out what a server speaks is part of the same dial.
             "Dialing" if from != "Up" => {
-                let (waited, least) = (self.lost.map(|lost| now - lost), self.least_wait());
+                let (waited, least) = (self.lost.map(|lost| now - lost), least_wait(&self.policy, self.short_lived));
                 let may_wake = now - self.began >= defaults::PARKED_COOL_DOWN;
                 if waited.is_some_and(|waited| waited < least) && !may_wake {
                     return Err(format!(
@@ -78,7 +81,8 @@ impl Upstream {
                     return Err(format!("{dials} dials within a minute"));
                 }
             }
-            "Waiting" | "Parked" => {
+            // One that waits only because it was dialed so often has not been lost again.
+            "Waiting" | "Parked" if from != "Idle" => {
                 self.lost = Some(now);
                 let lived = now - self.began;
                 self.short_lived = if lived >= defaults::PROVEN { 0 } else { self.short_lived + 1 };
@@ -86,17 +90,6 @@ impl Upstream {
             _ => {}
         }
         Ok(())
-    }
-
-    /// The certain half of the backoff's delay after this many short lives.
-    fn least_wait(&self) -> Duration {
-        match self.short_lived.checked_sub(2) {
-            None => Duration::ZERO,
-            Some(doublings) => {
-                let delay = defaults::RECONNECT_INITIAL * 2_u32.saturating_pow(doublings.min(10));
-                delay.min(defaults::RECONNECT_CAP_CALLED) / 2
-            }
-        }
     }
 }
 
@@ -114,6 +107,8 @@ impl CalmHttp {
     pub(super) fn new(config: &Config) -> CalmHttp {
         let upstreams = config.upstreams.iter().map(|upstream| Upstream {
             over_http: upstream.transport != Transport::Child,
+            policy: upstream.reconnect.clone(),
+            resumptions: upstream.resume_attempts,
             link: "Idle",
             dials: Recent::default(),
             looking: BTreeSet::new(),
@@ -137,7 +132,7 @@ impl CalmHttp {
             self.carries.insert(id, stream);
             let times = self.resumed.entry(stream).or_default();
             *times += 1;
-            if *times > defaults::RESUME_ATTEMPTS {
+            if *times > self.upstreams[upstream].resumptions {
                 return Err(format!("a response was resumed {times} times since its last message"));
             }
             return Ok(());
@@ -174,6 +169,11 @@ impl CalmHttp {
     }
 }
 
+/// A greeting is replayed long after it was answered, and then it is the replay whose response is resumed.
+fn may_be_resumed(record: &Record) -> bool {
+    record.is_open() || record.twin || record.is_replayed_state()
+}
+
 impl Check for CalmHttp {
     fn name(&self) -> &'static str {
         "I7 calm"
@@ -195,7 +195,7 @@ impl Check for CalmHttp {
                 }
                 Ok(())
             }
-            Fact::Resumes { key, .. } if !oracle.of(*key).is_open() && !oracle.of(*key).twin => Err(format!(
+            Fact::Resumes { key, .. } if !may_be_resumed(oracle.of(*key)) => Err(format!(
                 "the response to {} was asked for again, but it is answered or called off",
                 oracle.of(*key).id
             )),
@@ -206,6 +206,13 @@ impl Check for CalmHttp {
             Fact::ByHand(upstream) => {
                 let it = &mut self.upstreams[*upstream];
                 (it.lost, it.short_lived) = (None, 0);
+                Ok(())
+            }
+            Fact::Shaken(later) => {
+                for it in &mut self.upstreams {
+                    (it.lost, it.short_lived) = (None, 0);
+                    it.dials.0.iter_mut().for_each(|at| *at = Moment(at.0.saturating_sub(later.as_nanos() as u64)));
+                }
                 Ok(())
             }
             Fact::Happened(heard) => match (heard.upstream, &heard.what) {

@@ -5,7 +5,7 @@
 //! that were written and never arrived must be matched by drops that the engine has owned up to, unless the client left or
 //! the child's last words were still under way when the world ended. In the other direction, a server that is sent something
 //! out of turn complains: a call before the handshake is over, an id given twice, a cancellation of what it never had, an
-//! answer to a question that it never asked.
+//! answer to a question that it never asked. Progress of one request only rises, Mendline's own included.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use mendline_core::{ClientId, Moment};
 use super::Check;
 use crate::fact::{Fact, Stamp};
 use crate::machine::What;
-use crate::oracle::Oracle;
+use crate::oracle::{Key, Oracle};
 
 #[derive(Clone, Copy, Default)]
 struct Notices {
@@ -31,6 +31,8 @@ pub(super) struct Order {
     last_delivered: BTreeMap<ClientId, u64>,
     notices: Vec<Notices>,
     upstream_of: BTreeMap<ClientId, usize>,
+    /// The highest progress that was seen of each request.
+    progress: BTreeMap<Key, f64>,
 }
 
 impl Order {
@@ -41,6 +43,18 @@ impl Order {
             last_delivered: BTreeMap::new(),
             notices: vec![Notices::default(); upstreams],
             upstream_of: BTreeMap::new(),
+            progress: BTreeMap::new(),
+        }
+    }
+
+    /// Progress only rises, whoever reports it and however often a call is sent.
+    fn grow(&mut self, key: Option<Key>, value: f64, oracle: &Oracle) -> Result<(), String> {
+        let Some(key) = key.filter(|key| !oracle.of(*key).twin) else { return Ok(()) };
+        match self.progress.insert(key, value) {
+            Some(last) if value <= last => {
+                Err(format!("progress of {} went from {last} to {value}", oracle.of(key).id))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -85,7 +99,7 @@ impl Check for Order {
                     self.notices[upstream].dropped += 1;
                 }
             }
-            Fact::Told { client, stamp } => {
+            Fact::Told { client, stamp, .. } => {
                 if stamp.is_some()
                     && let Some(upstream) = self.upstream_of.get(client)
                 {
@@ -95,7 +109,10 @@ impl Check for Order {
             }
             Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp),
             Fact::Asked { client, stamp } => return self.next(*client, *stamp),
-            Fact::Progressed { client, stamp, .. } => return self.next(*client, *stamp),
+            Fact::Progressed { client, named, value, stamp, .. } => {
+                self.grow(*named, *value, oracle)?;
+                return self.next(*client, *stamp);
+            }
             Fact::Complained { by, words } => return Err(format!("{by} {words}")),
             Fact::Objected { client, words } => return Err(format!("client {} {words}", client.0)),
             _ => {}

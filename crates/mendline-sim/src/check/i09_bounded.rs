@@ -3,12 +3,18 @@
 //! The engine says how much it holds (`Engine::load`); the limits are those of the configuration and of the defaults. A
 //! number that it reports wrongly would be caught by the worlds that fill a queue on purpose and count the answers.
 
+use std::collections::BTreeMap;
+
 use mendline_core::{Config, Moment, defaults};
+use mendline_wire::Method;
 
 use super::Check;
-use crate::fact::Fact;
+use crate::fact::{Fact, Report, Via};
 use crate::machine::{Act, Load};
 use crate::oracle::Oracle;
+
+/// What an upstream may hold besides clients' calls: subscriptions, which have their own limit, and errands of ours.
+const OWN: usize = defaults::LISTENS + defaults::ERRANDS;
 
 /// The limits, and what was seen last.
 pub(super) struct Bounded {
@@ -17,17 +23,25 @@ pub(super) struct Bounded {
     upstreams: usize,
     last: Load,
     finished: bool,
+    /// What new sessions are being told of what the last one knew, by the id that the server knows it under.
+    restores: BTreeMap<(usize, Vec<u8>), Via>,
+}
+
+fn is_restore(method: Method) -> bool {
+    matches!(method, Method::LoggingSetLevel | Method::ResourcesSubscribe)
 }
 
 impl Bounded {
     pub(super) fn new(config: &Config) -> Bounded {
-        let places = |upstream: &mendline_core::UpstreamConfig| upstream.limits.in_flight + upstream.limits.waiting + 1;
+        let places =
+            |upstream: &mendline_core::UpstreamConfig| upstream.limits.in_flight + upstream.limits.waiting + OWN;
         Bounded {
             calls: config.upstreams.iter().map(places).sum(),
             bytes: config.ledger_bytes,
             upstreams: config.upstreams.len(),
             last: Load::default(),
             finished: false,
+            restores: BTreeMap::new(),
         }
     }
 }
@@ -37,14 +51,34 @@ impl Check for Bounded {
         "I9 bounded"
     }
 
-    fn see(&mut self, fact: &Fact<'_>, _: Moment, _: &Oracle) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
+            // What was answered before is not the client's any more.
+            Fact::Handed { by, message, key: Some(key) }
+                if is_restore(message.method()) && oracle.of(*key).answers > 0 =>
+            {
+                self.restores.insert((by.upstream(), message.id().unwrap_or_default().to_vec()), *by);
+                let under_way = self.restores.keys().filter(|(upstream, _)| *upstream == by.upstream()).count();
+                if under_way > defaults::RESTORES {
+                    return Err(format!("a session is told {under_way} things at once, which is too much"));
+                }
+            }
+            Fact::Given { by, message: Some(message) } => {
+                let id = String::from_utf8_lossy(message.id().unwrap_or_default()).trim_matches('"').to_owned();
+                self.restores.remove(&(by.upstream(), id.into_bytes()));
+            }
+            Fact::Exited(link) => self.restores.retain(|_, by| *by != Via::Child(*link)),
+            // Over HTTP what is under way ends with its exchange, or is given up for the next session.
+            Fact::Reported { upstream, report: Report::End, .. }
+            | Fact::Given { by: Via::Exchange(upstream, _), .. } => {
+                self.restores.retain(|(it, _), _| it != upstream);
+            }
             Fact::Wanted(Act::Finished) => self.finished = true,
             Fact::Settled { load, .. } => {
                 self.last = *load;
                 let limits = [
                     ("calls", load.calls, self.calls),
-                    ("requests", load.requests, self.calls),
+                    ("requests", load.requests, self.calls - defaults::ERRANDS * self.upstreams),
                     ("questions", load.asks, defaults::ASKS * self.upstreams),
                     // A child is stopped at the soft limit; what was already accepted may still be answered.
                     (

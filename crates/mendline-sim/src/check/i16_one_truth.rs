@@ -72,8 +72,7 @@ impl Check for OneTruth {
                         standing.link, standing.own_link
                     ));
                 }
-                let greeting = standing.own_open.wrapping_sub(standing.open);
-                if greeting > 1 {
+                if standing.own_open != standing.open {
                     return Err(format!(
                         "upstream {upstream}: by the events {} calls are open, by the engine {}",
                         standing.open, standing.own_open

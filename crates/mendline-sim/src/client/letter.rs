@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use mendline_wire::{Id, Method};
 
+use super::belief::Change;
 use super::workload::Plan;
 use super::{Client, Wish};
 use crate::oracle::{Key, Oracle, Record};
@@ -19,10 +20,30 @@ pub(super) fn cancelled(id: &Id) -> Bytes {
     ))
 }
 
+fn is_change(method: &str) -> bool {
+    matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+}
+
+/// What a request wants to be kept in mind.
+fn change_in(method: &str, params: &str) -> Option<Change> {
+    let quoted = |name: &str| {
+        let rest = params.split(&format!("\"{name}\":\"")).nth(1)?;
+        Some(rest.split('"').next()?.to_owned())
+    };
+    match method {
+        "logging/setLevel" => quoted("level").map(Change::Level),
+        "resources/subscribe" => quoted("uri").map(|uri| Change::Subscription(uri, true)),
+        "resources/unsubscribe" => quoted("uri").map(|uri| Change::Subscription(uri, false)),
+        _ => None,
+    }
+}
+
 impl Client {
     /// Does one thing of the workload.
     pub(super) fn follow(&mut self, plan: Plan, oracle: &mut Oracle) {
         match plan {
+            // Whoever changes its mind about something waits until the last change is settled.
+            Plan::Ask(wish) if is_change(wish.method) && self.workload.varied && self.belief.is_changing() => {}
             Plan::Ask(wish) => {
                 self.ask(wish, oracle);
             }
@@ -67,6 +88,9 @@ impl Client {
         let token = wants_progress.then(|| self.a_token(key));
         let params = self.params(wish, key, token.as_deref());
         let line = self.envelope(wish.method, id, &params);
+        if let Some(change) = change_in(wish.method, &params) {
+            self.belief.begins(key, change);
+        }
         let token = token.map(Bytes::from);
         let record = Record {
             client: self.id,
@@ -80,6 +104,7 @@ impl Client {
             twin: self.waiting.contains_key(&Id::from_raw(id.as_bytes())),
             arrived: None,
             progressed: None,
+            slept_through: std::time::Duration::ZERO,
             cancelled: None,
             answers: 0,
             verdict: None,
@@ -119,6 +144,11 @@ impl Client {
             meta.push_str(r#","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#);
         }
         let own = match wish.method {
+            "tools/call" if wish.goes_on => format!(
+                r#""name":"{}","inputResponses":{{"name":{{"n":{}}}}},"requestState":"state""#,
+                wish.tool.unwrap_or("read_note"),
+                key.0
+            ),
             "tools/call" => format!(
                 r#""name":"{}","arguments":{{"n":{}.50e+1,"text":"\u00e9\/x"}}"#,
                 wish.tool.unwrap_or("read_note"),
@@ -127,7 +157,13 @@ impl Client {
             "initialize" => {
                 r#""protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"sim","version":"0"}"#.into()
             }
-            "resources/read" | "resources/subscribe" => r#""uri":"note:1""#.into(),
+            "resources/subscribe" | "resources/unsubscribe" if self.workload.varied => {
+                format!(r#""uri":"note:{}""#, self.dice.below(12))
+            }
+            "logging/setLevel" if self.workload.varied => {
+                format!(r#""level":"{}""#, self.dice.pick(&["debug", "info", "warning", "error"]))
+            }
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => r#""uri":"note:1""#.into(),
             "prompts/get" => r#""name":"p""#.into(),
             "logging/setLevel" => r#""level":"info""#.into(),
             "subscriptions/listen" => r#""notifications":{"toolsListChanged":true}"#.into(),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method};
 
-use super::{Client, Stage};
+use super::{Client, Stage, Wish};
 use crate::fact::Stamp;
-use crate::oracle::{Failure, Key, Oracle, Verdict};
+use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
 
 /// What a client has read.
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ pub enum Seen {
     Answer(Key, Verdict, Option<Stamp>),
     /// An answer to nothing.
     Surplus,
-    /// Progress of the first, with a text about the second.
-    Progress(Option<Key>, Option<Key>, Option<Stamp>),
+    /// Progress of the first, with a text about the second, and how far it is.
+    Progress(Option<Key>, Option<Key>, f64, Option<Stamp>),
     /// A notice.
     Notice(Option<Stamp>),
     /// A question; it will be answered under this number after a while.
@@ -37,7 +37,10 @@ impl Client {
             Kind::Request => self.hear_question(message),
             Kind::Notification if message.method() == Method::Progress => self.hear_progress(message),
             Kind::Notification if message.method() == Method::Cancelled => Seen::Notice(None),
-            Kind::Notification => Seen::Notice(stamp(message, &["_meta", "sim/at"])),
+            Kind::Notification => {
+                self.belief.hears(message.method());
+                Seen::Notice(stamp(message, &["_meta", "sim/at"]))
+            }
         }
     }
 
@@ -72,8 +75,19 @@ impl Client {
         if let Some(token) = &record.token {
             self.tokens.remove(token);
         }
+        let went_well = matches!(verdict, Verdict::Passed(_)) && message.kind() == Kind::Result;
+        self.belief.settles(key, went_well);
+        if let (true, Verdict::Passed(body)) = (went_well, &verdict) {
+            self.belief.reads(record.method, body);
+            if self.era == crate::server::Era::Modern && contains(body, b"input_required") && self.is_here() {
+                self.goes_on_with = Some(record.what);
+            }
+        }
         if self.stage == Stage::Greeting(key) {
             self.greeted(&verdict, message.kind());
+        }
+        if let Some(tool) = self.goes_on_with.take() {
+            self.ask(Wish { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, goes_on: true }, oracle);
         }
         Seen::Answer(key, verdict, stamp_of(message))
     }
@@ -103,8 +117,16 @@ impl Client {
     fn hear_progress(&mut self, message: &Message) -> Seen {
         let token = message.progress_token().map(|span| message.slice(span)).unwrap_or_default();
         let meant = number(message.get(&["_meta", "sim/key"])).map(Key);
-        Seen::Progress(self.tokens.get(token).copied(), meant, stamp(message, &["_meta", "sim/at"]))
+        let value = message.get(&["progress"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+        let named = self.tokens.get(token).copied();
+        // What Mendline makes up itself speaks of the request whose token it has.
+        let meant = meant.or(named.filter(|_| message.find(&["_meta", "sim/key"]).is_none()));
+        Seen::Progress(named, meant, value.unwrap_or(f64::NAN), stamp(message, &["_meta", "sim/at"]))
     }
+}
+
+fn contains(text: &[u8], what: &[u8]) -> bool {
+    text.windows(what.len()).any(|window| window == what)
 }
 
 fn verdict(message: &Message) -> Verdict {

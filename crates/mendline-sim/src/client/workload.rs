@@ -35,25 +35,49 @@ pub struct Workload {
     pub listens: bool,
     /// The tools are looked up first, as most clients do.
     pub lists_first: bool,
+    /// It chooses levels and resources, and changes its mind about them.
+    pub varied: bool,
 }
+
+/// What a client may want its server to keep in mind.
+const VARIED: &[(&str, Effect)] = &[
+    ("logging/setLevel", Effect::Idempotent),
+    ("resources/subscribe", Effect::Idempotent),
+    ("resources/subscribe", Effect::Idempotent),
+    ("resources/subscribe", Effect::Idempotent),
+    ("resources/unsubscribe", Effect::Idempotent),
+];
 
 impl Workload {
     /// Nothing by itself: a client that only does what it is told.
     pub fn none(era: Era) -> Workload {
-        Workload { era, left: 0, pace: (1, 1), cancels: 0, unsafes: 0, listens: false, lists_first: false }
+        Workload {
+            era,
+            left: 0,
+            pace: (1, 1),
+            cancels: 0,
+            unsafes: 0,
+            listens: false,
+            lists_first: false,
+            varied: false,
+        }
     }
 
     /// The next thing, if any is left.
     pub(super) fn next(&mut self, dice: &mut Dice) -> Option<Plan> {
         self.left = self.left.checked_sub(1)?;
         if std::mem::take(&mut self.lists_first) {
-            return Some(Plan::Ask(Wish { method: "tools/list", tool: None, effect: Effect::Read }));
+            return Some(Plan::Ask(Wish { method: "tools/list", tool: None, effect: Effect::Read, goes_on: false }));
         }
         if dice.percent(self.cancels) {
             return Some(Plan::Cancel);
         }
         if self.era == Era::Legacy && dice.percent(3) {
             return Some(Plan::Notify);
+        }
+        if self.era == Era::Legacy && self.varied && dice.percent(25) {
+            let &(method, effect) = dice.pick(VARIED);
+            return Some(Plan::Ask(Wish { method, tool: None, effect, goes_on: false }));
         }
         Some(Plan::Ask(if dice.percent(70) { self.a_call(dice) } else { self.something_else(dice) }))
     }
@@ -71,7 +95,7 @@ impl Workload {
         } else {
             ("put_note", Effect::Idempotent)
         };
-        Wish { method: "tools/call", tool: Some(tool), effect }
+        Wish { method: "tools/call", tool: Some(tool), effect, goes_on: false }
     }
 
     fn something_else(&self, dice: &mut Dice) -> Wish {
@@ -97,7 +121,8 @@ impl Workload {
             Era::Modern if self.listens => MODERN,
             Era::Modern => &MODERN[..1],
         };
-        let &(method, effect) = if dice.percent(80) { dice.pick(BOTH) } else { dice.pick(own) };
-        Wish { method, tool: None, effect }
+        let usual = if self.varied && self.era == Era::Modern { 50 } else { 80 };
+        let &(method, effect) = if dice.percent(usual) { dice.pick(BOTH) } else { dice.pick(own) };
+        Wish { method, tool: None, effect, goes_on: false }
     }
 }

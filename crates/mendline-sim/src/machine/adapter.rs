@@ -97,11 +97,31 @@ macro_rules! adapter {
                 to.timeouts.total = from.timeouts.total;
                 to.timeouts.recovery = from.timeouts.recovery;
                 to.timeouts.handshake = from.timeouts.handshake;
+                to.timeouts.ping = from.timeouts.ping;
                 to.limits.in_flight = from.limits.in_flight;
                 to.limits.waiting = from.limits.waiting;
                 to.attempts = from.attempts;
                 to.trust_hints = from.trust_hints;
+                to.effects = from.effects.iter().map(|(tool, it)| (tool.clone(), effect(*it))).collect();
+                to.resume_attempts = from.resume_attempts;
+                to.keep_alive = from.keep_alive.map(|it| core::config::KeepAlive { interval: it.interval, timeout: it.timeout });
+                to.reconnect.first = from.reconnect.first;
+                to.reconnect.initial = from.reconnect.initial;
+                to.reconnect.multiplier = from.reconnect.multiplier;
+                to.reconnect.cap_idle = from.reconnect.cap_idle;
+                to.reconnect.cap_called = from.reconnect.cap_called;
+                to.reconnect.attempts = from.reconnect.attempts;
+                to.reconnect.patience = from.reconnect.patience;
+                to.reconnect.silent = from.reconnect.silent;
                 to
+            }
+
+            fn effect(from: real::policy::effect::Effect) -> core::policy::effect::Effect {
+                match from {
+                    real::policy::effect::Effect::Read => core::policy::effect::Effect::Read,
+                    real::policy::effect::Effect::Idempotent => core::policy::effect::Effect::Idempotent,
+                    real::policy::effect::Effect::Unsafe => core::policy::effect::Effect::Unsafe,
+                }
             }
 
             fn link(from: real::LinkId) -> core::LinkId {
@@ -196,6 +216,8 @@ macro_rules! adapter {
                     real::Input::Reconnect { upstream } => {
                         core::Input::Reconnect { upstream: core::UpstreamId(upstream.0) }
                     }
+                    real::Input::Woke => core::Input::Woke,
+                    real::Input::NetworkChanged => core::Input::NetworkChanged,
                     real::Input::Stop => core::Input::Stop,
                     real::Input::Reached { exchange: id } => core::Input::Reached { exchange: exchange(id) },
                     real::Input::Head { exchange: id, head: it } => {

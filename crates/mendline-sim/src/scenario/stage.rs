@@ -113,7 +113,7 @@ impl Stage {
             speaks_up: true,
             connect: (1, 1),
         };
-        let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false };
+        let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false, edition: 0 };
         let mut health = Temper { start: Duration::from_millis(10), ..Temper::default() };
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {
@@ -143,6 +143,7 @@ impl Stage {
         self.hosts.push(Host {
             name: name.into(),
             era,
+            flipped: false,
             temper: health.clone(),
             health,
             manner,
@@ -266,10 +267,10 @@ fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
         &[("read_note", Effect::Read), ("put_note", Effect::Idempotent), ("create_note", Effect::Unsafe)];
     if method == "tools/call" {
         let (tool, effect) = TOOLS.iter().find(|(name, _)| Some(*name) == tool).ok_or("no such tool")?;
-        return Ok(Wish { method: "tools/call", tool: Some(tool), effect: *effect });
+        return Ok(Wish { method: "tools/call", tool: Some(tool), effect: *effect, goes_on: false });
     }
     let (method, effect) = METHODS.iter().find(|(name, _)| *name == method).ok_or("no such method")?;
-    Ok(Wish { method, tool: None, effect: *effect })
+    Ok(Wish { method, tool: None, effect: *effect, goes_on: false })
 }
 
 /// What a word says about an HTTP server.

@@ -61,8 +61,11 @@ impl Story {
                 }
             }
             Fact::Progressed { client, .. } => self.client_reads(client.0, "progress"),
-            Fact::Told { client, stamp: Some(_) } => self.client_reads(client.0, "a notice"),
-            Fact::Told { client, stamp: None } => self.client_reads(client.0, "a cancellation"),
+            Fact::Told { client, message, .. } if message.method() == Method::Cancelled => {
+                self.client_reads(client.0, "a cancellation");
+            }
+            Fact::Told { client, stamp: Some(_), .. } => self.client_reads(client.0, "a notice"),
+            Fact::Told { client, message, .. } => self.client_reads(client.0, &message.method_name()),
             Fact::Asked { client, .. } => self.client_reads(client.0, "a question of the server"),
             Fact::Handed { by: Via::Child(link), message, key: None } if message.method() == Method::Cancelled => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
@@ -95,10 +98,6 @@ impl Story {
         let Some((before, rest)) = text.split_once("call ") else { return text.to_owned() };
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         let Ok(number) = digits.parse::<u64>() else { return text.to_owned() };
-        // Greetings that are replayed carry no number of their own.
-        if number == 0 {
-            return format!("{before}the greeting{}", &rest[digits.len()..]);
-        }
         let next = self.calls.len() + 1;
         let small = *self.calls.entry((upstream, number)).or_insert(next);
         format!("{before}call {small}{}", &rest[digits.len()..])

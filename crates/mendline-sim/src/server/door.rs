@@ -22,6 +22,10 @@ pub trait Door {
     fn may_ask(&self) -> bool;
     /// Whether the server may send notifications on its own now.
     fn may_notify(&self) -> bool;
+    /// Whether it keeps nothing of a conversation but what its client sends along.
+    fn has_no_session(&self) -> bool {
+        false
+    }
     /// Whether the same greeting may come twice.
     fn greets_anybody(&self) -> bool {
         false

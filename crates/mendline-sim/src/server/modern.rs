@@ -31,4 +31,8 @@ impl Door for Modern {
     fn may_notify(&self) -> bool {
         false
     }
+
+    fn has_no_session(&self) -> bool {
+        true
+    }
 }

@@ -7,14 +7,16 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use mendline_wire::Method;
+use mendline_wire::{Id, Method};
 
 use crate::dice::Dice;
 use crate::fact::Stamp;
 use crate::oracle::Key;
+use crate::server::Manner;
 
-/// The tools that every server has: a read, an idempotent one and one that must not be run twice.
-pub(super) const TOOLS: &str = r#"{"tools":[{"name":"read_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"put_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false,"idempotentHint":true}},{"name":"create_note","description":"caf\u00e9","inputSchema":{"type":"object"}}]}"#;
+/// The tools that every server has: a read, an idempotent one and one that must not be run twice. The last one wants to see
+/// an argument as a header.
+pub(super) const TOOLS: &str = r#"{"tools":[{"name":"read_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"put_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false,"idempotentHint":true}},{"name":"create_note","description":"caf\u00e9","inputSchema":{"type":"object","properties":{"text":{"type":"string","x-mcp-header":"Text"}}}}]}"#;
 
 pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
     let mark = format!("\"sim/at\":[{},{}]", stamp.dial, stamp.line);
@@ -24,14 +26,20 @@ pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
     }
 }
 
-pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, odd: bool, dice: &mut Dice) -> String {
+pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, manner: &Manner, dice: &mut Dice) -> String {
+    let Manner { odd, edition, .. } = *manner;
     let body = match method {
-        Method::ToolsList => TOOLS.to_owned(),
-        Method::ResourcesList => r#"{"resources":[{"uri":"note:1","name":"one"}]}"#.into(),
-        Method::PromptsList => r#"{"prompts":[]}"#.into(),
-        Method::Ping | Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::SubscriptionsListen => {
-            "{}".into()
-        }
+        Method::ToolsList if edition == 0 => TOOLS.to_owned(),
+        Method::ToolsList => TOOLS.replace("caf\\u00e9", &format!("edition {edition}")),
+        Method::ResourcesList if edition == 0 => r#"{"resources":[{"uri":"note:1","name":"one"}]}"#.into(),
+        Method::ResourcesList => format!(r#"{{"resources":[{{"uri":"note:1","name":"edition {edition}"}}]}}"#),
+        Method::PromptsList if edition == 0 => r#"{"prompts":[]}"#.into(),
+        Method::PromptsList => format!(r#"{{"prompts":[{{"name":"p","description":"edition {edition}"}}]}}"#),
+        Method::Ping
+        | Method::LoggingSetLevel
+        | Method::ResourcesSubscribe
+        | Method::ResourcesUnsubscribe
+        | Method::SubscriptionsListen => "{}".into(),
         Method::ToolsCall => {
             let mut body = String::from(r#"{"content":[{"type":"text","text":"note "#);
             let _ = write!(body, "{}", key.map_or(0, |key| key.0));
@@ -47,6 +55,22 @@ pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, odd: bool, 
     let body =
         if odd && body != "{}" && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
     with_stamp(&body, stamp)
+}
+
+/// What a modern server answers when it wants more before it goes on.
+pub(super) fn input_required(key: Option<Key>, stamp: Stamp) -> String {
+    let state = key.map_or(0, |key| key.0);
+    with_stamp(
+        &format!(r#"{{"resultType":"input_required","inputRequests":{{"name":{{}}}},"requestState":"state {state}"}}"#),
+        stamp,
+    )
+}
+
+/// What a server says when it has opened a subscription.
+pub(super) fn acknowledged(id: &Id) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}},"notifications":{{"toolsListChanged":true}}}}}}"#
+    ))
 }
 
 pub(super) fn error(code: i64, text: &str, stamp: Stamp) -> String {

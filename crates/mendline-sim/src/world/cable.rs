@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use mendline_core::port::{EndHow, ExchangeId};
+use bytes::BytesMut;
+use mendline_core::port::{EndHow, ExchangeId, Written};
 use mendline_core::{Input, Port};
-use mendline_wire::{Kind, Limits, Message, Method, Received, headers};
+use mendline_wire::{Kind, Limits, Message, Method, Received, SseDecoder, SseEncoder, SseEvent, headers};
 
 use super::World;
 use crate::client::stamp_of;
@@ -45,8 +46,9 @@ impl World {
             Road::Open if request.fresh => host.dice.millis(site.connect.0, site.connect.1),
             // An idle connection may be at hand.
             Road::Open => host.dice.millis(0, site.connect.1),
-            Road::Refused => host.dice.millis(0, 5),
-            Road::BlackHole => CONNECT_PATIENCE,
+            Road::Slow => host.dice.millis(250, 300),
+            Road::Refused | Road::NoName | Road::Unreachable | Road::Forbidden(_) => host.dice.millis(0, 5),
+            Road::BlackHole | Road::NoResolver | Road::TlsStall => CONNECT_PATIENCE,
         };
         let dice = host.dice.fork(id.0);
         let letter = Letter { exchange: Some(id), request, message, key };
@@ -62,15 +64,14 @@ impl World {
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let Phase::Connecting(road) = exchange.phase else { return };
         let upstream = exchange.upstream;
-        match road {
-            Road::Open => {
+        match road.ends() {
+            None => {
                 exchange.phase = Phase::Sending;
                 let wait = exchange.dice.millis(0, 1);
                 self.clock.after(wait, Due::CableMoves(id));
                 self.report(upstream, id, Report::Reached, Input::Reached { exchange: id });
             }
-            Road::Refused => exchange.cut(EndHow::NoConnection("connection refused".into()), now),
-            Road::BlackHole => exchange.cut(EndHow::NoConnection("no connection within 5 s".into()), now),
+            Some(how) => exchange.cut(how, now),
         }
     }
 
@@ -81,12 +82,12 @@ impl World {
         }
         let Some(site) = &self.hosts[exchange.upstream].site else { return };
         let left = exchange.unaccepted();
-        if site.weather.silent {
+        if let Some(chance) = site.weather.silent {
             // The operating system takes it all; nobody on the other side does.
             exchange.accept(left);
             exchange.stalled = true;
             self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
-            let heard = self.dice.percent(20);
+            let heard = self.dice.percent(chance);
             return self.all_sent(id, heard);
         }
         if let Some((Cut::Request, chance)) = site.weather.cut
@@ -128,10 +129,26 @@ impl World {
         let Some((id, exchange)) = id.and_then(|id| self.exchanges.get_mut(&id).map(|exchange| (id, exchange))) else {
             return;
         };
-        let host = &self.hosts[exchange.upstream];
+        let upstream = exchange.upstream;
+        let host = &self.hosts[upstream];
         let arrives = now + exchange.dice.millis(host.latency.0, host.latency.1);
+        let size = part.size();
+        exchange.carried += size;
+        let weather = host.site.as_ref().map(|site| &site.weather);
+        let is_over = |limit: Option<u64>, size: u64| size > 0 && limit.is_some_and(|limit| size > limit);
+        let part = if is_over(weather.and_then(|weather| weather.too_large), size) {
+            Part::End(EndHow::TooLarge)
+        } else if size > 0 && is_over(weather.and_then(|weather| weather.carries), exchange.carried) {
+            Part::End(EndHow::Cut("connection reset within the response".into()))
+        } else {
+            part
+        };
+        let breaks = matches!(part, Part::End(EndHow::TooLarge | EndHow::Cut(_)));
         if let Some(arrives) = exchange.push(part, arrives) {
             self.clock.at(arrives, Due::PartArrives(id));
+            if breaks {
+                self.hang_up(upstream, id, true);
+            }
         }
     }
 
@@ -151,6 +168,8 @@ impl World {
                 self.report(upstream, id, report, Input::Head { exchange: id, head });
             }
             Some(Part::Event(event)) => {
+                let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.odd_frames);
+                let event = if is_odd { self.read_oddly(event) } else { event };
                 let text = event.data.clone().filter(|data| !data.is_empty());
                 let received = text.map(|text| Received::from_text(text, &Limits::default()));
                 let spoke = received.is_some();
@@ -171,7 +190,9 @@ impl World {
     fn end_exchange(&mut self, id: ExchangeId, how: EndHow) {
         let Some(exchange) = self.exchanges.remove(&id) else { return };
         let written = exchange.written();
-        if let (Some(key), EndHow::Complete) = (exchange.key, &how) {
+        if let (Some(key), EndHow::Complete | EndHow::Refused) = (exchange.key, &how)
+            && written == Written::Whole
+        {
             let record = self.oracle.of_mut(key);
             record.refused += u32::from(exchange.refuses);
             record.whole -= u32::from(exchange.astray);
@@ -187,7 +208,7 @@ impl World {
 
     fn note_delivery(&mut self, upstream: usize, id: ExchangeId, received: Option<&Received>) {
         let Some(received) = received else { return };
-        self.note_progress(received);
+        self.note_given(Via::Exchange(upstream, id), received);
         let Received::Message(message) = received else { return };
         let Some(stamp) = stamp_of(message) else { return };
         self.tell(&Fact::Delivered { upstream, stamp });
@@ -213,6 +234,54 @@ impl World {
         exchange.cut(EndHow::Cut(words.into()), now);
         let noticed = exchange.dice.percent(60);
         self.hang_up(upstream, id, noticed);
+    }
+
+    /// The server refuses an exchange without having looked at it, and says so.
+    pub(super) fn refuse(&mut self, id: ExchangeId) {
+        let now = self.clock.now();
+        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
+        let upstream = exchange.upstream;
+        exchange.cut(EndHow::Refused, now);
+        exchange.refuses = true;
+        self.hang_up(upstream, id, true);
+    }
+
+    /// Every connection to an upstream breaks.
+    pub fn cut_all(&mut self, upstream: usize) {
+        for id in self.connected(upstream) {
+            self.cut(id, "connection reset");
+        }
+    }
+
+    /// The way to an upstream is another from now on.
+    pub fn block(&mut self, upstream: usize, road: Road) {
+        if let Some(site) = &mut self.hosts[upstream].site {
+            site.weather.road = road;
+        }
+    }
+
+    /// An event, as it is read when it was written as oddly as the format allows.
+    fn read_oddly(&mut self, event: SseEvent) -> SseEvent {
+        let mut plain = BytesMut::new();
+        SseEncoder.encode(&event, &mut plain);
+        let end = *self.dice.pick(&["\r\n", "\r", "\n"]);
+        let mut text = BytesMut::from(&b"\xef\xbb\xbf: hello\n"[..]);
+        for byte in plain {
+            if byte == b'\n' { text.extend_from_slice(end.as_bytes()) } else { text.extend_from_slice(&[byte]) }
+        }
+        text.extend_from_slice(b": so long\n\n");
+        let mut decoder = SseDecoder::new(1 << 20);
+        let mut read = Vec::new();
+        while !text.is_empty() {
+            let piece = self.dice.between(1, 1 + text.len() as u64 / 3).min(text.len() as u64) as usize;
+            decoder.buffer().extend_from_slice(&text.split_to(piece));
+            read.extend(std::iter::from_fn(|| decoder.next_event()).flatten());
+        }
+        let said = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
+        if read.len() != 1 || said(&read[0]) != said(&event) {
+            self.tell(&Fact::Misbehaved("an event was read otherwise than it was written"));
+        }
+        read.pop().unwrap_or(event)
     }
 
     pub(super) fn line_found_dead(&mut self, id: ExchangeId) {

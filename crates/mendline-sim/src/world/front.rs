@@ -16,6 +16,11 @@ const TICK: Duration = Duration::from_millis(1);
 /// What the wait for an upstream may be longer by, because nobody looks at the clock while a connection is being made.
 const ONE_CONNECTION: Duration = Duration::from_secs(6);
 
+/// Whether a server answered that it cannot.
+fn is_error(body: &[u8]) -> bool {
+    body.starts_with(br#"{"code":"#)
+}
+
 impl World {
     pub(super) fn client_acts(&mut self, id: ClientId) {
         let Some(place) = self.client(id) else { return };
@@ -115,8 +120,10 @@ impl World {
                 self.judge_probe(place, key, &verdict);
             }
             Seen::Surplus => self.tell(&Fact::Surplus { client, message }),
-            Seen::Progress(named, meant, stamp) => self.tell(&Fact::Progressed { client, named, meant, stamp }),
-            Seen::Notice(stamp) => self.tell(&Fact::Told { client, stamp }),
+            Seen::Progress(named, meant, value, stamp) => {
+                self.tell(&Fact::Progressed { client, named, meant, value, stamp });
+            }
+            Seen::Notice(stamp) => self.tell(&Fact::Told { client, message, stamp }),
             Seen::Question(number, wait, stamp) => {
                 self.tell(&Fact::Asked { client, stamp });
                 self.clock.after(wait, Due::ClientReplies(client, number));
@@ -130,7 +137,7 @@ impl World {
         let Probe::Under(_) = self.clients[place].probe else { return };
         let client = self.clients[place].id;
         match verdict {
-            Verdict::Passed(_) if self.oracle.of(key).what == "read_note" => {
+            Verdict::Passed(body) if self.oracle.of(key).what == "read_note" && !is_error(body) => {
                 self.clients[place].probe = Probe::Done;
                 self.tell(&Fact::Recovered(client));
             }

@@ -23,6 +23,8 @@ pub struct Host {
     pub name: String,
     /// What its server speaks.
     pub era: Era,
+    /// What is started in its place speaks the other era.
+    pub flipped: bool,
     /// How it behaves now.
     pub temper: Temper,
     /// How it behaves when nothing is wrong.
@@ -175,6 +177,7 @@ impl World {
     }
 
     pub(super) fn child_ends(&mut self, link: LinkId, ending: Ending) {
+        let lingers = self.hosts[usize::from(link.upstream.0)].temper.lingers;
         let Some(child) = self.children.get_mut(&link) else { return };
         let killed = ending == Ending::Signal(9);
         if child.pulse == Pulse::Spawning || (child.is_alive() && child.stopped && !killed) {
@@ -188,7 +191,7 @@ impl World {
             Ending::Code(code) => Exit::Code(code),
             Ending::Signal(signal) => Exit::Signal(signal),
         });
-        let wait = child.dice.millis(0, 25);
+        let wait = child.dice.millis(0, 25) + lingers;
         self.coverage.cut_within_a_line(child.stdin.is_within_a_line());
         self.tell(&Fact::Died(link));
         self.clock.after(wait, Due::Reap(link));
@@ -218,10 +221,36 @@ impl World {
     /// Stops every living process of an upstream, as SIGSTOP does.
     pub fn halt(&mut self, upstream: usize) {
         for link in self.living(upstream) {
-            if let Some(child) = self.children.get_mut(&link) {
-                child.stopped = true;
+            if let Some(child) = self.children.get_mut(&link)
+                && !std::mem::replace(&mut child.stopped, true)
+            {
+                self.tell(&Fact::Froze(link));
             }
         }
+    }
+
+    /// An upstream goes silent, whatever it is, until it is mended.
+    pub fn clog(&mut self, upstream: usize) {
+        self.halt(upstream);
+        if let Some(site) = &mut self.hosts[upstream].site {
+            site.weather.silent = Some(20);
+        }
+        self.silence(upstream);
+    }
+
+    /// The living processes of an upstream lose what they are a bridge to, for good.
+    pub fn break_bridge(&mut self, upstream: usize) {
+        for link in self.living(upstream) {
+            if let Some(child) = self.children.get_mut(&link) {
+                child.server.die_inside();
+            }
+        }
+    }
+
+    /// What is started from now on is another edition, with other lists.
+    pub fn change_edition(&mut self, upstream: usize) {
+        self.hosts[upstream].manner.edition += 1;
+        self.tell(&Fact::NewEdition(upstream));
     }
 
     /// Lets stopped processes go on, lets the deaf hear and answers what hung: for the end of a fault.
@@ -229,11 +258,14 @@ impl World {
         let now = self.clock.now();
         for link in self.living(upstream) {
             let Some(child) = self.children.get_mut(&link) else { continue };
-            child.stopped = false;
+            let thaws = std::mem::take(&mut child.stopped);
             child.awake_from = child.awake_from.min(now + Duration::from_millis(100));
             child.will_read = false;
             let (overslept, owed) = (std::mem::take(&mut child.overslept), child.owed.take());
             let deeds = child.server.come_to();
+            if thaws {
+                self.tell(&Fact::Thawed(link));
+            }
             for job in overslept {
                 self.clock.at(now, Due::JobGoesOn(link, job));
             }

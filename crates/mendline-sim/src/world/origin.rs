@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use mendline_core::port::{Content, EndHow, ExchangeId, Head, Verb};
-use mendline_wire::{Kind, Message, Method, headers};
+use mendline_wire::{Kind, Message, Method, code, headers};
 
 use super::World;
 use crate::clock::Due;
@@ -14,7 +14,7 @@ use crate::exchange::{Letter, Part, Phase, Request};
 use crate::fact::{Fact, Via};
 use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
 use crate::site::{Form, Mind, Site, Stream, Tongue};
-use crate::weather::{Cut, Farewell, Stand};
+use crate::weather::{Cut, Farewell, Stand, Unwelcome};
 
 /// The revision that the clients of these worlds greet with.
 const VERSION: &str = "2025-11-25";
@@ -26,6 +26,11 @@ impl World {
         let Some(site) = self.hosts[upstream].site.clone() else { return };
         // Whoever gave the exchange up before its request was read is not there to be answered.
         letter.exchange = letter.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
+        if let (Some(chance), Some(exchange)) = (site.weather.refuses, letter.exchange)
+            && self.dice.percent(chance)
+        {
+            return self.refuse(exchange);
+        }
         if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.weather.cut, letter.exchange)
             && self.dice.percent(chance)
         {
@@ -51,6 +56,44 @@ impl World {
             return self.stand_in(exchange, stand);
         }
         self.origin_hears(upstream, letter, &site);
+    }
+
+    /// The server says goodbye to its connections: what it has not looked at it never will.
+    pub fn say_goaway(&mut self, upstream: usize) {
+        for letter in std::mem::take(&mut self.origins[upstream].mail).into_values() {
+            if let Some(exchange) = letter.exchange {
+                self.refuse(exchange);
+            }
+        }
+    }
+
+    /// Turns a request away by its head, if the server does that to such as this one.
+    fn turns_away(&mut self, upstream: usize, letter: &Letter, site: &Site) -> bool {
+        let (Some((why, chance)), Some(message)) = (site.weather.unwelcome, &letter.message) else { return false };
+        let strikes = match why {
+            Unwelcome::NoSuchMethod => message.method() == Method::Other,
+            Unwelcome::HeaderMismatch => site.tongue == Tongue::Modern,
+        };
+        if message.kind() != Kind::Request || !strikes || !self.dice.percent(chance) {
+            return false;
+        }
+        let (status, code, words) = match why {
+            Unwelcome::NoSuchMethod => (404, -32601, "method not found"),
+            Unwelcome::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
+        };
+        if let (Unwelcome::HeaderMismatch, Some(it)) = (why, letter.exchange.and_then(|id| self.exchanges.get_mut(&id)))
+        {
+            it.refuses = true;
+        }
+        let id = String::from_utf8_lossy(message.id().unwrap_or_default());
+        let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+        // Said twice of one call, it is the server's answer to it.
+        self.note_reply(upstream, letter.key, Bytes::from(error));
+        self.send_back(letter.exchange, Part::Head(head(status, Content::Json)));
+        self.send_back(letter.exchange, Part::Body(Bytes::from(body)));
+        self.send_back(letter.exchange, Part::End(EndHow::Complete));
+        true
     }
 
     /// Something else answers in place of the server.
@@ -91,6 +134,9 @@ impl World {
                 self.answer_status(letter.exchange, if mind.is_some() { 200 } else { 404 });
             }
             (Tongue::Stateless | Tongue::Modern, Verb::Post) => {
+                if self.turns_away(upstream, &letter, site) {
+                    return;
+                }
                 let mind = self.only_mind(upstream, site.tongue);
                 if site.tongue == Tongue::Modern {
                     // The stream was closed before it was read: that is a cancellation.
@@ -98,6 +144,9 @@ impl World {
                         return;
                     }
                     self.check_modern_headers(upstream, mind, &letter);
+                    if !self.has_the_params(upstream, mind, &letter) && site.weather.insists_on_params {
+                        return self.refuse_headers(upstream, &letter);
+                    }
                 } else {
                     self.check_version(upstream, mind, &letter);
                 }
@@ -208,6 +257,35 @@ impl World {
         if !wrong.is_empty() {
             self.complain(upstream, mind, &format!("was sent headers that do not fit the body: {wrong:?}"));
         }
+    }
+
+    /// Whether a call has the header that its tool asks for. A wrong one is worse than none.
+    fn has_the_params(&mut self, upstream: usize, mind: u32, letter: &Letter) -> bool {
+        let Some(message) = letter.message.as_ref().filter(|message| message.method() == Method::ToolsCall) else {
+            return true;
+        };
+        let text =
+            message.get_str(&["arguments", "text"]).filter(|_| message.get(&["name"]) == Some(b"\"create_note\""));
+        let said = letter.request.header("mcp-param-text");
+        let wanted = text.as_deref().map(headers::encode_value);
+        if said.is_some() && said != wanted.as_deref() {
+            self.complain(upstream, mind, &format!("was told by a header that an argument is {said:?}"));
+        }
+        said == wanted.as_deref()
+    }
+
+    fn refuse_headers(&mut self, upstream: usize, letter: &Letter) {
+        if let Some(it) = letter.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+            it.refuses = true;
+        }
+        let id = letter.message.as_ref().and_then(Message::id).unwrap_or(b"null");
+        let error = r#"{"code":-32020,"message":"Header mismatch: Mcp-Param-Text"}"#;
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, String::from_utf8_lossy(id));
+        // Said twice of one call, it is the server's answer to it.
+        self.note_reply(upstream, letter.key, Bytes::from(error));
+        self.send_back(letter.exchange, Part::Head(head(400, Content::Json)));
+        self.send_back(letter.exchange, Part::Body(Bytes::from(body)));
+        self.send_back(letter.exchange, Part::End(EndHow::Complete));
     }
 
     fn only_mind(&mut self, upstream: usize, tongue: Tongue) -> u32 {

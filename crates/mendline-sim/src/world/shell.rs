@@ -73,7 +73,12 @@ impl World {
             return self.tell(&Fact::Misbehaved("the engine dialed an upstream that is not configured"));
         };
         let dice = host.dice.fork(u64::from(link.dial));
-        let server = Server::new(host.era, link.dial, host.manner.clone(), dice.fork(1));
+        let (era, manner) = (host.era, host.manner.clone());
+        let server = if host.flipped {
+            Server::new(era.other(), link.dial, manner, dice.fork(1)).without_complaints()
+        } else {
+            Server::new(era, link.dial, manner, dice.fork(1))
+        };
         let child = Child::new(link, host.capacity, server, dice);
         let takes = host.dice.millis(1, 15);
         if self.children.insert(link, child).is_some() {
@@ -183,14 +188,31 @@ impl World {
             return false;
         }
         let Some((_, line)) = child.stdout.pop_front() else { return false };
-        let received = Received::from_line(Line::Text(line), &Limits::default());
-        self.note_progress(&received);
+        let limit = self.hosts[usize::from(link.upstream.0)].temper.line_limit;
+        let line = match limit {
+            Some(limit) if line.len() > limit => {
+                let (head, tail) = (line.slice(..line.len().min(4_096)), line.slice(line.len().saturating_sub(256)..));
+                Line::TooLong { length: line.len() as u64, head, tail }
+            }
+            _ => Line::Text(line),
+        };
+        let received = Received::from_line(line, &Limits::default());
+        self.note_given(Via::Child(link), &received);
         self.tell_engine(Input::FromLink { link, received });
         true
     }
 
+    /// The engine is given something that a server said.
+    pub(super) fn note_given(&mut self, by: Via, received: &Received) {
+        self.note_progress(received);
+        match received {
+            Received::Message(message) => self.tell(&Fact::Given { by, message: Some(message) }),
+            _ => self.tell(&Fact::Given { by, message: None }),
+        }
+    }
+
     /// Progress moves a deadline, so the oracle must know when the engine saw it.
-    pub(super) fn note_progress(&mut self, received: &Received) {
+    fn note_progress(&mut self, received: &Received) {
         let Received::Message(message) = received else { return };
         if message.method() == mendline_wire::Method::Progress {
             let key = message.get(&["_meta", "sim/key"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());

@@ -147,6 +147,7 @@ impl World {
             return self.answer_status(Some(exchange), 400);
         };
         stream.listener = Some(exchange);
+        let seen = if site.weather.replays_all { 0 } else { seen };
         if site.weather.primes_for_ever {
             return self.prime(upstream, (number, which, seen), Method::None, site);
         }

@@ -98,6 +98,16 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         self.closing = true;
     }
 
+    /// Whether nobody reads any more, as far as the writer can tell without writing. Then it is closed.
+    pub(super) fn is_abandoned(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(writer) = self.writer.as_mut().filter(|_| !self.failed) else { return false };
+        let is_abandoned = matches!(Pin::new(writer).poll_flush(cx), Poll::Ready(Err(_)));
+        if is_abandoned {
+            self.fail();
+        }
+        is_abandoned
+    }
+
     /// Pulls and writes until there is nothing more to pull or the peer takes no more.
     pub(super) fn poll_write(
         &mut self,

@@ -11,10 +11,11 @@
 //! An end of file, an error and a closed reader are passed on as they are; the driver tells the engine.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -161,13 +162,26 @@ impl AsyncWrite for Output {
         true
     }
 
+    /// Nothing is held back, so there is nothing to flush; but whoever waits for an answer learns here that nobody reads it.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+        let is_abandoned = match &self.0 {
+            Writing::Pipe(pipe) => is_abandoned(pipe.as_fd()),
+            Writing::Socket(socket) => is_abandoned(socket.get_ref().as_fd()),
+            Writing::Plain(_) => false,
+        };
+        Poll::Ready(if is_abandoned { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) })
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
+}
+
+/// Whether the other end of a pipe or a socket is closed, which the kernel tells without anything being written.
+fn is_abandoned(fd: BorrowedFd<'_>) -> bool {
+    let mut looked_at = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+    let looked = rustix::event::poll(&mut looked_at, Some(&Timespec::default()));
+    looked.is_ok() && looked_at[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 enum Kind {

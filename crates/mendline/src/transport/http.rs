@@ -54,7 +54,9 @@ use bell::Bells;
 use connect::{NoConnection, connect, place};
 use dials::{Dials, Making};
 use exchange::{Carrier, Exchange, Reader, Stage, Step};
+use origin::Location;
 use pool::{ConnectionId, Pool};
+use request::Heads;
 use tls::Trust;
 
 /// How much is polled before the driver gets its turn again.
@@ -63,11 +65,15 @@ const POLLS_PER_TURN: usize = 64;
 /// All exchanges with one upstream.
 pub struct Http<D: Dial = TcpDial> {
     target: Arc<Target>,
+    /// Where the target is, for those exchanges that go there.
+    home: Arc<Location>,
+    heads: Heads,
     trust: Arc<Trust>,
     dial: D,
     pool: Pool<D::Io>,
     dials: Dials<D::Io>,
-    exchanges: BTreeMap<ExchangeId, Exchange>,
+    /// Boxed, because a tree moves what it holds.
+    exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
     /// Those without a connection, the longest waiting first.
     waiting: VecDeque<ExchangeId>,
     /// Something has changed for those who wait.
@@ -93,6 +99,8 @@ impl<D: Dial> Http<D> {
     pub fn new(target: Target, dial: D) -> Http<D> {
         let trust = Trust::new(target.tls.clone(), target.protocol);
         Http {
+            home: Arc::new(target.location.clone()),
+            heads: Heads::default(),
             target: Arc::new(target),
             trust: Arc::new(trust),
             dial,
@@ -108,14 +116,14 @@ impl<D: Dial> Http<D> {
         }
     }
 
-    /// Begins an exchange. What becomes of it is told by [`Http::poll_input`].
+    /// Begins an exchange. What becomes of it is told by [`Http::poll_input`], which has to be asked afterwards: nobody is
+    /// woken for what the caller does itself.
     pub fn begin(&mut self, exchange: ExchangeId, ask: Ask, reuse: Reuse) {
-        // A new bell rings, which wakes the driver.
         let bell = self.bells.hang(Key::Exchange(exchange));
-        let home = &self.target.location;
-        match ask.target.as_deref().map_or_else(|| Ok(home.clone()), |named| self.resolve(named)) {
+        let home = || Ok(Arc::clone(&self.home));
+        match ask.target.as_deref().map_or_else(home, |named| self.resolve(named).map(Arc::new)) {
             Ok(location) => {
-                self.exchanges.insert(exchange, Exchange::new(ask, location, reuse, bell));
+                self.exchanges.insert(exchange, Box::new(Exchange::new(ask, location, reuse, bell)));
                 self.waiting.push_back(exchange);
                 self.stirred = true;
             }
@@ -123,7 +131,7 @@ impl<D: Dial> Http<D> {
         }
     }
 
-    /// Gives an exchange up. Its `End` follows, unless it has ended already.
+    /// Gives an exchange up. Its `End` follows when [`Http::poll_input`] is asked next, unless it has ended already.
     pub fn abort(&mut self, exchange: ExchangeId) {
         let Some(mut given_up) = self.exchanges.remove(&exchange) else {
             return;
@@ -144,7 +152,6 @@ impl<D: Dial> Http<D> {
             }
         };
         self.end(exchange, EndHow::Aborted, written);
-        given_up.bell.wake_by_ref();
     }
 
     /// The next fact about any exchange. It has to be asked again until it is pending. `may_read` says whether the body
@@ -186,7 +193,7 @@ impl<D: Dial> Http<D> {
     }
 
     /// What a server named, if it lies where the server itself lives.
-    fn resolve(&self, named: &str) -> Result<origin::Location, String> {
+    fn resolve(&self, named: &str) -> Result<Location, String> {
         let home = &self.target.location;
         match home.resolve(named) {
             Ok(location) if location.origin == home.origin => Ok(location),
@@ -212,13 +219,13 @@ impl<D: Dial> Http<D> {
 
     /// Gives connections to those who wait, and sees to it that as many are dialed as are wanted.
     fn assign(&mut self) {
-        let mut still_waiting = VecDeque::new();
-        while let Some(id) = self.waiting.pop_front() {
-            if !self.assign_one(id) {
-                still_waiting.push_back(id);
+        for _ in 0..self.waiting.len() {
+            if let Some(id) = self.waiting.pop_front()
+                && !self.assign_one(id)
+            {
+                self.waiting.push_back(id);
             }
         }
-        self.waiting = still_waiting;
         // Where one connection can carry everybody, or might, one dial is enough.
         let shared = match self.speaks {
             Some(version) => version == Version::HTTP_2,
@@ -227,15 +234,15 @@ impl<D: Dial> Http<D> {
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
         let (target, trust, bells, dial) = (&self.target, &self.trust, &self.bells, &self.dial);
         self.dials.keep(wanted, |id| {
-            let made: Making<D::Io> =
-                Box::pin(connect(dial.dial(&place(target)), Arc::clone(target), Arc::clone(trust)));
-            (made, bells.hang(Key::Dial(id)))
+            let dialed = dial.dial(&place(target), target.connect_timeout);
+            let made: Making<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(trust)));
+            (made, bells.hang_ringing(Key::Dial(id)))
         });
     }
 
     /// True if it waits no longer.
     fn assign_one(&mut self, id: ExchangeId) -> bool {
-        let Some(freshness) = self.exchanges.get(&id).map(Exchange::freshness) else {
+        let Some(freshness) = self.exchanges.get(&id).map(|exchange| exchange.freshness()) else {
             return true;
         };
         while let Some(connection) = self.pool.choose(freshness) {
@@ -252,7 +259,7 @@ impl<D: Dial> Http<D> {
             return true;
         };
         let reused = chosen.is_used();
-        let head = match request::head(&self.target, &exchange.location, &exchange.ask, chosen.version()) {
+        let head = match self.heads.head(&self.target, &exchange.location, &exchange.ask, chosen.version()) {
             Ok(head) => head,
             Err(words) => {
                 self.exchanges.remove(&id);
@@ -280,7 +287,7 @@ impl<D: Dial> Http<D> {
         let how = match made {
             Ok(connection) => {
                 self.speaks = Some(connection.version());
-                self.pool.add(id, connection, self.bells.hang(Key::Connection(id)));
+                self.pool.add(id, connection, self.bells.hang_ringing(Key::Connection(id)));
                 return;
             }
             Err(NoConnection::Failed(words)) => EndHow::NoConnection(words),
@@ -320,15 +327,17 @@ impl<D: Dial> Http<D> {
                 exchange.bell.wake_by_ref();
                 self.facts.push_back(Input::StreamEvent { exchange: id, event });
             }
-            Step::Answered { carrier, parts, inflow } => self.answered(id, carrier, &parts, inflow),
+            Step::Answered { carrier, parts, inflow } => {
+                self.answered(id, carrier, &parts, inflow);
+                self.heads.take_back(parts.headers);
+            }
             Step::Done(body) => {
                 if let Some(text) = body {
                     let received = Received::from_text(text, &self.target.limits);
                     self.facts.push_back(Input::Body { exchange: id, received });
                 }
-                if let Some(Exchange { stage: Stage::Reading { carrier, inflow, rest, .. }, .. }) =
-                    self.exchanges.remove(&id)
-                {
+                let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
+                if let Some(Stage::Reading { carrier, inflow, rest, .. }) = stage {
                     let written = self.finish(&carrier, rest, inflow);
                     self.end(id, EndHow::Complete, written);
                 }
@@ -391,7 +400,7 @@ impl<D: Dial> Http<D> {
         match redirect::follow(parts.status, &exchange.location, to, exchange.redirects) {
             Ok(location) => {
                 exchange.redirects += 1;
-                exchange.location = location;
+                exchange.location = Arc::new(location);
                 self.waiting.push_front(id);
             }
             Err(words) => {

@@ -1,6 +1,7 @@
-//! The conversations that are cut, and what was seen of one.
+//! The conversations that are cut.
 //!
-//! Each is the same short story: a client greets, reads a list, makes one unsafe call, and leaves. It takes its next step
+//! Each is the same short story: a client greets, reads a list, makes one unsafe call, and leaves. They differ in what
+//! carries them, in how the server answers, and in what happens in between ([`Twist`]). The client takes its next step
 //! when the last was answered, so that the number of a byte means the same in every run.
 
 use std::sync::{Arc, Mutex};
@@ -12,12 +13,13 @@ use mendline::decisions::{ClientId, Config, Engine, Event, UpstreamConfig, Upstr
 use mendline::{Client, Driver, Observer};
 use mendline_wire::Limits;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, split};
-use tokio::time::{Instant, timeout};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::cable::{Fault, Meter, Way};
 use super::host::Stage;
-use super::site::{Manner, Site};
+use super::seen::{Role, Seen};
+use super::site::{Manner, Site, Twist};
 
 /// How a server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,18 @@ pub enum Wire {
     Stdio,
     Http1,
     Http2,
+    Tls1,
+    Tls2,
+}
+
+impl Wire {
+    pub fn is_secure(self) -> bool {
+        matches!(self, Wire::Tls1 | Wire::Tls2)
+    }
+
+    pub fn is_http2(self) -> bool {
+        matches!(self, Wire::Http2 | Wire::Tls2)
+    }
 }
 
 /// One conversation.
@@ -33,7 +47,10 @@ pub struct Conversation {
     pub name: &'static str,
     wire: Wire,
     manner: Manner,
+    twist: Twist,
     modern: bool,
+    /// Which dialect the server speaks is known beforehand.
+    told: bool,
     /// The read and the unsafe call go out together.
     together: bool,
     /// The text of the note.
@@ -41,11 +58,24 @@ pub struct Conversation {
 }
 
 const fn legacy(name: &'static str, wire: Wire, manner: Manner) -> Conversation {
-    Conversation { name, wire, manner, modern: false, together: false, text: 8 }
+    Conversation {
+        name,
+        wire,
+        manner,
+        twist: Twist::Plain,
+        modern: false,
+        told: matches!(manner, Manner::Trunk),
+        together: false,
+        text: 8,
+    }
 }
 
 const fn modern(name: &'static str, wire: Wire, manner: Manner) -> Conversation {
     Conversation { modern: true, ..legacy(name, wire, manner) }
+}
+
+const fn twisted(twist: Twist, plain: Conversation) -> Conversation {
+    Conversation { twist, ..plain }
 }
 
 const fn together(name: &'static str, wire: Wire) -> Conversation {
@@ -58,23 +88,51 @@ const fn long(name: &'static str, wire: Wire) -> Conversation {
 }
 
 /// All of them.
-pub const ALL: [Conversation; 16] = [
+pub const ALL: [Conversation; 44] = [
     legacy("stdio", Wire::Stdio, Manner::Json),
     legacy("http1-json", Wire::Http1, Manner::Json),
     legacy("http1-events", Wire::Http1, Manner::Events),
     legacy("http1-resumable", Wire::Http1, Manner::ResumableEvents),
+    legacy("http1-polled", Wire::Http1, Manner::PolledEvents),
     legacy("http2-json", Wire::Http2, Manner::Json),
     legacy("http2-events", Wire::Http2, Manner::Events),
     legacy("http2-resumable", Wire::Http2, Manner::ResumableEvents),
+    legacy("http2-polled", Wire::Http2, Manner::PolledEvents),
     modern("modern-json", Wire::Http1, Manner::Json),
     modern("modern-events", Wire::Http1, Manner::Events),
+    modern("modern2-json", Wire::Http2, Manner::Json),
+    modern("modern2-events", Wire::Http2, Manner::Events),
     legacy("trunk", Wire::Http1, Manner::Trunk),
+    legacy("trunk2", Wire::Http2, Manner::Trunk),
+    Conversation { told: false, ..legacy("fallback", Wire::Http1, Manner::Trunk) },
+    Conversation { told: false, ..legacy("fallback2", Wire::Http2, Manner::Trunk) },
+    legacy("tls1-json", Wire::Tls1, Manner::Json),
+    legacy("tls1-resumable", Wire::Tls1, Manner::ResumableEvents),
+    legacy("tls2-json", Wire::Tls2, Manner::Json),
+    modern("tls2-modern", Wire::Tls2, Manner::Events),
     together("stdio-together", Wire::Stdio),
     together("http1-together", Wire::Http1),
     together("http2-together", Wire::Http2),
     long("stdio-long", Wire::Stdio),
     long("http1-long", Wire::Http1),
     long("http2-long", Wire::Http2),
+    twisted(Twist::Asks, legacy("stdio-asks", Wire::Stdio, Manner::Json)),
+    twisted(Twist::Asks, legacy("http1-asks", Wire::Http1, Manner::Events)),
+    twisted(Twist::Asks, legacy("http1-asks-resumable", Wire::Http1, Manner::ResumableEvents)),
+    twisted(Twist::AsksElsewhere, legacy("http1-asks-notices", Wire::Http1, Manner::ResumableEvents)),
+    twisted(Twist::AsksElsewhere, legacy("http2-asks-notices", Wire::Http2, Manner::ResumableEvents)),
+    twisted(Twist::Asks, legacy("trunk-asks", Wire::Http1, Manner::Trunk)),
+    twisted(Twist::Cancels, legacy("stdio-cancels", Wire::Stdio, Manner::Json)),
+    twisted(Twist::Cancels, legacy("http1-cancels", Wire::Http1, Manner::Events)),
+    twisted(Twist::Cancels, legacy("http2-cancels", Wire::Http2, Manner::Events)),
+    twisted(Twist::Cancels, modern("modern-cancels", Wire::Http1, Manner::Events)),
+    twisted(Twist::Cancels, modern("modern2-cancels", Wire::Http2, Manner::Events)),
+    twisted(Twist::Cancels, legacy("trunk-cancels", Wire::Http1, Manner::Trunk)),
+    twisted(Twist::Forgets, legacy("http1-forgets", Wire::Http1, Manner::Json)),
+    twisted(Twist::Forgets, legacy("http2-forgets", Wire::Http2, Manner::ResumableEvents)),
+    twisted(Twist::Redirects, legacy("http1-redirects", Wire::Http1, Manner::Events)),
+    twisted(Twist::Redirects, legacy("http2-redirects", Wire::Http2, Manner::Json)),
+    twisted(Twist::Dies, legacy("stdio-dies", Wire::Stdio, Manner::Json)),
 ];
 
 /// The tool whose second run would be a second effect.
@@ -83,38 +141,8 @@ pub const TOOL: &str = "create_note";
 /// Longer than any promise: whoever waits so long in vain has found a violation.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// What a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Greeting,
-    Read,
-    Unsafe,
-}
-
-/// One request and everything that came back with its id.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    pub role: Role,
-    /// The fault had struck before it was made.
-    pub after_fault: bool,
-    pub took: Option<Duration>,
-    pub answers: Vec<Value>,
-}
-
-/// What was seen of one conversation.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    pub wire: Wire,
-    pub asked: Vec<Asked>,
-    /// Runs of [`TOOL`].
-    pub runs: usize,
-    pub struck: bool,
-    /// How long the driver took to end after its client had left.
-    pub ended: Option<Duration>,
-    pub up: (usize, Vec<usize>),
-    pub down: (usize, Vec<usize>),
-    pub events: Vec<String>,
-}
+/// How long a client waits for a tool before it cancels it, if that is what it does.
+const IMPATIENCE: Duration = Duration::from_secs(1);
 
 impl Conversation {
     pub fn named(name: &str) -> Option<Conversation> {
@@ -130,63 +158,67 @@ impl Conversation {
 
     async fn held(&self, fault: Option<Fault>) -> Seen {
         let meter = Meter::new(fault);
-        let site = Site::new(self.manner, self.wire != Wire::Stdio && !self.modern);
-        let upstream = match (self.wire, self.manner) {
-            (Wire::Stdio, _) => UpstreamConfig::child("notes", "notes"),
-            (_, Manner::Trunk) => UpstreamConfig::http("notes", "http://notes.test/mcp", Dialect::Sse),
-            _ => UpstreamConfig::http("notes", "http://notes.test/mcp", Dialect::Auto),
-        };
+        let site = Site::new(self.manner, self.twist, self.wire != Wire::Stdio && !self.modern, meter.clone());
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = split(ours);
-        let (from_us, mut to_us) = split(theirs);
-        let mut from_us = BufReader::new(from_us).lines();
         let notes = Notes::default();
         let stage = Stage { wire: self.wire, site: site.clone(), meter: meter.clone() };
         let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-        let engine = Engine::new(Config::new(vec![upstream]), 7);
-        let driver =
-            tokio::spawn(Driver::new(engine, Limits::default(), stage, client, notes.clone()).run(|_| Poll::Pending));
+        let engine = Engine::new(Config::new(vec![self.upstream()]), 7);
+        let driver = Driver::new(engine, Limits::default(), stage, client, notes.clone()).run(|_| Poll::Pending);
+        let driver = tokio::spawn(driver);
 
-        let mut seen = Seen::nothing(self.wire);
+        let mut person = Person::new(theirs, Seen::nothing(self.wire, self.manner, self.twist));
         for roles in self.steps() {
-            let (after_fault, began) = (meter.struck(), Instant::now());
             let lines: String = roles.iter().map(|role| self.line(*role)).collect();
-            to_us.write_all(lines.as_bytes()).await.unwrap();
-            seen.asked.extend(roles.iter().map(|&role| Asked { role, after_fault, took: None, answers: Vec::new() }));
-            while seen.asked.iter().any(|asked| asked.took.is_none())
-                && let Ok(Ok(Some(line))) = timeout(NEVER, from_us.next_line()).await
-            {
-                seen.note(&line, began);
+            person.ask(roles, &lines, meter.struck()).await;
+            if self.twist == Twist::Cancels && *roles == [Role::Unsafe] {
+                person.listen(Instant::now() + IMPATIENCE).await;
+                person.cancel(Role::Unsafe).await;
             }
+            person.listen(Instant::now() + NEVER).await;
             if *roles == [Role::Greeting] {
-                if seen.asked[0].answers.first().is_none_or(|answer| answer.get("result").is_none()) {
+                if !person.seen.was_greeted() {
                     // Nobody goes on with a server that has not greeted back.
                     break;
                 }
                 if !self.modern {
-                    to_us.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await.unwrap();
+                    person.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
                 }
             }
         }
+        // What is on its way arrives: time stands still until nothing moves. Once the connections are closed, everything looks
+        // cancelled, so this is the moment to ask.
+        sleep(Duration::from_millis(1)).await;
+        let was_cancelled = site.was_cancelled();
 
-        let left = Instant::now();
-        to_us.shutdown().await.unwrap();
-        // A second answer would come here.
-        while let Ok(Ok(Some(line))) = timeout(NEVER, from_us.next_line()).await {
-            seen.note(&line, left);
-        }
-        seen.ended = matches!(timeout(NEVER, driver).await, Ok(Ok(_))).then(|| left.elapsed());
+        let (mut seen, left) = person.leave().await;
+        seen.ended = matches!(timeout_at(left + NEVER, driver).await, Ok(Ok(_))).then(|| left.elapsed());
         seen.runs = site.runs(TOOL);
+        seen.resumed = site.resumed();
+        seen.turned_away = site.turned_away();
+        seen.server_knows_of_cancel = was_cancelled;
         seen.struck = meter.struck();
         (seen.up, seen.down) = (meter.carried(Way::Up), meter.carried(Way::Down));
         seen.events = std::mem::take(&mut notes.0.lock().unwrap());
         seen
     }
 
+    fn upstream(&self) -> UpstreamConfig {
+        let dialect = if self.told { Dialect::Sse } else { Dialect::Auto };
+        match self.wire {
+            Wire::Stdio => UpstreamConfig::child("notes", "notes"),
+            wire if wire.is_secure() => UpstreamConfig::http("notes", "https://notes.test/mcp", dialect),
+            _ => UpstreamConfig::http("notes", "http://notes.test/mcp", dialect),
+        }
+    }
+
     /// What is asked at once, step by step.
     fn steps(&self) -> &'static [&'static [Role]] {
         if self.together {
             &[&[Role::Greeting], &[Role::Read, Role::Unsafe]]
+        } else if self.twist == Twist::Cancels {
+            &[&[Role::Greeting], &[Role::Unsafe], &[Role::Read]]
         } else {
             &[&[Role::Greeting], &[Role::Read], &[Role::Unsafe]]
         }
@@ -209,43 +241,61 @@ impl Conversation {
             Role::Read => "tools/list",
             Role::Unsafe => "tools/call",
         };
-        format!("{}\n", json!({"jsonrpc": "2.0", "id": name(role), "method": method, "params": params}))
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": role.id(), "method": method, "params": params}))
     }
 }
 
-/// The id of a request.
-fn name(role: Role) -> &'static str {
-    match role {
-        Role::Greeting => "greeting",
-        Role::Read => "read",
-        Role::Unsafe => "unsafe",
-    }
+/// The client: asks, answers what it is asked, and keeps a record of it all.
+struct Person {
+    from_us: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    to_us: WriteHalf<DuplexStream>,
+    began: Instant,
+    seen: Seen,
 }
 
-impl Seen {
-    /// What is seen of a conversation that has not begun.
-    pub fn nothing(wire: Wire) -> Seen {
-        Seen {
-            wire,
-            asked: Vec::new(),
-            runs: 0,
-            struck: false,
-            ended: None,
-            up: (0, Vec::new()),
-            down: (0, Vec::new()),
-            events: Vec::new(),
+impl Person {
+    fn new(io: DuplexStream, seen: Seen) -> Person {
+        let (from_us, to_us) = split(io);
+        Person { from_us: BufReader::new(from_us).lines(), to_us, began: Instant::now(), seen }
+    }
+
+    async fn say(&mut self, message: &Value) {
+        self.to_us.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn ask(&mut self, roles: &[Role], lines: &str, after_fault: bool) {
+        self.began = Instant::now();
+        self.seen.ask(roles, after_fault);
+        self.to_us.write_all(lines.as_bytes()).await.unwrap();
+    }
+
+    /// Listens until everything is answered, or until this moment.
+    async fn listen(&mut self, until: Instant) {
+        while self.seen.waits()
+            && let Ok(Ok(Some(line))) = timeout_at(until, self.from_us.next_line()).await
+        {
+            if let Some(question) = self.seen.note(&line, self.began.elapsed()) {
+                self.say(&json!({"jsonrpc": "2.0", "id": question, "result": {"action": "accept", "content": {}}}))
+                    .await;
+            }
         }
     }
 
-    /// Notes a line that came to the client, if it answers something.
-    fn note(&mut self, line: &str, began: Instant) {
-        let message: Value = serde_json::from_str(line).unwrap();
-        let answered =
-            self.asked.iter_mut().find(|asked| message.get("method").is_none() && message["id"] == name(asked.role));
-        if let Some(asked) = answered {
-            asked.took.get_or_insert_with(|| began.elapsed());
-            asked.answers.push(message);
+    async fn cancel(&mut self, role: Role) {
+        if self.seen.cancel(role) {
+            let params = json!({"requestId": role.id()});
+            self.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})).await;
         }
+    }
+
+    /// Sends no more, and hears what still comes: a second answer would come here.
+    async fn leave(mut self) -> (Seen, Instant) {
+        let left = Instant::now();
+        self.to_us.shutdown().await.unwrap();
+        while let Ok(Ok(Some(line))) = timeout_at(left + NEVER, self.from_us.next_line()).await {
+            self.seen.note(&line, left.elapsed());
+        }
+        (self.seen, left)
     }
 }
 

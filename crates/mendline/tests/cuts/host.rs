@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use mendline::decisions::port::{Exit, Signal, SpawnFailure};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead as _, AsyncWriteExt as _, BufRea
 use super::cable::{Cable, Meter};
 use super::conversation::Wire;
 use super::site::Site;
-use super::{http1, http2};
+use super::{http1, http2, tls};
 
 /// How much is read from a pipe at once.
 const CHUNK: usize = 64 * 1024;
@@ -32,12 +33,17 @@ impl Host for Stage {
     type Dial = Cables;
 
     fn remote(&mut self, _: UpstreamId) -> Option<Http<Cables>> {
-        let protocol = match self.wire {
+        let (url, protocol) = match self.wire {
             Wire::Stdio => return None,
-            Wire::Http1 => Protocol::Http1,
-            Wire::Http2 => Protocol::Http2,
+            Wire::Http1 => ("http://notes.test/mcp", Protocol::Http1),
+            Wire::Http2 => ("http://notes.test/mcp", Protocol::Http2),
+            Wire::Tls1 => ("https://notes.test/mcp", Protocol::Http1),
+            Wire::Tls2 => ("https://notes.test/mcp", Protocol::Http2),
         };
-        let target = Target::parse("http://notes.test/mcp").unwrap().protocol(protocol);
+        let mut target = Target::parse(url).unwrap().protocol(protocol);
+        if self.wire.is_secure() {
+            target = target.tls(tls::trust());
+        }
         Some(Http::new(target, Cables { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
     }
 
@@ -58,20 +64,25 @@ impl Host for Stage {
 /// A server program: hears lines, answers lines, and ends with its stdin.
 async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexStream, site: Site, fate: Fate) {
     let mut lines = BufReader::new(stdin).split(b'\n');
-    let mut unended = false;
+    let mut code = 0;
     while let Ok(Some(line)) = lines.next_segment().await {
         // The last piece before the end of stdin may lack its line end; half a message is not one.
         let Ok(message) = serde_json::from_slice(&line) else {
-            unended = true;
+            code = 1;
             continue;
         };
-        if let Some(answer) = site.hear(&message) {
+        let (said, goes_on) = site.hear(&message);
+        if let Some(said) = said {
             // Nobody may listen any more; the work is done all the same.
-            let _ = stdout.write_all(format!("{answer}\n").as_bytes()).await;
+            let _ = stdout.write_all(format!("{said}\n").as_bytes()).await;
+        }
+        if !goes_on {
+            code = 3;
+            break;
         }
     }
     drop(stderr);
-    fate.seal(Exit::Code(i32::from(unended)));
+    fate.seal(Exit::Code(code));
 }
 
 /// How a child ended, once it has.
@@ -159,15 +170,23 @@ pub struct Cables {
 impl Dial for Cables {
     type Io = Cable;
 
-    fn dial(&self, _: &Place) -> impl Future<Output = Result<Dialed<Cable>, DialError>> + Send + 'static {
+    fn dial(&self, _: &Place, _: Duration) -> impl Future<Output = Result<Dialed<Cable>, DialError>> + Send + 'static {
         let (wire, site, meter) = (self.wire, self.site.clone(), self.meter.clone());
         async move {
             let (cable, theirs) = Cable::new(&meter);
-            if wire == Wire::Http2 {
-                tokio::spawn(http2::serve(theirs, site));
-            } else {
-                tokio::spawn(http1::serve(theirs, site));
-            }
+            tokio::spawn(async move {
+                match wire {
+                    Wire::Stdio | Wire::Http1 => http1::serve(theirs, site).await,
+                    Wire::Http2 => http2::serve(theirs, site).await,
+                    Wire::Tls1 | Wire::Tls2 => {
+                        let Ok(stream) = tls::acceptor().accept(theirs).await else { return };
+                        match wire {
+                            Wire::Tls2 => http2::serve(stream, site).await,
+                            _ => http1::serve(stream, site).await,
+                        }
+                    }
+                }
+            });
             let looks_open = Box::new(cable.looks_open());
             Ok(Dialed { io: cable, looks_open: Some(looks_open) })
         }

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::site::{Body, Reply, Request, Site};
 
 /// Serves a connection until it ends, one way or another.
-pub async fn serve(mut io: DuplexStream, site: Site) {
+pub async fn serve(mut io: impl AsyncRead + AsyncWrite + Unpin, site: Site) {
     let mut unread = Vec::new();
     while let Some(request) = next(&mut io, &mut unread).await {
         if say(&mut io, site.answer(&request)).await.is_err() {
@@ -17,7 +17,7 @@ pub async fn serve(mut io: DuplexStream, site: Site) {
 }
 
 /// The next whole request.
-async fn next(io: &mut DuplexStream, unread: &mut Vec<u8>) -> Option<Request> {
+async fn next(io: &mut (impl AsyncRead + Unpin), unread: &mut Vec<u8>) -> Option<Request> {
     loop {
         if let Some((request, length)) = parse(unread) {
             unread.drain(..length);
@@ -49,29 +49,24 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     Some((request, head_length + body_length))
 }
 
-async fn say(io: &mut DuplexStream, reply: Reply) -> io::Result<()> {
+async fn say(io: &mut (impl AsyncRead + AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Said\r\n", reply.status);
-    for (name, value) in [("Content-Type", reply.content_type), ("Mcp-Session-Id", reply.session.as_deref())] {
-        if let Some(value) = value {
-            head += &format!("{name}: {value}\r\n");
-        }
+    for (name, value) in reply.headers() {
+        head += &format!("{name}: {value}\r\n");
     }
     let mut pieces = match reply.body {
-        Body::Whole(body) => {
-            let text = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
-            return io.write_all(text.as_bytes()).await;
-        }
+        Body::Whole(body) => return put(io, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await,
         Body::Events(pieces) => pieces,
     };
-    io.write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).await?;
+    put(io, &format!("{head}Transfer-Encoding: chunked\r\n\r\n")).await?;
     loop {
         // A stream that waits must notice that nobody listens any more, as a server over TCP does.
         let mut byte = [0];
         tokio::select! {
             biased;
             piece = pieces.recv() => match piece {
-                Some(piece) => io.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).await?,
-                None => return io.write_all(b"0\r\n\r\n").await,
+                Some(piece) => put(io, &format!("{:x}\r\n{piece}\r\n", piece.len())).await?,
+                None => return put(io, "0\r\n\r\n").await,
             },
             read = io.read(&mut byte) => {
                 read?;
@@ -79,4 +74,10 @@ async fn say(io: &mut DuplexStream, reply: Reply) -> io::Result<()> {
             }
         }
     }
+}
+
+/// Under TLS, what is only written may lie in a buffer.
+async fn put(io: &mut (impl AsyncWrite + Unpin), text: &str) -> io::Result<()> {
+    io.write_all(text.as_bytes()).await?;
+    io.flush().await
 }

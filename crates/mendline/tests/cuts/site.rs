@@ -1,13 +1,16 @@
 //! The server: what it answers, whatever carries the question, and the oracle that counts what it has run.
 //!
-//! It is a good server. It runs a tool as soon as a request is there whole, keeps sessions across connections, and
-//! replays what a resumed stream has missed. Everything that goes wrong, goes wrong on the way.
+//! It is a good server. It runs a tool as soon as a request is there whole, keeps sessions across connections, replays
+//! what a resumed stream has missed, and asks a client that did not hear it once more. Everything that goes wrong, goes
+//! wrong on the way, unless the story has a [`Twist`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::cable::{Meter, Way};
 
 /// How the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +21,29 @@ pub enum Manner {
     Events,
     /// The same, with event ids, so that a stream can be resumed; and it keeps a stream for notices open.
     ResumableEvents,
+    /// The same, but it ends each stream after an event that says nothing: the answer has to be fetched.
+    PolledEvents,
     /// Everything over the one stream of the oldest HTTP transport.
     Trunk,
+}
+
+/// What makes a story more than questions and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twist {
+    /// Nothing does.
+    Plain,
+    /// The tool asks the client something before it answers, where its answer will come.
+    Asks,
+    /// The same, over the stream for notices.
+    AsksElsewhere,
+    /// The tool never answers, and the client cancels it.
+    Cancels,
+    /// Once the list has been read, the server knows no session any more.
+    Forgets,
+    /// Once the list has been read, the child ends.
+    Dies,
+    /// What is sent to its address has to be sent on to another.
+    Redirects,
 }
 
 /// A request, whatever carried it.
@@ -37,7 +61,20 @@ pub struct Reply {
     pub status: u16,
     pub content_type: Option<&'static str>,
     pub session: Option<String>,
+    pub location: Option<&'static str>,
     pub body: Body,
+}
+
+impl Reply {
+    /// The headers that it has.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
+            ("content-type", self.content_type),
+            ("mcp-session-id", self.session.as_deref()),
+            ("location", self.location),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
 }
 
 pub enum Body {
@@ -52,28 +89,65 @@ pub struct Site(Arc<Mutex<Inside>>);
 
 struct Inside {
     manner: Manner,
+    twist: Twist,
     stateful: bool,
     sessions: u32,
     open: Vec<String>,
-    /// What each response stream has said.
-    streams: Vec<Vec<String>>,
-    /// Streams that stay open. They end when the server does.
-    held: Vec<UnboundedSender<String>>,
+    streams: Vec<Stream>,
+    /// The stream for notices of each session.
+    notices: BTreeMap<String, usize>,
     trunks: BTreeMap<String, UnboundedSender<String>>,
+    /// Calls that wait for what the client answers to a question: the question's id, the call's, and its stream.
+    waiting: Vec<(String, Value, Option<usize>)>,
+    asked: usize,
     runs: BTreeMap<String, usize>,
+    twisted: bool,
+    cancelled: bool,
+    resumed: usize,
+    meter: Meter,
+    /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
+    turned_away: Vec<usize>,
+}
+
+/// A stream of events: what it has said, and who listens.
+#[derive(Default)]
+struct Stream {
+    said: Vec<String>,
+    ended: bool,
+    live: Option<UnboundedSender<String>>,
+}
+
+/// What comes of a message.
+enum Heard {
+    Nothing,
+    Answer(Value),
+    /// The answer has to wait for what the client says to this.
+    Question(Value),
+    /// The client said it: the answer to the call, and where it belongs.
+    Late(Value, Option<usize>),
+    /// No answer will ever come.
+    Silence,
 }
 
 impl Site {
-    pub fn new(manner: Manner, stateful: bool) -> Site {
+    pub fn new(manner: Manner, twist: Twist, stateful: bool, meter: Meter) -> Site {
         Site(Arc::new(Mutex::new(Inside {
             manner,
+            twist,
             stateful,
             sessions: 0,
             open: Vec::new(),
             streams: Vec::new(),
-            held: Vec::new(),
+            notices: BTreeMap::new(),
             trunks: BTreeMap::new(),
+            waiting: Vec::new(),
+            asked: 0,
             runs: BTreeMap::new(),
+            twisted: false,
+            cancelled: false,
+            resumed: 0,
+            meter,
+            turned_away: Vec::new(),
         })))
     }
 
@@ -82,32 +156,85 @@ impl Site {
         self.0.lock().unwrap().runs.get(tool).copied().unwrap_or(0)
     }
 
-    /// What it has to say to a message, if anything.
-    pub fn hear(&self, message: &Value) -> Option<Value> {
-        self.0.lock().unwrap().hear(message)
+    /// How often a response was asked for again from where it broke off.
+    pub fn resumed(&self) -> usize {
+        self.0.lock().unwrap().resumed
+    }
+
+    /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
+    pub fn turned_away(&self) -> Vec<usize> {
+        self.0.lock().unwrap().turned_away.clone()
+    }
+
+    /// Whether it was told that nobody waits for its tool any more: by a notification, or because nobody listens to a
+    /// response that is still open.
+    pub fn was_cancelled(&self) -> bool {
+        let inside = self.0.lock().unwrap();
+        let is_deserted = |stream: &Stream| stream.live.as_ref().is_some_and(UnboundedSender::is_closed);
+        inside.cancelled || (!inside.stateful && inside.streams.iter().any(is_deserted))
+    }
+
+    /// What a child has to say to a line, and whether it goes on.
+    pub fn hear(&self, message: &Value) -> (Option<Value>, bool) {
+        let mut inside = self.0.lock().unwrap();
+        let said = match inside.hear(message) {
+            Heard::Nothing | Heard::Silence => None,
+            Heard::Answer(said) | Heard::Question(said) | Heard::Late(said, _) => Some(said),
+        };
+        let dies = inside.twists(Twist::Dies, message);
+        (said, !dies)
     }
 
     /// Answers a request over HTTP.
     pub fn answer(&self, request: &Request) -> Reply {
         let mut inside = self.0.lock().unwrap();
+        let reply = inside.answer(request);
+        if reply.status >= 300 {
+            let so_far = inside.meter.carried(Way::Up).0;
+            inside.turned_away.push(so_far);
+        }
+        reply
+    }
+}
+
+impl Inside {
+    fn answer(&mut self, request: &Request) -> Reply {
+        if self.twist == Twist::Redirects && request.path == "/mcp" {
+            return Reply { location: Some("/mcp/here"), ..empty(307) };
+        }
         match request.verb.as_str() {
-            "POST" if inside.manner == Manner::Trunk => inside.post_to_trunk(request),
-            "POST" => inside.post(request),
-            "GET" if inside.manner == Manner::Trunk => inside.open_trunk(),
-            "GET" => inside.get(request),
+            "POST" if self.manner == Manner::Trunk => self.post_to_trunk(request),
+            "POST" => self.post(request),
+            "GET" if self.manner == Manner::Trunk => self.open_trunk(),
+            "GET" => self.get(request),
             "DELETE" => {
-                inside.open.retain(|session| Some(session) != request.session.as_ref());
+                self.open.retain(|session| Some(session) != request.session.as_ref());
                 empty(200)
             }
             _ => empty(405),
         }
     }
-}
 
-impl Inside {
-    fn hear(&mut self, message: &Value) -> Option<Value> {
-        let id = message.get("id")?;
-        let result = match message["method"].as_str()? {
+    /// Whether this twist comes now: once, when the list has been read.
+    fn twists(&mut self, twist: Twist, message: &Value) -> bool {
+        let now = self.twist == twist && message["method"] == "tools/list" && !self.twisted;
+        self.twisted |= now;
+        now
+    }
+
+    fn hear(&mut self, message: &Value) -> Heard {
+        if message["method"] == "notifications/cancelled" {
+            self.cancelled = true;
+        }
+        let Some(id) = message.get("id") else { return Heard::Nothing };
+        let Some(method) = message["method"].as_str() else {
+            let asked = self.waiting.iter().position(|(question, _, _)| question == id);
+            return asked.map_or(Heard::Nothing, |place| {
+                let (_, call, stream) = self.waiting.remove(place);
+                Heard::Late(noted(&call), stream)
+            });
+        };
+        let result = match method {
             "initialize" => json!({
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": {"tools": {}},
@@ -119,11 +246,23 @@ impl Inside {
             "tools/call" => {
                 let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
                 *self.runs.entry(tool).or_default() += 1;
-                json!({"content": [{"type": "text", "text": "noted"}]})
+                return match self.twist {
+                    Twist::Cancels => Heard::Silence,
+                    Twist::Asks | Twist::AsksElsewhere => {
+                        self.asked += 1;
+                        let question = format!("question-{}", self.asked);
+                        self.waiting.push((question.clone(), id.clone(), None));
+                        let params = json!({"message": "Really?", "requestedSchema": {"type": "object"}});
+                        Heard::Question(
+                            json!({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params}),
+                        )
+                    }
+                    _ => Heard::Answer(noted(id)),
+                };
             }
             _ => json!({}),
         };
-        Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        Heard::Answer(json!({"jsonrpc": "2.0", "id": id, "result": result}))
     }
 
     fn post(&mut self, request: &Request) -> Reply {
@@ -133,48 +272,131 @@ impl Inside {
         if self.stateful && !greets && !known {
             return empty(404);
         }
-        let Some(answer) = self.hear(&message) else { return empty(202) };
+        let reply = match self.hear(&message) {
+            Heard::Nothing => return empty(202),
+            Heard::Late(answer, stream) => {
+                if let Some(stream) = stream {
+                    self.say(stream, &answer.to_string());
+                    self.end(stream);
+                }
+                return empty(202);
+            }
+            Heard::Answer(answer) if self.manner == Manner::Json => {
+                Reply { content_type: Some("application/json"), body: Body::Whole(answer.to_string()), ..empty(200) }
+            }
+            Heard::Answer(answer) => {
+                let stream = self.begin();
+                let reply = self.listen(stream, 0);
+                if self.manner == Manner::PolledEvents {
+                    self.streams[stream].live = None;
+                }
+                self.say(stream, &answer.to_string());
+                self.end(stream);
+                reply
+            }
+            Heard::Question(question) => {
+                let stream = self.begin();
+                if let Some((_, _, place)) = self.waiting.last_mut() {
+                    *place = Some(stream);
+                }
+                let elsewhere = request.session.clone().filter(|_| self.twist == Twist::AsksElsewhere);
+                let asks = elsewhere.map_or(stream, |session| self.notices(&session));
+                self.say(asks, &question.to_string());
+                self.listen(stream, 0)
+            }
+            Heard::Silence => {
+                let stream = self.begin();
+                self.listen(stream, 0)
+            }
+        };
         let session = (self.stateful && greets).then(|| {
             self.sessions += 1;
             format!("session-{}", self.sessions)
         });
         self.open.extend(session.clone());
-        match self.manner {
-            Manner::Json | Manner::Trunk => Reply {
-                status: 200,
-                content_type: Some("application/json"),
-                session,
-                body: Body::Whole(answer.to_string()),
-            },
-            Manner::Events => Reply { session, ..stream(vec![format!("event: message\ndata: {answer}\n\n")]) },
-            Manner::ResumableEvents => {
-                let number = self.streams.len();
-                let events = vec![format!("id: {number}/0\ndata:\n\n"), format!("id: {number}/1\ndata: {answer}\n\n")];
-                self.streams.push(events.clone());
-                Reply { session, ..stream(events) }
-            }
+        if self.twists(Twist::Forgets, &message) {
+            self.open.clear();
         }
+        Reply { session, ..reply }
     }
 
     fn get(&mut self, request: &Request) -> Reply {
-        if self.manner != Manner::ResumableEvents {
+        if !self.has_ids() {
             return empty(405);
         }
-        if !request.session.as_ref().is_some_and(|session| self.open.contains(session)) {
+        let Some(session) = request.session.clone().filter(|session| self.open.contains(session)) else {
             return empty(404);
-        }
-        let Some(last) = &request.last_event else {
-            let (sender, receiver) = unbounded_channel();
-            // Whoever asked may be gone by the time it is sent.
-            let _ = sender.send(": open\n\n".to_owned());
-            self.held.push(sender);
-            return events(receiver);
         };
-        let missed = last.split_once('/').and_then(|(stream, seen)| {
-            let events = self.streams.get(stream.parse::<usize>().ok()?)?;
-            Some(events.iter().skip(seen.parse::<usize>().ok()? + 1).cloned().collect())
-        });
-        missed.map_or_else(|| empty(404), stream)
+        let Some(last) = &request.last_event else {
+            // Whoever names no event has seen none: a stream begins with one that has a name and nothing to say.
+            let stream = self.notices(&session);
+            return self.listen(stream, 0);
+        };
+        let place = last.split_once('/').and_then(|(stream, seen)| Some((stream.parse().ok()?, seen.parse().ok()?)));
+        let Some((stream, seen)) = place.filter(|(stream, _): &(usize, usize)| *stream < self.streams.len()) else {
+            return empty(404);
+        };
+        self.resumed += usize::from(self.notices.values().all(|notices| *notices != stream));
+        self.listen(stream, seen + 1)
+    }
+
+    fn has_ids(&self) -> bool {
+        matches!(self.manner, Manner::ResumableEvents | Manner::PolledEvents)
+    }
+
+    /// The stream for notices of this session.
+    fn notices(&mut self, session: &str) -> usize {
+        if let Some(stream) = self.notices.get(session) {
+            return *stream;
+        }
+        let stream = self.begin();
+        self.notices.insert(session.to_owned(), stream);
+        stream
+    }
+
+    fn begin(&mut self) -> usize {
+        self.streams.push(Stream::default());
+        let stream = self.streams.len() - 1;
+        if self.has_ids() {
+            self.say(stream, "");
+        }
+        stream
+    }
+
+    fn say(&mut self, number: usize, data: &str) {
+        let has_ids = self.has_ids();
+        let Some(stream) = self.streams.get_mut(number) else { return };
+        let event = if has_ids {
+            let retry = if self.manner == Manner::PolledEvents && data.is_empty() { "retry: 100\n" } else { "" };
+            format!("id: {number}/{}\n{retry}data: {data}\n\n", stream.said.len())
+        } else {
+            format!("event: message\ndata: {data}\n\n")
+        };
+        if let Some(live) = &stream.live {
+            // Whoever listened may be gone; it can ask again.
+            let _ = live.send(event.clone());
+        }
+        stream.said.push(event);
+    }
+
+    fn end(&mut self, number: usize) {
+        if let Some(stream) = self.streams.get_mut(number) {
+            stream.ended = true;
+            stream.live = None;
+        }
+    }
+
+    /// What this stream has said from here on, and what it will say.
+    fn listen(&mut self, number: usize, from: usize) -> Reply {
+        let Some(stream) = self.streams.get_mut(number) else { return empty(404) };
+        let (sender, receiver) = unbounded_channel();
+        for event in stream.said.iter().skip(from) {
+            let _ = sender.send(event.clone());
+        }
+        if !stream.ended {
+            stream.live = Some(sender);
+        }
+        events(receiver)
     }
 
     fn open_trunk(&mut self) -> Reply {
@@ -191,28 +413,25 @@ impl Inside {
         if self.trunks.get(&request.path).is_none_or(UnboundedSender::is_closed) {
             return empty(404);
         }
-        if let Some(answer) = self.hear(&message)
-            && let Some(trunk) = self.trunks.get(&request.path)
-        {
-            let _ = trunk.send(format!("event: message\ndata: {answer}\n\n"));
+        let said = match self.hear(&message) {
+            Heard::Nothing | Heard::Silence => return empty(202),
+            Heard::Answer(said) | Heard::Question(said) | Heard::Late(said, _) => said,
+        };
+        if let Some(trunk) = self.trunks.get(&request.path) {
+            let _ = trunk.send(format!("event: message\ndata: {said}\n\n"));
         }
         empty(202)
     }
 }
 
+fn noted(call: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": call, "result": {"content": [{"type": "text", "text": "noted"}]}})
+}
+
 fn empty(status: u16) -> Reply {
-    Reply { status, content_type: None, session: None, body: Body::Whole(String::new()) }
+    Reply { status, content_type: None, session: None, location: None, body: Body::Whole(String::new()) }
 }
 
 fn events(receiver: UnboundedReceiver<String>) -> Reply {
-    Reply { status: 200, content_type: Some("text/event-stream"), session: None, body: Body::Events(receiver) }
-}
-
-/// A stream of these events and no more.
-fn stream(all: Vec<String>) -> Reply {
-    let (sender, receiver) = unbounded_channel();
-    for event in all {
-        let _ = sender.send(event);
-    }
-    events(receiver)
+    Reply { content_type: Some("text/event-stream"), body: Body::Events(receiver), ..empty(200) }
 }

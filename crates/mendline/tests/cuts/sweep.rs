@@ -1,23 +1,27 @@
-//! Which bytes are cut, and what came of all of them.
+//! Which bytes are cut.
 //!
 //! A conversation without a fault tells how many bytes there are and where its messages meet. [`Reach::Every`] byte is
 //! cut on request; [`Reach::Sample`], for every day, takes all bytes of a short conversation, and of a longer one every
-//! few bytes and all that lie near a seam between messages, because that is where things are decided.
+//! few bytes and all that lie near a seam between messages, because that is where things are decided. Each kind of fault
+//! begins at another byte, so that together they leave fewer out. What costs ten times as much, because of TLS, is
+//! sampled more thinly.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
 use super::cable::{Fault, Kind, Way};
-use super::check::{Came, came, violations};
-use super::conversation::{Conversation, Role, Seen};
+use super::conversation::Conversation;
+use super::tally::Tally;
 
 /// Up to so many bytes in one direction, the sample is everything.
-const SHORT: usize = 2048;
-/// Beyond that, one byte in so many.
-const STRIDE: usize = 31;
-/// And so many to both sides of a seam.
-const NEAR: usize = 16;
+const SHORT: usize = 600;
+/// Beyond that, about so many bytes, evenly spread …
+const SPREAD: usize = 130;
+/// … and so many to both sides of a seam.
+const NEAR: usize = 1;
+/// How many are spread over a conversation below TLS.
+const SPREAD_SECURE: usize = 40;
 /// One byte at a time is the same from wherever it begins, so a few beginnings are enough for every day.
 const DRIPS: usize = 97;
 
@@ -29,82 +33,23 @@ pub enum Reach {
     One(usize),
 }
 
-/// What came of cutting one conversation.
-#[derive(Debug, Default)]
-pub struct Tally {
-    pub up: usize,
-    pub down: usize,
-    pub cuts: usize,
-    /// How unsafe calls came out: well, not sent, unknown.
-    pub unsafe_calls: [usize; 3],
-    /// What was found, and at how many bytes of which kind of fault.
-    pub violations: BTreeMap<Violation, BTreeSet<usize>>,
-}
-
-/// A promise that was broken. The same one is usually broken at many bytes in a row.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Violation {
-    pub what: String,
-    pub conversation: &'static str,
-    pub fault: &'static str,
-}
-
-impl Tally {
-    pub const HEAD: &str = "conversation        bytes up    down    cuts  unsafe: well  not sent  unknown  violations";
-
-    pub fn row(&self, name: &str) -> String {
-        let [well, not_sent, unknown] = self.unsafe_calls;
-        let (up, down, cuts, found) = (self.up, self.down, self.cuts, self.found());
-        format!("{name:<20}{up:>8}{down:>8}{cuts:>8}{well:>14}{not_sent:>10}{unknown:>9}{found:>12}")
-    }
-
-    fn add(&mut self, conversation: &Conversation, fault: Fault, seen: &Seen) {
-        self.cuts += 1;
-        let call = seen.asked.iter().find(|asked| asked.role == Role::Unsafe).and_then(|asked| asked.answers.first());
-        match call.map(came) {
-            Some(Came::Well) => self.unsafe_calls[0] += 1,
-            Some(Came::NotSent) => self.unsafe_calls[1] += 1,
-            Some(Came::Unknown) => self.unsafe_calls[2] += 1,
-            Some(Came::Badly) | None => {}
-        }
-        for what in violations(seen, Some(fault)) {
-            let violation = Violation { what, conversation: conversation.name, fault: fault.name() };
-            self.violations.entry(violation).or_default().insert(fault.at);
-        }
-    }
-
-    /// How many cuts broke how many promises.
-    pub fn found(&self) -> usize {
-        self.violations.values().map(BTreeSet::len).sum()
-    }
-
-    /// One line for each kind of violation, with the bytes and what repeats the first of them.
-    pub fn complaints(&self) -> Vec<String> {
-        let line = |(violation, bytes): (&Violation, &BTreeSet<usize>)| {
-            let Violation { what, conversation, fault } = violation;
-            let (first, last) = (bytes.first().unwrap_or(&0), bytes.last().unwrap_or(&0));
-            format!(
-                "{what} ({} bytes from {first} to {last})\n    cargo xtask cuts --conversation {conversation} --fault {fault} --at {first}",
-                bytes.len()
-            )
-        };
-        self.violations.iter().map(line).collect()
-    }
-}
-
 /// Cuts one conversation, with these kinds of faults, on all processors.
 pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Way)], reach: Reach) -> Tally {
     let plain = conversation.hold(None);
-    let mut tally = Tally { up: plain.up.0, down: plain.down.0, ..Tally::default() };
-    for what in violations(&plain, None) {
-        let violation = Violation { what, conversation: conversation.name, fault: "none" };
-        tally.violations.insert(violation, BTreeSet::from([0]));
-    }
+    let mut tally = Tally::default();
+    tally.add(conversation.name, None, &plain);
     let faults: Vec<Fault> = kinds
         .iter()
-        .flat_map(|&(_, kind, way)| {
+        .enumerate()
+        .flat_map(|(offset, &(_, kind, way))| {
             let carried = if way == Way::Up { &plain.up } else { &plain.down };
-            bytes(carried, kind, reach).into_iter().map(move |at| Fault { kind, way, at })
+            let bytes = match reach {
+                Reach::Every => (0..=carried.0).collect(),
+                Reach::One(at) => BTreeSet::from([at]),
+                Reach::Sample if kind == Kind::Drip => (0..carried.0).step_by(DRIPS).collect(),
+                Reach::Sample => sample(carried, offset, plain.wire.is_secure()),
+            };
+            bytes.into_iter().map(move |at| Fault { kind, way, at })
         })
         .collect();
     let (left, tallied) = (Mutex::new(faults.into_iter()), Mutex::new(tally));
@@ -112,7 +57,7 @@ pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Way)], reach: Re
         loop {
             let Some(fault) = left.lock().unwrap().next() else { return };
             let seen = conversation.hold(Some(fault));
-            tallied.lock().unwrap().add(conversation, fault, &seen);
+            tallied.lock().unwrap().add(conversation.name, Some(fault), &seen);
         }
     };
     thread::scope(|scope| {
@@ -124,14 +69,16 @@ pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Way)], reach: Re
     tallied.into_inner().unwrap()
 }
 
-fn bytes((total, seams): &(usize, Vec<usize>), kind: Kind, reach: Reach) -> BTreeSet<usize> {
-    let near = |at: usize| seams.iter().any(|seam| seam.abs_diff(at) <= NEAR);
-    match reach {
-        Reach::One(at) => BTreeSet::from([at]),
-        Reach::Sample if kind == Kind::Drip => (0..*total).step_by(DRIPS).collect(),
-        Reach::Sample if *total > SHORT => (0..=*total).filter(|at| at % STRIDE == 0 || near(*at)).collect(),
-        Reach::Every | Reach::Sample => (0..=*total).collect(),
+/// The bytes that stand for all of so many.
+fn sample((total, seams): &(usize, Vec<usize>), offset: usize, is_secure: bool) -> BTreeSet<usize> {
+    let (short, spread, near) = if is_secure { (0, SPREAD_SECURE, 0) } else { (SHORT, SPREAD, NEAR) };
+    if *total <= short {
+        return (0..=*total).collect();
     }
+    let stride = total.div_ceil(spread).max(1);
+    let spread = (offset % stride..=*total).step_by(stride);
+    let at_seams = seams.iter().flat_map(|seam| seam.saturating_sub(near)..=(seam + near).min(*total));
+    spread.chain(at_seams).collect()
 }
 
 #[cfg(test)]
@@ -140,10 +87,18 @@ mod tests {
 
     #[test]
     fn a_short_conversation_is_cut_everywhere_and_a_long_one_near_its_seams() {
-        assert_eq!(bytes(&(100, vec![50]), Kind::Cut, Reach::Sample).len(), 101);
-        let sample = bytes(&(10_000, vec![5_000]), Kind::Cut, Reach::Sample);
-        assert!((4_984..=5_016).all(|at| sample.contains(&at)), "{sample:?}");
-        assert!(sample.len() < 2_000, "{}", sample.len());
-        assert_eq!(bytes(&(10_000, Vec::new()), Kind::Cut, Reach::Every).len(), 10_001);
+        assert_eq!(sample(&(100, vec![50]), 0, false).len(), 101);
+        let long = sample(&(10_000, vec![5_000]), 3, false);
+        assert!((4_999..=5_001).all(|at| long.contains(&at)), "{long:?}");
+        assert!((SPREAD..2 * SPREAD).contains(&long.len()), "{}", long.len());
+        let secure = sample(&(3_000, vec![1_500]), 0, true);
+        assert!(secure.contains(&1_500) && secure.len() < 2 * SPREAD_SECURE, "{secure:?}");
+    }
+
+    #[test]
+    fn each_kind_of_fault_begins_at_another_byte() {
+        let stride: BTreeSet<usize> =
+            (0..7).map(|offset| *sample(&(2_000, Vec::new()), offset, false).first().unwrap()).collect();
+        assert_eq!(stride.len(), 7);
     }
 }

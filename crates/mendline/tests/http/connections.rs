@@ -176,7 +176,11 @@ struct BlackHole;
 impl Dial for BlackHole {
     type Io = DuplexStream;
 
-    fn dial(&self, _: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+    fn dial(
+        &self,
+        _: &Place,
+        _: Duration,
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
         std::future::pending()
     }
 }
@@ -216,8 +220,12 @@ impl Drop for Hanging {
 impl Dial for OneCable {
     type Io = DuplexStream;
 
-    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
-        let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.cables.dial(place));
+    fn dial(
+        &self,
+        place: &Place,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+        let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.cables.dial(place, patience));
         let hanging = Hanging(Arc::clone(&self.given_up));
         async move {
             match first {

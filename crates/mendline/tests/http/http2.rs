@@ -7,7 +7,7 @@ use mendline_core::port::Reuse;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::stage::{Cables, PING, PONG, Server, Servers, Stage, cables, get, post, target};
+use super::stage::{CABLE, Cables, PING, PONG, Server, Servers, Stage, cables, get, post, target};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -233,6 +233,37 @@ async fn a_body_that_the_window_held_back_is_partly_written() {
     };
     let (facts, ()) = tokio::join!(stage.facts(1), serve);
     assert!(facts[1].starts_with("end Cut(") && facts[1].ends_with(" Partly"), "{facts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_the_window_let_through_and_the_cable_did_not_is_partly_written() {
+    for length in [2 * CABLE, 3 * CABLE, 65_000] {
+        let (mut stage, mut servers) = stage();
+        stage.begin(post(format!("\"{}\"", "x".repeat(length - 2))));
+        let serve = async {
+            let mut server = servers.next().await;
+            server.greet(&[]).await;
+            while server.frame().await.kind != HEADERS {}
+            // Time enough for everything to go where it can.
+            sleep(Duration::from_millis(1)).await;
+        };
+        let (facts, ()) = tokio::join!(stage.facts(1), serve);
+        assert!(facts[1].starts_with("end Cut(") && facts[1].ends_with(" Partly"), "{length}: {facts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_which_the_cable_took_the_last_byte_may_have_been_read() {
+    let (mut stage, mut servers) = stage();
+    stage.begin(post(format!("\"{}\"", "x".repeat(CABLE / 2))));
+    let serve = async {
+        let mut server = servers.next().await;
+        server.greet(&[]).await;
+        while server.frame().await.kind != HEADERS {}
+        sleep(Duration::from_millis(1)).await;
+    };
+    let (facts, ()) = tokio::join!(stage.facts(1), serve);
+    assert!(facts[1].starts_with("end Cut(") && facts[1].ends_with(" Whole"), "{facts:?}");
 }
 
 #[tokio::test(start_paused = true)]

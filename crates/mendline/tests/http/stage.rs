@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Target};
@@ -133,7 +134,11 @@ pub fn cables() -> (Cables, Servers) {
 impl Dial for Cables {
     type Io = DuplexStream;
 
-    fn dial(&self, _: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+    fn dial(
+        &self,
+        _: &Place,
+        _: Duration,
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
         let (near, far) = tokio::io::duplex(CABLE);
         let sent = self.0.send(Server(far)).map_err(|_| DialError("there is nobody".to_owned()));
         async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
@@ -230,10 +235,14 @@ impl Fragile {
 impl Dial for Fragile {
     type Io = FragileIo;
 
-    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<FragileIo>, DialError>> + Send + 'static {
+    fn dial(
+        &self,
+        place: &Place,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Dialed<FragileIo>, DialError>> + Send + 'static {
         let left = self.limits.lock().unwrap().pop().unwrap_or(usize::MAX);
         self.dials.fetch_add(1, Ordering::Relaxed);
-        let dialed = self.cables.dial(place);
+        let dialed = self.cables.dial(place, patience);
         async move {
             let Dialed { io, .. } = dialed.await?;
             Ok(Dialed { io: FragileIo { io, left, broken: false }, looks_open: None })
@@ -289,7 +298,7 @@ impl<D: Dial> Stage<D> {
         };
         let ((), server) = tokio::join!(reached, servers.next());
         // The bytes are written when the connection is polled next; a fact that comes before an answer is a mistake.
-        let settle = tokio::time::sleep(std::time::Duration::from_millis(1));
+        let settle = tokio::time::sleep(Duration::from_millis(1));
         self.during(settle).await;
         server
     }

@@ -173,9 +173,13 @@ struct Noted(Cables, Arc<std::sync::Mutex<Vec<Place>>>);
 impl Dial for Noted {
     type Io = DuplexStream;
 
-    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+    fn dial(
+        &self,
+        place: &Place,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
         self.1.lock().unwrap().push(place.clone());
-        self.0.dial(place)
+        self.0.dial(place, patience)
     }
 }
 

@@ -3,11 +3,9 @@
 //! It is opened when a session has been greeted and a server may refuse it for good. When it ends it is asked for again, ever
 //! more slowly while it says nothing; an upstream without it is still ready.
 
-use std::time::Duration;
-
-use bytes::Bytes;
 use mendline_wire::headers;
 
+use super::Stream;
 use crate::defaults;
 use crate::port::{Ask, ExchangeId, Reuse, Verb};
 use crate::timers::TimerId;
@@ -21,8 +19,7 @@ pub(super) struct Notices {
     pub(super) wanted: bool,
     pub(super) exchange: Option<ExchangeId>,
     pub(super) timer: Option<TimerId>,
-    pub(super) last_event: Option<Bytes>,
-    pub(super) retry: Option<Duration>,
+    pub(super) stream: Stream,
     pub(super) failures: u32,
 }
 
@@ -34,8 +31,9 @@ impl Upstream {
             return;
         }
         let mut headers = http.session_headers(false);
-        if let Some(last) = &http.notices.last_event {
-            headers.push((headers::LAST_EVENT_ID, String::from_utf8_lossy(last).into_owned()));
+        if let Some(last) = &http.notices.stream.last_event {
+            headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last).into_owned()));
+            http.notices.stream.resumed = true;
         }
         let ask = Ask { verb: Verb::Get, target: None, headers, body: None };
         http.notices.exchange = Some(http.begin(Exchange::new(Purpose::Notices), ask, Reuse::Any, turn));
@@ -53,7 +51,7 @@ impl Upstream {
             _ => {
                 http.notices.failures = if exchange.spoke { 0 } else { http.notices.failures + 1 };
                 let doubled = defaults::RESUME_WAIT * 2u32.saturating_pow(http.notices.failures.min(10));
-                let wait = http.notices.retry.unwrap_or_default().max(doubled.min(defaults::NOTICES_CAP) / 2);
+                let wait = http.notices.stream.retry.unwrap_or_default().max(doubled.min(defaults::NOTICES_CAP) / 2);
                 http.notices.timer = turn.wake_in(wait, Alarm::Notices(self.id));
             }
         }

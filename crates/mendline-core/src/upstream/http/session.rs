@@ -7,9 +7,12 @@
 
 use mendline_wire::{Message, Method};
 
+use super::Http;
 use crate::config::Dialect;
 use crate::event::{Dropped, Event};
 use crate::mail::ToClient;
+use crate::moment::Moment;
+use crate::policy::budget::Budget;
 use crate::port::ExchangeId;
 use crate::slab::Key;
 use crate::turn::Turn;
@@ -17,6 +20,17 @@ use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
 use crate::upstream::exchange::{Complaint, Verdict};
 use crate::upstream::outbox::Out;
+
+impl Http {
+    /// However many calls a lost session refuses, its loss is one event and is paid for once. Each of them goes out at most
+    /// once more for that reason, so this is no way around the budget.
+    pub(in crate::upstream) fn pays_for_loss(&mut self, life: u32, budget: &mut Budget, now: Moment) -> bool {
+        if self.paid_for != Some(life) && budget.try_spend(now) {
+            self.paid_for = Some(life);
+        }
+        self.paid_for == Some(life)
+    }
+}
 
 impl Upstream {
     /// The server took a notification, or refused it.
@@ -53,7 +67,7 @@ impl Upstream {
         let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) else { return false };
         let first_time = self.calls.get(key).is_some_and(|call| !call.refused_once);
         // Over a trunk the endpoint itself names the session.
-        let over_trunk = self.http.as_ref().is_some_and(|http| http.trunk().is_some());
+        let over_trunk = self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse);
         if (exchange.session_named.is_none() && !over_trunk) || !first_time || !self.session.was_greeted() {
             return false;
         }
@@ -73,13 +87,19 @@ impl Upstream {
     }
 
     /// The greeting that was replayed got no answer. Without it nothing can go out, so the upstream counts as lost.
-    pub(super) fn greeting_failed(&mut self, key: Key, verdict: Verdict, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn greeting_failed(&mut self, key: Key, verdict: Verdict, turn: &mut Turn<'_>) {
         let Some(link) = self.link.current() else { return };
         drop(self.take(key, turn));
         self.session.lose();
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
+        let is_other_dialect = matches!(verdict, Verdict::OtherDialect(_));
         let why = verdict.words();
         turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
+        if let (true, Some(http)) = (is_other_dialect, &mut self.http) {
+            http.dialect = Dialect::Sse;
+            http.refused = Some(why);
+            return self.link.look_again(turn);
+        }
         self.drop_trunk(turn);
         self.unreachable(why, hopeless, turn);
     }
@@ -156,10 +176,10 @@ impl Upstream {
         }
     }
 
-    /// A call that has not left waits again; a greeting belongs to its session.
+    /// A call that has not left waits again; one of our own belongs to its session.
     pub(super) fn put_back(&mut self, key: Key, turn: &mut Turn<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
-        if call.owner == Owner::Session {
+        if matches!(call.owner, Owner::Us(_)) {
             drop(self.take(key, turn));
             return;
         }

@@ -24,7 +24,7 @@ pub struct Stream {
     pub session: Option<String>,
     /// The events that have been passed on, as far back as a server may replay them.
     passed_on: VecDeque<Bytes>,
-    resumed: bool,
+    pub(super) resumed: bool,
 }
 
 /// How many events are remembered: more than a server keeps for replay.
@@ -66,9 +66,9 @@ impl Upstream {
         let mut headers = http.session_headers(call.method() == Method::Initialize);
         if call.method() == Method::Initialize {
             exchange.session.clone_from(&call.stream.session);
-            headers.extend(call.stream.session.clone().map(|session| (headers::SESSION_ID, session)));
+            headers.extend(call.stream.session.clone().map(|session| (headers::SESSION_ID.into(), session)));
         }
-        headers.push((headers::LAST_EVENT_ID, String::from_utf8_lossy(last_event).into_owned()));
+        headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last_event).into_owned()));
         call.stream.resumed = true;
         http.begin(exchange, Ask { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, turn);
     }

@@ -3,13 +3,18 @@
 //! The trunk is the link: while it stands, a POST that finds no way is only that POST's trouble; when it is gone, so are the
 //! session and every answer that was to come over it. A server that may have been greeted over a trunk is not greeted over
 //! it again; the trunk is given up and another made.
+//!
+//! A POST that is under way when its trunk goes is an *orphan*: its answer will not come, but its own end may still tell what
+//! became of it. It is waited for, for a moment; what has no word by then may have been received.
 
 use crate::config::Dialect;
+use crate::defaults;
 use crate::evidence::{Evidence, Outcome};
 use crate::port::{EndHow, Written};
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::turn::{Alarm, Turn};
 use crate::upstream::Upstream;
+use crate::upstream::call::Owner;
 use crate::upstream::exchange::{Exchange, Purpose};
 use crate::words::Cause;
 
@@ -51,22 +56,33 @@ impl Upstream {
             (Some(status), _) => format!("the server answered HTTP {status} to the request for an event stream"),
             (None, _) => "the event stream could not be opened".into(),
         };
-        // Only an answer tells that the server does not speak this dialect either; a broken line tells nothing.
-        let was_answered = exchange.status.is_some() && !self.link.is_up();
+        // Only an answer tells that the server does not speak this dialect either; a broken line tells nothing, and an event
+        // stream that breaks off before it has named its endpoint tells the contrary.
+        let broke_off = matches!((exchange.status, how), (None, _) | (Some(200..300), EndHow::Cut(_)));
+        let was_answered = !broke_off && !self.link.is_up();
         if let Some(refused) = http.refused.take_if(|_| was_answered) {
             // Neither dialect: the next call may try both again.
             http.dialect = Dialect::Auto;
             let words = format!("{refused}, and {words}");
+            if self.ever_answered {
+                // It spoke one of them before: perhaps only what stands in front of it answers now.
+                return self.unreachable(words, false, turn);
+            }
             for key in std::mem::take(&mut self.waiting) {
                 self.fail(key, Cause::CannotBridge, Outcome::NotSent, words.clone(), turn);
             }
             // Like a command that does not exist: asking again soon is pointless.
             return self.link.handle_unreachable(words, true, false, turn);
         }
+        let is_unknown_there = matches!(exchange.status, Some(400 | 404 | 405));
+        if was_answered && is_unknown_there && http.configured == Dialect::Auto {
+            // It spoke this dialect once, and does not any more: the next try begins with the other one.
+            http.dialect = Dialect::Auto;
+        }
         self.give_up_posts(turn);
         let hopeless = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
         self.link.handle_unreachable(words, hopeless, !self.calls.is_empty(), turn);
-        // A POST that is still being written may yet arrive whole, so every call that left counts as received.
+        // Whoever's POST has ended was received.
         self.lose_calls(|_| Written::Whole, turn);
         self.give_up_if_parked(turn);
     }
@@ -81,14 +97,54 @@ impl Upstream {
         self.lose_calls(|_| Written::Whole, turn);
     }
 
-    /// What is still being posted would be answered over a trunk that is gone.
+    /// What is still being posted would be answered over a trunk that is gone. Only the POSTs of clients' calls that have a
+    /// connection and no answer of their own stay for a moment.
     pub(super) fn give_up_posts(&mut self, turn: &mut Turn<'_>) {
         for key in self.calls.keys_by_age() {
             self.take_back_unreached(key);
         }
-        if let Some(http) = &mut self.http {
-            http.abort_where(|purpose| matches!(purpose, Purpose::Call(_) | Purpose::Note), turn);
+        let Some(http) = &mut self.http else { return };
+        let is_clients = |key: Key| self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }));
+        let is_useless = |exchange: &Exchange| match exchange.purpose {
+            Purpose::Note => true,
+            Purpose::Call(key) => {
+                let may_tell = exchange.reached && !matches!(exchange.status, Some(200..300));
+                !may_tell || !is_clients(key)
+            }
+            _ => false,
+        };
+        let useless: Vec<_> = http.exchanges.iter().filter(|(_, it)| is_useless(it)).map(|(id, _)| *id).collect();
+        for id in useless {
+            http.abort(id, turn);
         }
         self.forget_session(turn);
+        if let Some(http) = &mut self.http
+            && http.orphans_until.is_none()
+            && http.exchanges.values().any(|exchange| http.is_orphan(exchange))
+        {
+            http.orphans_until = turn.wake_in(defaults::ORPHAN, Alarm::Orphans(self.id));
+        }
+    }
+
+    /// The calls whose POSTs are waited for although their trunk is gone.
+    pub(in crate::upstream) fn orphans(&self) -> Vec<Key> {
+        let Some(http) = &self.http else { return Vec::new() };
+        let orphans = http.exchanges.values().filter(|exchange| http.is_orphan(exchange));
+        orphans.filter_map(|it| if let Purpose::Call(key) = it.purpose { Some(key) } else { None }).collect()
+    }
+
+    /// Posts whose trunk is gone have had time enough: what they carry may have been received.
+    pub fn handle_orphans_timer(&mut self, turn: &mut Turn<'_>) {
+        if let Some(http) = &mut self.http {
+            http.orphans_until = None;
+        }
+        for key in self.orphans() {
+            self.drop_exchange(key, turn);
+            self.settle(key, Evidence::SILENCE, turn.now, turn);
+        }
+        self.sort_waiting();
+        self.give_up_if_parked(turn);
+        self.promote(turn);
+        self.keep_moving(turn);
     }
 }

@@ -1,7 +1,8 @@
 //! One exchange on the wire: the upload, the answer, and the body that follows it, the same for both HTTPs.
 //!
 //! HTTP/2 is spoken through `h2` itself and not through hyper: so the upload is ours, and how much of it the peer's
-//! window has let through is known. A stream whose last frame was never handed over cannot have been processed.
+//! window has let through is known. A stream whose last frame was never handed over cannot have been processed, nor one
+//! whose connection is gone and had not accepted as many bytes since as its frames need.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,6 +23,9 @@ use super::request::{Outgoing, Segments};
 
 /// How much of a body is handed to an HTTP/2 stream at a time.
 const UPLOAD_STEP: usize = 16 * 1024;
+
+/// The head of a frame of HTTP/2.
+const FRAME_HEAD: u64 = 9;
 
 /// How an exchange came to a bad end.
 #[derive(Debug, PartialEq, Eq)]
@@ -206,12 +210,21 @@ pub(super) enum Evidence {
         gauge: Arc<Gauge>,
         /// What the connection had sent before this exchange.
         before: u64,
+        /// The least number of bytes that its frames need.
+        least: u64,
         /// Whether the last frame of the request was handed over.
         handed_over: bool,
     },
 }
 
 impl Evidence {
+    /// Of an exchange over HTTP/2 with a body of this many bytes, which begins now.
+    pub(super) fn http2(gauge: Arc<Gauge>, before: u64, body: u64) -> Evidence {
+        // One frame for the head, whose fields may be compressed to next to nothing, and at least one for a body.
+        let least = FRAME_HEAD + if body == 0 { 0 } else { FRAME_HEAD + body };
+        Evidence::Http2 { gauge, before, least, handed_over: body == 0 }
+    }
+
     /// What the peer can have. `over` when the connection is gone, so that nothing that still lies in a buffer of ours
     /// can leave later.
     pub(super) fn written(&self, over: bool) -> Written {
@@ -219,6 +232,8 @@ impl Evidence {
             Evidence::Http1(gauge) => gauge.written(),
             Evidence::Http2 { gauge, before, .. } if over && gauge.accepted() == *before => Written::Nothing,
             Evidence::Http2 { handed_over: false, .. } => Written::Partly,
+            // Whatever else went out among it: all of it cannot have.
+            Evidence::Http2 { gauge, before, least, .. } if over && !gauge.can_hold(*before, *least) => Written::Partly,
             Evidence::Http2 { .. } => Written::Whole,
         }
     }

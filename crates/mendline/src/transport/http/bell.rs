@@ -14,7 +14,7 @@ pub(super) struct Bells<K>(Arc<Tower<K>>);
 struct Tower<K>(Mutex<Rung<K>>);
 
 struct Rung<K> {
-    queue: VecDeque<(K, Arc<AtomicBool>)>,
+    queue: VecDeque<Arc<Bell<K>>>,
     /// The driver, while it is asleep.
     sleeper: Option<Waker>,
 }
@@ -22,7 +22,7 @@ struct Rung<K> {
 /// One bell. Rings at most once until it is heard.
 pub(super) struct Bell<K> {
     key: K,
-    rung: Arc<AtomicBool>,
+    rung: AtomicBool,
     tower: Arc<Tower<K>>,
 }
 
@@ -31,11 +31,16 @@ impl<K: Copy + Send + Sync + 'static> Bells<K> {
         Bells(Arc::new(Tower(Mutex::new(Rung { queue: VecDeque::new(), sleeper: None }))))
     }
 
-    /// A new bell, which has already rung: whoever is new is polled first.
+    /// A new bell, which has not rung yet.
     pub(super) fn hang(&self, key: K) -> Waker {
-        let bell = Arc::new(Bell { key, rung: Arc::new(AtomicBool::new(false)), tower: Arc::clone(&self.0) });
+        Waker::from(Arc::new(Bell { key, rung: AtomicBool::new(false), tower: Arc::clone(&self.0) }))
+    }
+
+    /// A new bell, which has already rung: whoever is new is polled first.
+    pub(super) fn hang_ringing(&self, key: K) -> Waker {
+        let bell = self.hang(key);
         bell.wake_by_ref();
-        Waker::from(bell)
+        bell
     }
 
     /// Somebody is polling: rings need not wake anybody.
@@ -45,9 +50,9 @@ impl<K: Copy + Send + Sync + 'static> Bells<K> {
 
     /// Whose bell rang first.
     pub(super) fn next(&self) -> Option<K> {
-        let (key, rung) = self.0.rung().queue.pop_front()?;
-        rung.store(false, Ordering::Release);
-        Some(key)
+        let bell = self.0.rung().queue.pop_front()?;
+        bell.rung.store(false, Ordering::Release);
+        Some(bell.key)
     }
 
     /// Nothing is left to do. From now on a ring wakes the driver; one that came just now does so at once.
@@ -59,6 +64,14 @@ impl<K: Copy + Send + Sync + 'static> Bells<K> {
             drop(rung);
             cx.waker().wake_by_ref();
         }
+    }
+}
+
+/// A bell that nobody will hear any more would hold its tower, and the tower the bell.
+impl<K> Drop for Bells<K> {
+    fn drop(&mut self) {
+        let unheard = std::mem::take(&mut self.0.rung().queue);
+        drop(unheard);
     }
 }
 
@@ -79,7 +92,7 @@ impl<K: Copy + Send + Sync + 'static> Wake for Bell<K> {
         }
         let sleeper = {
             let mut rung = self.tower.rung();
-            rung.queue.push_back((self.key, Arc::clone(&self.rung)));
+            rung.queue.push_back(Arc::clone(self));
             rung.sleeper.take()
         };
         if let Some(sleeper) = sleeper {
@@ -103,6 +116,17 @@ mod tests {
     }
 
     #[test]
+    fn a_bell_that_nobody_hears_any_more_is_taken_down() {
+        let bells = Bells::new();
+        let tower = Arc::downgrade(&bells.0);
+        let bell = bells.hang_ringing(1);
+        drop(bells);
+        assert!(tower.upgrade().is_some(), "whoever still holds the bell may ring it");
+        drop(bell);
+        assert!(tower.upgrade().is_none());
+    }
+
+    #[test]
     fn a_bell_is_heard_once_however_often_it_rings_and_wakes_only_who_sleeps() {
         let sleeper = Arc::new(Sleeper(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&sleeper));
@@ -110,9 +134,9 @@ mod tests {
         let woken = || sleeper.0.load(Ordering::Relaxed);
         let bells = Bells::new();
         let first = bells.hang(1);
-        let second = bells.hang(2);
+        let second = bells.hang_ringing(2);
         first.wake_by_ref();
-        assert_eq!((bells.next(), bells.next(), bells.next()), (Some(1), Some(2), None));
+        assert_eq!((bells.next(), bells.next(), bells.next()), (Some(2), Some(1), None));
 
         second.wake_by_ref();
         assert_eq!(woken(), 0, "nobody sleeps");

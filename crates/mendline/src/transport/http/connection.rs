@@ -117,11 +117,6 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         self.rests().then(|| self.resting_since + self.rest)
     }
 
-    /// Since when it has carried nothing.
-    pub(super) fn resting_since(&self) -> Instant {
-        self.resting_since
-    }
-
     /// Reads and writes. Ready when the connection is over, with words.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         match &mut self.speech {
@@ -169,26 +164,37 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         Poll::Pending
     }
 
-    /// Whether it can take one more exchange that wants it this fresh.
-    pub(super) fn is_free(&self, freshness: Freshness, now: Instant) -> bool {
-        if self.closing || self.leftover.is_some() || (self.rests() && now >= self.resting_since + self.rest) {
+    /// Whether several exchanges may be on it at once.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.speech, Speech::Http2 { .. })
+    }
+
+    /// Whether it is fresh enough for an exchange that wants it so.
+    pub(super) fn is_fresh(&self, freshness: Freshness, now: Instant) -> bool {
+        if self.rests() && now >= self.resting_since + self.rest {
             return false;
         }
-        let room = match &self.speech {
-            Speech::Http1 { sender, .. } => self.carried == 0 && (!self.used || sender.is_ready()),
-            Speech::Http2 { sender, .. } => self.carried < sender.current_max_send_streams(),
-        };
         let last_alive = match &self.speech {
             Speech::Http1 { .. } => self.resting_since,
             Speech::Http2 { .. } => self.resting_since.max(self.gauge.heard()),
         };
         let just_now = now < last_alive + JUST_NOW;
-        let fresh = match freshness {
+        match freshness {
             Freshness::Unused => !self.used && just_now,
             Freshness::By(Reuse::Fresh) => just_now,
             Freshness::By(Reuse::Any) => true,
-        };
-        room && fresh
+        }
+    }
+
+    /// Whether it can take one more exchange.
+    pub(super) fn has_room(&self) -> bool {
+        if self.closing || self.leftover.is_some() {
+            return false;
+        }
+        match &self.speech {
+            Speech::Http1 { sender, .. } => self.carried == 0 && (!self.used || sender.is_ready()),
+            Speech::Http2 { sender, .. } => self.carried < sender.current_max_send_streams(),
+        }
     }
 
     /// Looks at the socket itself: false once the peer has closed it.
@@ -215,9 +221,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                     self.closing = true;
                     return None;
                 };
+                let length = body.map_or(0, |body| body.len() as u64);
                 let upload = body.map(|body| Upload::new(stream, Segments::whole(body.clone())));
-                let handed_over = upload.is_none();
-                let evidence = Evidence::Http2 { gauge: Arc::clone(&self.gauge), before, handed_over };
+                let evidence = Evidence::http2(Arc::clone(&self.gauge), before, length);
                 (Answer::Http2(answer), upload, evidence)
             }
         };

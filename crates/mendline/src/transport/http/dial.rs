@@ -3,7 +3,8 @@
 //! A name often has several addresses and some of them lead nowhere: a network that announces IPv6 and drops it is a
 //! classic. So addresses of both families take turns, the next one starts [`STAGGER`] after the last or as soon as that
 //! one has failed, and the first that answers wins (RFC 8305, "happy eyeballs"). How long all of it may take is the
-//! caller's business.
+//! caller's business, who gives a dial up when its time is over. Only a name that is still being looked up by then is told
+//! here: nobody else knows that it was not the server that kept silent.
 //!
 //! Every connection is told to notice a peer that is gone: keep-alive probes find one that is silent, the user timeout
 //! one that takes nothing of what we send. TLS, proxies and HTTP come on top, elsewhere.
@@ -13,14 +14,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// How long an address has the field to itself before the next one is tried as well.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -37,8 +38,13 @@ pub trait Dial {
     /// What a connection is.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Makes one to this place.
-    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<Self::Io>, DialError>> + Send + 'static;
+    /// Makes one to this place. It is given up when its time, counted from now, is over, unless it has said before why
+    /// there is none.
+    fn dial(
+        &self,
+        place: &Place,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Dialed<Self::Io>, DialError>> + Send + 'static;
 }
 
 /// Where to: a server or the proxy in front of it.
@@ -82,15 +88,21 @@ pub struct TcpDial;
 impl Dial for TcpDial {
     type Io = Tcp;
 
-    fn dial(&self, place: &Place) -> impl Future<Output = Result<Dialed<Tcp>, DialError>> + Send + 'static {
+    fn dial(
+        &self,
+        place: &Place,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Dialed<Tcp>, DialError>> + Send + 'static {
         let place = place.clone();
+        // From now and not from the first look at the future: whoever gives this up begins to count then.
+        let deadline = Instant::now() + patience;
         async move {
-            let addresses = look_up(&place).await?;
+            let addresses = timeout_at(deadline, look_up(&place)).await.map_err(|_| no_name_in(&place, patience))??;
             let stream = race(in_turns(addresses), TcpStream::connect)
                 .await
                 .map_err(|(address, error)| DialError(no_connection(&place, address, &error)))?;
             equip(&stream);
-            let stream = Arc::new(stream);
+            let stream = Arc::new(Mutex::new(stream));
             let watched = Arc::downgrade(&stream);
             Ok(Dialed { io: Tcp(stream), looks_open: Some(Box::new(move || looks_open(&watched))) })
         }
@@ -109,6 +121,11 @@ async fn look_up(place: &Place) -> Result<Vec<SocketAddr>, DialError> {
         return Err(DialError(format!("the name {} has no address", place.host)));
     }
     Ok(addresses)
+}
+
+fn no_name_in(place: &Place, patience: Duration) -> DialError {
+    let patience = humantime::format_duration(patience);
+    DialError(format!("the name {} could not be looked up within {patience}; is the name server there?", place.host))
 }
 
 /// The families take turns, beginning with the one that the system put first.
@@ -199,53 +216,36 @@ fn equip(stream: &TcpStream) {
 }
 
 /// Asks the kernel, not the reactor, which may not have heard of the end yet.
-fn looks_open(stream: &Weak<TcpStream>) -> bool {
+fn looks_open(stream: &Weak<Mutex<TcpStream>>) -> bool {
     let Some(stream) = stream.upgrade() else {
         return false;
     };
     let mut byte = [0_u8; 1];
-    match rustix::net::recv(stream.as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+    match rustix::net::recv(locked(&stream).as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         // Something lies there to be read: whether it is an end or not, the connection itself will find out.
         Ok((count, _)) => count > 0,
         Err(error) => error == rustix::io::Errno::AGAIN,
     }
 }
 
-/// A TCP connection that can be looked at while somebody else reads and writes it.
-pub struct Tcp(Arc<TcpStream>);
+/// A TCP connection that can be looked at while somebody else reads and writes it. Nobody ever waits for the lock: it is
+/// there because only tokio's own `poll_read`, which wants the stream for itself, takes a read that was not filled for
+/// the last one and saves asking the kernel once more.
+pub struct Tcp(Arc<Mutex<TcpStream>>);
+
+fn locked(stream: &Mutex<TcpStream>) -> MutexGuard<'_, TcpStream> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl AsyncRead for Tcp {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_read_buf(buf) {
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-    }
-}
-
-impl Tcp {
-    fn poll_try(
-        &self,
-        cx: &mut Context<'_>,
-        mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.0.poll_write_ready(cx))?;
-            match write(&self.0) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        Pin::new(&mut *locked(&self.0)).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Tcp {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_try(cx, |stream| stream.try_write(buf))
+        Pin::new(&mut *locked(&self.0)).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -253,7 +253,7 @@ impl AsyncWrite for Tcp {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try(cx, |stream| stream.try_write_vectored(bufs))
+        Pin::new(&mut *locked(&self.0)).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -265,7 +265,7 @@ impl AsyncWrite for Tcp {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match rustix::net::shutdown(self.0.as_fd(), rustix::net::Shutdown::Write) {
+        match rustix::net::shutdown(locked(&self.0).as_fd(), rustix::net::Shutdown::Write) {
             // A peer that is already gone needs no farewell.
             Ok(()) | Err(rustix::io::Errno::NOTCONN) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(error.into())),
@@ -277,12 +277,14 @@ impl AsyncWrite for Tcp {
 mod tests {
     use std::cell::RefCell;
 
+    use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
 
     use super::*;
 
     const SIX: &str = "[2001:db8::6]:1";
     const FOUR: &str = "192.0.2.4:1";
+    const PATIENCE: Duration = Duration::from_secs(5);
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -359,10 +361,10 @@ mod tests {
         let address = listener.local_addr().unwrap();
         drop(listener);
         let place = Place { host: "127.0.0.1".into(), port: address.port() };
-        let error = TcpDial.dial(&place).await.err().unwrap();
+        let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
         assert_eq!(error.0, format!("nothing listens on {address} (connection refused)"));
         let place = Place { host: "no-such-host.invalid".into(), port: 1 };
-        let error = TcpDial.dial(&place).await.err().unwrap();
+        let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
         assert!(error.0.starts_with("the name no-such-host.invalid could not be looked up ("), "{}", error.0);
     }
 
@@ -370,16 +372,17 @@ mod tests {
     async fn a_connection_looks_open_until_its_peer_closes_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let place = Place { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
-        let dialed = TcpDial.dial(&place).await.ok().unwrap();
+        let dialed = TcpDial.dial(&place, PATIENCE).await.ok().unwrap();
         let (peer, _) = listener.accept().await.unwrap();
         let looks_open = dialed.looks_open.unwrap();
         assert!(looks_open());
-        assert_eq!(sockopt::tcp_user_timeout(dialed.io.0.as_fd()).unwrap(), 30_000);
-        assert_eq!(sockopt::tcp_keepidle(dialed.io.0.as_fd()).unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_user_timeout(locked(&dialed.io.0).as_fd()).unwrap(), 30_000);
+        assert_eq!(sockopt::tcp_keepidle(locked(&dialed.io.0).as_fd()).unwrap(), KEEPALIVE_IDLE);
         drop(peer);
-        dialed.io.0.readable().await.unwrap();
+        let mut io = dialed.io;
+        assert_eq!(io.read(&mut [0]).await.unwrap(), 0, "the end is here");
         assert!(!looks_open());
-        drop(dialed.io);
+        drop(io);
         assert!(!looks_open());
     }
 }

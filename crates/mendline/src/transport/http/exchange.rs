@@ -3,6 +3,7 @@
 //! It waits for a connection, then for the answer, then reads the body: a stage each. What a stage has learned is a
 //! [`Step`]; what to do with connections and facts because of it is `Http`'s business.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::pool::ConnectionId;
 /// An exchange that has not ended.
 pub(super) struct Exchange {
     pub(super) ask: Ask,
-    pub(super) location: Location,
+    pub(super) location: Arc<Location>,
     reuse: Reuse,
     /// How often it has been redirected.
     pub(super) redirects: u32,
@@ -71,7 +72,7 @@ pub(super) enum Step {
 }
 
 impl Exchange {
-    pub(super) fn new(ask: Ask, location: Location, reuse: Reuse, bell: Waker) -> Exchange {
+    pub(super) fn new(ask: Ask, location: Arc<Location>, reuse: Reuse, bell: Waker) -> Exchange {
         Exchange { ask, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, bell }
     }
 

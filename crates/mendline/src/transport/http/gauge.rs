@@ -91,7 +91,7 @@ impl Gauge {
             return if accepted == 0 { Written::Nothing } else { Written::Partly };
         };
         let plain = head + request.body;
-        let needed = if counts.encrypted { plain + plain.div_ceil(RECORD_PLAIN) * RECORD_OVERHEAD } else { plain };
+        let needed = counts.needed(plain);
         if accepted == 0 {
             Written::Nothing
         } else if passed < plain || accepted < needed {
@@ -99,6 +99,12 @@ impl Gauge {
         } else {
             Written::Whole
         }
+    }
+
+    /// Whether what the operating system has accepted since `before` can hold this many plain bytes.
+    pub(super) fn can_hold(&self, before: u64, plain: u64) -> bool {
+        let counts = self.counts();
+        counts.accepted - before >= counts.needed(plain)
     }
 
     /// How many bytes the operating system has accepted in all.
@@ -116,19 +122,33 @@ impl Gauge {
     }
 }
 
+impl Counts {
+    /// The least number of accepted bytes that can hold this many plain ones.
+    fn needed(&self, plain: u64) -> u64 {
+        if self.encrypted { plain + plain.div_ceil(RECORD_PLAIN) * RECORD_OVERHEAD } else { plain }
+    }
+}
+
 impl Request {
     /// Looks for the end of the head in plain bytes that have been taken; `before` of them were taken earlier.
     fn watch(&mut self, before: u64, bytes: &[u8]) {
         if self.head.is_some() {
             return;
         }
-        for (at, byte) in bytes.iter().enumerate() {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.matched == 0 {
+                // Nothing but the end of a line can begin it.
+                let Some(skipped) = memchr::memchr(END_OF_HEAD[0], &bytes[at..]) else { return };
+                at += skipped;
+            }
             self.matched = match self.matched {
-                matched if *byte == END_OF_HEAD[matched] => matched + 1,
-                _ => usize::from(*byte == END_OF_HEAD[0]),
+                matched if bytes[at] == END_OF_HEAD[matched] => matched + 1,
+                _ => usize::from(bytes[at] == END_OF_HEAD[0]),
             };
+            at += 1;
             if self.matched == END_OF_HEAD.len() {
-                self.head = Some(before + at as u64 + 1);
+                self.head = Some(before + at as u64);
                 return;
             }
         }

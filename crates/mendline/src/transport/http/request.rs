@@ -24,41 +24,111 @@ const MESSAGE_OR_EVENTS: &str = "application/json, text/event-stream";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-/// The head of a request, without its body. `Err` says which header cannot be sent, never its value.
-pub(super) fn head(target: &Target, location: &Location, ask: &Ask, version: Version) -> Result<Request<()>, String> {
-    let mut request = Request::new(());
-    *request.method_mut() = match ask.verb {
-        Verb::Get => Method::GET,
-        Verb::Post => Method::POST,
-        Verb::Delete => Method::DELETE,
-    };
-    *request.version_mut() = version;
-    *request.uri_mut() = uri(target, location, version)?;
-    let headers = request.headers_mut();
-    if version != Version::HTTP_2 {
-        let host =
-            HeaderValue::try_from(location.origin.host_header()).map_err(|_| "its host cannot be sent".to_owned())?;
-        headers.insert(header::HOST, host);
-        if let Some(authorization) = proxy_authorization(target) {
-            headers.insert(header::PROXY_AUTHORIZATION, authorization);
+/// How many maps of headers are kept for the next requests; more exchanges than this are rarely in flight.
+const SPARE_MOST: usize = 32;
+/// A map that grew larger than this is not kept.
+const SPARE_HEADERS: usize = 32;
+/// How many headers are remembered as they were said last.
+const SAID_MOST: usize = 16;
+
+/// Makes heads of requests. One is much like the next, so what they have in common is kept: where they go, the headers
+/// that say the same again, and the memory of those that are over.
+#[derive(Default)]
+pub(super) struct Heads {
+    spare: Vec<HeaderMap>,
+    way: Option<Way>,
+    said: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// Where a request goes, as its head says it.
+struct Way {
+    location: Location,
+    version: Version,
+    uri: Uri,
+    host: HeaderValue,
+}
+
+impl Heads {
+    /// The head of a request, without its body. `Err` says which header cannot be sent, never its value.
+    pub(super) fn head(
+        &mut self,
+        target: &Target,
+        location: &Location,
+        ask: &Ask,
+        version: Version,
+    ) -> Result<Request<()>, String> {
+        let mut request = Request::new(());
+        *request.method_mut() = match ask.verb {
+            Verb::Get => Method::GET,
+            Verb::Post => Method::POST,
+            Verb::Delete => Method::DELETE,
+        };
+        *request.version_mut() = version;
+        *request.headers_mut() = self.spare.pop().unwrap_or_default();
+        let way = self.way(target, location, version)?;
+        *request.uri_mut() = way.uri.clone();
+        let headers = request.headers_mut();
+        if version != Version::HTTP_2 {
+            headers.insert(header::HOST, way.host.clone());
+            if let Some(authorization) = proxy_authorization(target) {
+                headers.insert(header::PROXY_AUTHORIZATION, authorization);
+            }
+        }
+        let accept = if ask.verb == Verb::Get { EVENTS } else { MESSAGE_OR_EVENTS };
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+        if let Some(body) = &ask.body {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        } else if ask.verb == Verb::Post {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        }
+        configured(headers, &target.headers);
+        for (name, value) in &ask.headers {
+            let said = self.say(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
+            let (name, value) = said?;
+            headers.insert(name, value);
+        }
+        Ok(request)
+    }
+
+    /// Takes the headers of a response that has been read, for the memory in them.
+    pub(super) fn take_back(&mut self, mut headers: HeaderMap) {
+        if self.spare.len() < SPARE_MOST && (1..=SPARE_HEADERS).contains(&headers.capacity()) {
+            headers.clear();
+            self.spare.push(headers);
         }
     }
-    let accept = if ask.verb == Verb::Get { EVENTS } else { MESSAGE_OR_EVENTS };
-    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    if let Some(body) = &ask.body {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
-    } else if ask.verb == Verb::Post {
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+
+    fn way(&mut self, target: &Target, location: &Location, version: Version) -> Result<&Way, String> {
+        let known = self.way.take().filter(|way| way.version == version && way.location == *location);
+        let way = match known {
+            Some(way) => way,
+            None => Way {
+                location: location.clone(),
+                version,
+                uri: uri(target, location, version)?,
+                host: HeaderValue::try_from(location.origin.host_header())
+                    .map_err(|_| "its host cannot be sent".to_owned())?,
+            },
+        };
+        Ok(self.way.insert(way))
     }
-    configured(headers, &target.headers);
-    for (name, value) in &ask.headers {
-        let cannot = || format!("the header {name} holds what HTTP does not allow");
-        let known: HeaderName = name.parse().map_err(|_| cannot())?;
-        headers.insert(known, HeaderValue::from_str(value).map_err(|_| cannot())?);
+
+    /// A header as HTTP has it; `None` if it has no such thing.
+    fn say(&mut self, name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+        let Some(last) = self.said.iter_mut().find(|(said, _)| said.as_str().eq_ignore_ascii_case(name)) else {
+            let new = (HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?);
+            if self.said.len() < SAID_MOST {
+                self.said.push(new.clone());
+            }
+            return Some(new);
+        };
+        if last.1.as_bytes() != value.as_bytes() {
+            last.1 = HeaderValue::from_str(value).ok()?;
+        }
+        Some(last.clone())
     }
-    Ok(request)
 }
 
 /// A configured header replaces ours; of several configured ones with one name all are sent.
@@ -195,6 +265,7 @@ mod tests {
 
     fn ask(verb: Verb, headers: Vec<(&'static str, String)>) -> Ask {
         let body = (verb == Verb::Post).then(spliced);
+        let headers = headers.into_iter().map(|(name, value)| (name.into(), value)).collect();
         Ask { verb, target: None, headers, body }
     }
 
@@ -213,7 +284,7 @@ mod tests {
         let target = target.header("X-Two", &mendline_core::Secret::new("1")).unwrap();
         let target = target.header("x-two", &mendline_core::Secret::new("2")).unwrap();
         let ask = ask(Verb::Post, vec![("mcp-session-id", "s".into())]);
-        let request = head(&target, &target.location, &ask, Version::HTTP_11).unwrap();
+        let request = Heads::default().head(&target, &target.location, &ask, Version::HTTP_11).unwrap();
         let expected = [
             "POST /mcp?a",
             "accept: application/json, text/event-stream",
@@ -231,7 +302,8 @@ mod tests {
     #[test]
     fn http_2_names_the_whole_url_and_no_host() {
         let target = Target::parse("https://x.test/mcp").unwrap();
-        let request = head(&target, &target.location, &ask(Verb::Get, Vec::new()), Version::HTTP_2).unwrap();
+        let ask = ask(Verb::Get, Vec::new());
+        let request = Heads::default().head(&target, &target.location, &ask, Version::HTTP_2).unwrap();
         assert_eq!(shown(&request)[..2], ["GET https://x.test/mcp", "accept: text/event-stream"]);
         assert!(!request.headers().contains_key("host"));
     }
@@ -240,7 +312,29 @@ mod tests {
     fn a_header_that_cannot_be_sent_is_named_without_its_value() {
         let target = Target::parse("http://x.test/").unwrap();
         let ask = ask(Verb::Get, vec![("mcp-session-id", "hunter2\n".into())]);
-        let words = head(&target, &target.location, &ask, Version::HTTP_11).unwrap_err();
+        let words = Heads::default().head(&target, &target.location, &ask, Version::HTTP_11).unwrap_err();
         assert_eq!(words, "the header mcp-session-id holds what HTTP does not allow");
+    }
+
+    #[test]
+    fn what_was_kept_from_one_head_changes_nothing_in_the_next() {
+        let target = Target::parse("http://x.test/mcp").unwrap();
+        let elsewhere = target.location.resolve("/other?x").unwrap();
+        let mut heads = Heads::default();
+        let asks = [
+            (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "one".into())])),
+            (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "two".into())])),
+            (&elsewhere, Version::HTTP_11, ask(Verb::Get, vec![("Mcp-Session-Id", "two".into()), ("x-a", "b".into())])),
+            (&elsewhere, Version::HTTP_2, ask(Verb::Delete, Vec::new())),
+            (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "one".into())])),
+        ];
+        for (location, version, ask) in asks {
+            let made = heads.head(&target, location, &ask, version).unwrap();
+            let alone = Heads::default().head(&target, location, &ask, version).unwrap();
+            assert_eq!(shown(&made), shown(&alone));
+            heads.take_back(made.into_parts().0.headers);
+        }
+        assert_eq!(heads.spare.len(), 1, "the same memory served all");
+        assert_eq!(heads.said.len(), 2, "each name is remembered once, however it is written");
     }
 }

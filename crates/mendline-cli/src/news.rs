@@ -1,0 +1,192 @@
+//! What comes from neither the client nor the server: signals, the end of a sleep, a changed network.
+//!
+//! A task of its own waits for all of it and leaves notes; the driver looks at its desk in every round, where nobody else
+//! is in its way: both are on one thread. A note that already lies there is not left twice, except for "stop", which means something else the
+//! second time.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use mendline::decisions::{Input, UpstreamId};
+use mendline::observe::log::{Log, LogLevel};
+use mendline::surroundings::network::Network;
+use mendline::surroundings::sleep::Sleep;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What may be noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Note {
+    Stop,
+    Reconnect,
+    Woke,
+    NetworkChanged,
+}
+
+impl Note {
+    /// How many of it may lie there at once.
+    fn most(self) -> usize {
+        match self {
+            Note::Stop => 2,
+            Note::Reconnect | Note::Woke | Note::NetworkChanged => 1,
+        }
+    }
+}
+
+impl From<Note> for Input {
+    fn from(note: Note) -> Input {
+        match note {
+            Note::Stop => Input::Stop,
+            Note::Reconnect => Input::Reconnect { upstream: UpstreamId(0) },
+            Note::Woke => Input::Woke,
+            Note::NetworkChanged => Input::NetworkChanged,
+        }
+    }
+}
+
+/// The notes that the driver has not had yet.
+#[derive(Default)]
+pub(crate) struct News {
+    desk: Mutex<Desk>,
+}
+
+#[derive(Default)]
+struct Desk {
+    notes: VecDeque<Note>,
+    driver: Option<Waker>,
+}
+
+impl News {
+    /// Listens from now on, and to the network too if the server is reached through it. What cannot be listened to is
+    /// done without, except for signals: not to hear them is to die of them.
+    pub(crate) fn listen(through_the_network: bool, log: &Log) -> std::io::Result<Arc<News>> {
+        let mut signals = Signals::listen()?;
+        let mut sleep = or_without(Sleep::watch(), "sleep and wake", log);
+        let mut network = through_the_network.then(|| or_without(Network::watch(), "network changes", log)).flatten();
+        let news = Arc::new(News::default());
+        let desk = Arc::clone(&news);
+        tokio::spawn(async move {
+            loop {
+                let note = tokio::select! {
+                    note = signals.next() => note,
+                    () = woken(&mut sleep) => Note::Woke,
+                    () = changed(&mut network) => Note::NetworkChanged,
+                };
+                desk.leave(note);
+            }
+        });
+        Ok(news)
+    }
+
+    fn leave(&self, note: Note) {
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        if desk.notes.iter().filter(|lies_there| **lies_there == note).count() < note.most() {
+            desk.notes.push_back(note);
+        }
+        if let Some(driver) = desk.driver.take() {
+            driver.wake();
+        }
+    }
+
+    /// The next note.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Input> {
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        match desk.notes.pop_front() {
+            Some(note) => Poll::Ready(note.into()),
+            None => {
+                desk.driver.get_or_insert_with(|| cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+async fn woken(sleep: &mut Option<Sleep>) {
+    match sleep {
+        Some(sleep) => sleep.woken().await,
+        None => pending().await,
+    }
+}
+
+async fn changed(network: &mut Option<Network>) {
+    match network {
+        Some(network) => network.changed().await,
+        None => pending().await,
+    }
+}
+
+fn or_without<T>(watched: std::io::Result<T>, what: &str, log: &Log) -> Option<T> {
+    watched.inspect_err(|error| log.say(LogLevel::Debug, &format!("{what} will not be noticed: {error}"))).ok()
+}
+
+/// The signals that mean something. A hang-up means nothing yet, but must not end us without a word.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    by_hand: Signal,
+    go_on: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            by_hand: signal(SignalKind::user_defined1())?,
+            // Whoever is told to go on was stopped, and nobody says for how long.
+            go_on: signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
+        })
+    }
+
+    async fn next(&mut self) -> Note {
+        loop {
+            tokio::select! {
+                Some(()) = self.terminate.recv() => return Note::Stop,
+                Some(()) = self.interrupt.recv() => return Note::Stop,
+                Some(()) = self.by_hand.recv() => return Note::Reconnect,
+                Some(()) = self.go_on.recv() => return Note::Woke,
+                Some(()) = self.hang_up.recv() => {}
+                else => pending().await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(news: &News) -> Vec<String> {
+        let cx = Context::from_waker(Waker::noop());
+        std::iter::from_fn(|| match news.poll(&cx) {
+            Poll::Ready(input) => Some(format!("{input:?}")),
+            Poll::Pending => None,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn notes_are_taken_in_order_and_a_storm_of_them_is_one() {
+        let news = News::default();
+        for _ in 0..1000 {
+            news.leave(Note::Woke);
+            news.leave(Note::NetworkChanged);
+        }
+        assert_eq!(taken(&news), ["Woke", "NetworkChanged"]);
+        assert_eq!(taken(&news), Vec::<String>::new());
+        news.leave(Note::Woke);
+        assert_eq!(taken(&news), ["Woke"], "one that was taken may be left again");
+    }
+
+    #[test]
+    fn a_second_stop_is_not_the_first_one() {
+        let news = News::default();
+        for _ in 0..3 {
+            news.leave(Note::Stop);
+        }
+        assert_eq!(taken(&news), ["Stop", "Stop"]);
+    }
+}

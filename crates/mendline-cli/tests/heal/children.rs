@@ -1,0 +1,153 @@
+//! Children that cannot start, cannot be started, or stand still.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::answer_within;
+use crate::client::{Client, MENDLINE, SOON, eventually, failure, kill};
+use crate::support::{Bridge, Setup};
+
+/// What may take as long as a few timers on a busy machine.
+const LATER: Duration = Duration::from_secs(30);
+
+#[test]
+fn p55_a_server_that_crashes_in_a_loop_is_parked_with_its_last_words() {
+    let mut bridge = Bridge::start(Setup { tempers: &["exit-at-once=3"], ..Setup::default() });
+    bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
+    assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31007), &json!("parked")), "{error}");
+    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    let said = error.to_string();
+    assert!(said.contains("cannot start, giving up"), "its last words are in the answer: {error}");
+    let starts = bridge.noted("start").len();
+    assert_eq!(starts, 5, "five exits, and no sixth start");
+
+    // Whoever calls meanwhile is told so, and when to come again; it is no reason to start it at once.
+    let begun = Instant::now();
+    bridge.request("again", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = answer_within(&mut bridge, "again", LATER)["error"].clone();
+    assert_eq!(error["data"]["cause"], "parked", "{error}");
+    let wait = Duration::from_millis(error["data"]["retryAfterMs"].as_u64().unwrap());
+    assert!(wait <= Duration::from_secs(60), "{error}");
+    assert!(bridge.noted("start").len() <= starts + 1, "{:?} after {:?}", bridge.noted("start"), begun.elapsed());
+    bridge.stdin = None;
+    assert_eq!(bridge.exit_code(SOON), Some(1));
+}
+
+#[test]
+fn p55_a_server_that_stops_crashing_is_found_by_the_next_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("may-live");
+    let script = format!(
+        "test -e '{}' && exec '{MENDLINE}' demo-server; echo 'the database is locked' >&2; exit 3",
+        gate.display()
+    );
+    let mut bridge = Bridge::start(Setup { command: Some(&["sh", "-c", &script]), ..Setup::default() });
+    bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
+    assert_eq!(error["data"]["cause"], "parked", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("the database is locked"), "{error}");
+    fs::write(&gate, "").unwrap();
+    // A call may wake it once in ten seconds.
+    let deadline = Instant::now() + LATER;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let id = format!("try {tries}");
+        bridge.request(&id, "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+        let answer = answer_within(&mut bridge, &id, LATER);
+        if answer["result"].is_object() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{answer}; log:\n{}", bridge.log());
+        let wait = answer["error"]["data"]["retryAfterMs"].as_u64().unwrap();
+        thread::sleep(Duration::from_millis(wait));
+    }
+    assert!(tries <= 4, "what it said to wait was right: {tries}");
+}
+
+#[test]
+fn p57_a_stopped_server_is_replaced_and_what_it_was_sent_is_unknown() {
+    let mut bridge = Bridge::start(Setup { options: &["--call-timeout", "1s"], ..Setup::default() });
+    bridge.greet();
+    let frozen = bridge.server();
+    kill(frozen, Signal::STOP);
+    let result = bridge.result("write", "create_note", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
+    assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
+    // The line is tested at once: two pings of ten seconds, a second between them, and then it is ended the hard way.
+    let begun = Instant::now();
+    eventually("a new server starts", 2 * LATER, || bridge.noted("start").len() == 2);
+    assert!(begun.elapsed() > Duration::from_secs(15), "it was given its time: {:?}", begun.elapsed());
+    eventually("the frozen one is gone", SOON, || crate::support::is_gone(frozen));
+    let next = bridge.result("next", "create_note", &json!({ "key": "l" }));
+    assert_eq!(next["content"][0]["text"], "wrote l", "{next}");
+    assert_eq!((bridge.executions("create_note", "k"), bridge.executions("create_note", "l")), (0, 1));
+}
+
+#[test]
+fn p57_a_server_that_is_only_stopped_for_a_moment_is_left_alone() {
+    let mut bridge = Bridge::start(Setup { options: &["--call-timeout", "1s"], ..Setup::default() });
+    bridge.greet();
+    kill(bridge.server(), Signal::STOP);
+    let result = bridge.result("read", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
+    kill(bridge.server(), Signal::CONT);
+    let next = bridge.result("next", "create_note", &json!({ "key": "l" }));
+    assert_eq!(next["content"][0]["text"], "wrote l", "{next}");
+    assert_eq!((bridge.noted("start").len(), bridge.executions("create_note", "l")), (1, 1));
+}
+
+/// A user of this machine that has no process, for whom a limit counts only what this test starts. Root is above the limit.
+const NOBODY_ELSE: u32 = 54_361;
+
+fn as_nobody_else(command: &mut Command) -> &mut Command {
+    if rustix::process::geteuid().is_root() { command.uid(NOBODY_ELSE).gid(NOBODY_ELSE) } else { command }
+}
+
+/// How many processes the user of this process may have before it gets no more. The tool runs as that user, because not
+/// every root may change the limits of others.
+fn limit_processes(pid: u32, to: &str) {
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &pid.to_string(), &format!("--nproc={to}:")]).current_dir("/");
+    let output = as_nobody_else(&mut command).output().expect("prlimit, of util-linux");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn p61_while_the_machine_gives_no_process_calls_wait_and_then_they_run() {
+    let folder = tempfile::tempdir().unwrap();
+    // The target directory may be closed to other users, so the binary is where they may run it.
+    let (binary, ledger) = (folder.path().join("mendline"), folder.path().join("ledger"));
+    fs::copy(MENDLINE, &binary).unwrap();
+    fs::write(&ledger, "").unwrap();
+    for (path, mode) in [(folder.path(), 0o755), (&binary, 0o755), (&ledger, 0o666)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = Command::new(&binary);
+    command.args(["run", "--"]).arg(&binary).arg("demo-server").env("MENDLINE_DEMO_LEDGER", &ledger);
+    command.stdin(Stdio::piped()).current_dir("/");
+    let mut client = Client::start(as_nobody_else(&mut command));
+    client.read_log();
+    assert_eq!(client.greet(), "demo-server");
+    let noted = |what: &str| {
+        let text = fs::read_to_string(&ledger).unwrap();
+        text.lines().filter_map(|line| line.strip_prefix(what)?.trim().parse().ok()).collect::<Vec<i32>>()
+    };
+    let mendline = client.process.id();
+    limit_processes(mendline, "1");
+    kill(noted("start ")[0], Signal::KILL);
+    eventually("it is said why", SOON, || client.log().contains("Resource temporarily unavailable"));
+    client.call("waits", "create_note", &json!({ "key": "k" }));
+    assert_eq!(noted("start ").len(), 1);
+    limit_processes(mendline, "100");
+    let answer = answer_within(&mut client, "waits", LATER);
+    assert_eq!(answer["result"]["content"][0]["text"], "wrote k", "{answer}");
+    assert_eq!(fs::read_to_string(&ledger).unwrap().matches("executed create_note k").count(), 1);
+}

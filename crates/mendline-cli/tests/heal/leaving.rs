@@ -1,0 +1,101 @@
+//! Clients that leave under a call, or use a name twice.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use mendline_faults::Answers;
+use serde_json::{Value, json};
+
+use crate::client::{MENDLINE, SOON, eventually};
+use crate::site::{Site, event_answers, modern};
+use crate::support::Bridge;
+
+/// A client that reads with its own hands, so that nobody else holds its end of the pipe when it leaves.
+struct Leaver {
+    process: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Leaver {
+    fn before(url: &str) -> Leaver {
+        let mut command = Command::new(MENDLINE);
+        command.args(["run", "--log-level", "off", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let (stdin, stdout) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Leaver { process, stdin, stdout }
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Closes both pipes at once, as the end of a process does.
+    fn leave(self) -> Child {
+        self.process
+    }
+}
+
+fn ends(mut process: Child, within: Duration) {
+    eventually("Mendline ends", within, || process.try_wait().unwrap().is_some());
+}
+
+#[test]
+fn c86_a_legacy_call_runs_on_when_its_client_has_left() {
+    let site = Site::start(event_answers());
+    let mut client = Leaver::before(&site.url());
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    client.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }));
+    assert_eq!(client.hear()["id"], 1);
+    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let params = json!({ "name": "create_note", "arguments": { "key": "k", "delayMs": 1000 } });
+    client.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    ends(client.leave(), 3 * SOON);
+    let counts = site.counts();
+    let cancelled = (counts.cancellations, counts.messages_of("notifications/cancelled"));
+    assert_eq!(cancelled, (0, 0), "a dropped connection is no cancellation in this era");
+}
+
+#[test]
+fn c86_a_modern_call_is_cancelled_when_its_client_has_left() {
+    let site = Site::start(modern(Answers::Events));
+    let mut client = Leaver::before(&site.url());
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": "create_note", "arguments": { "key": "k", "delayMs": 60_000 }, "_meta": meta });
+    client.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    let process = client.leave();
+    // The end of our stdin says nothing of the kind, and nothing is written that would: it is looked for once a second.
+    site.until("its response is closed", |counts| counts.cancellations == 1);
+    ends(process, SOON);
+    assert_eq!(site.executions("k"), 1);
+}
+
+#[test]
+fn c88_a_client_that_uses_an_id_twice_gets_two_answers() {
+    let mut bridge = Bridge::around(&[]);
+    for (key, delay) in [("a", 300), ("b", 100)] {
+        bridge.call("same", "create_note", &json!({ "key": key, "delayMs": delay }));
+    }
+    let mut texts: Vec<Value> = Vec::new();
+    for _ in 0..2 {
+        texts.push(bridge.answer("same")["result"]["content"][0]["text"].clone());
+    }
+    assert_eq!(texts, ["wrote b", "wrote a"]);
+    assert_eq!((bridge.executions("create_note", "a"), bridge.executions("create_note", "b")), (1, 1));
+    bridge.stdin = None;
+    assert_eq!(bridge.rest(), Vec::<String>::new(), "and no third one");
+}

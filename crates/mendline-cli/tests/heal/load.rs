@@ -1,0 +1,116 @@
+//! More than there is room for, slower than it should be, larger than is usual.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, failure};
+use crate::site::{Site, event_answers};
+use crate::support::Bridge;
+use crate::{answer_within, next_answer};
+
+/// What many calls may take on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// As many answers as asked for, and when each came.
+fn answers(client: &mut Client, count: usize) -> Vec<(Instant, Value)> {
+    (0..count).map(|_| next_answer(client, LONG)).map(|answer| (Instant::now(), answer)).collect()
+}
+
+fn ids(answers: &[(Instant, Value)]) -> Vec<usize> {
+    let mut ids: Vec<usize> =
+        answers.iter().map(|(_, answer)| answer["id"].as_str().unwrap().parse().unwrap()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn l81_a_burst_of_a_thousand_calls_is_answered_to_the_last() {
+    let mut bridge = Bridge::around(&[]);
+    for number in 0..1000 {
+        let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
+        bridge.call(&number.to_string(), tool, &json!({ "key": format!("k{number}"), "delayMs": 20 }));
+    }
+    let answers = answers(&mut bridge, 1000);
+    assert_eq!(ids(&answers), (0..1000).collect::<Vec<_>>());
+    assert!(answers.iter().all(|(_, answer)| answer["result"]["isError"] == false));
+    let ledger = bridge.ledger();
+    assert_eq!(ledger.matches("executed ").count(), 1000);
+}
+
+#[test]
+fn l82_what_finds_no_place_is_told_so_at_once_and_the_rest_runs() {
+    const PLACES: usize = 256 + 1024;
+    let mut bridge = Bridge::around(&[]);
+    let begun = Instant::now();
+    for number in 0..PLACES + 20 {
+        bridge.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}"), "delayMs": 1500 }));
+    }
+    let turned_away = answers(&mut bridge, 20);
+    for (_, answer) in &turned_away {
+        assert_eq!(failure(&answer["result"])["cause"], "overloaded", "{answer}");
+        assert_eq!(failure(&answer["result"])["outcome"], "not_sent", "{answer}");
+    }
+    assert_eq!(ids(&turned_away), (PLACES..PLACES + 20).collect::<Vec<_>>());
+    let first_round = begun.elapsed();
+    assert!(first_round < Duration::from_millis(1400), "no place can have become free: {first_round:?}");
+    let asked = Instant::now();
+    bridge.call("1300", "create_note", &json!({ "key": "one more" }));
+    let (came, answer) = answers(&mut bridge, 1).remove(0);
+    if answer["id"] == "1300" {
+        println!("overloaded was said after {:?}", came - asked);
+        assert!(came - asked < Duration::from_millis(500), "{:?}", came - asked);
+    }
+    let rest = answers(&mut bridge, PLACES);
+    assert_eq!(rest.iter().filter(|(_, answer)| answer["result"]["isError"] == false).count(), PLACES);
+    assert_eq!(bridge.ledger().matches("executed ").count(), PLACES);
+}
+
+#[test]
+fn l84_a_server_that_is_ten_times_slower_is_waited_for() {
+    let mut bridge = Bridge::around(&[]);
+    for number in 0..300 {
+        bridge.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}"), "delayMs": 500 }));
+    }
+    let answers = answers(&mut bridge, 300);
+    assert_eq!(ids(&answers), (0..300).collect::<Vec<_>>());
+    assert!(answers.iter().all(|(_, answer)| answer["result"]["isError"] == false));
+    assert_eq!((bridge.noted("start").len(), bridge.ledger().matches("executed ").count()), (1, 300));
+}
+
+#[test]
+fn l85_messages_just_below_the_limit_pass_in_both_directions_and_are_not_kept() {
+    let mut bridge = Bridge::around(&[]);
+    let text = "y".repeat((16 << 20) - 200);
+    for number in 0..4 {
+        let id = number.to_string();
+        bridge.send(&format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"demo/echo","params":{{"text":"{text}"}}}}"#));
+        let answer = answer_within(&mut bridge, &id, LONG);
+        assert!(answer["result"]["text"] == text.as_str(), "it came back as it went");
+    }
+    let peak = peak_kib(bridge.process.id());
+    println!("{peak} KiB at the most");
+    assert!(peak < 200 << 10, "{peak} KiB for four messages of 16 MiB, one after the other");
+}
+
+#[test]
+fn l85_a_message_over_the_limit_is_refused_in_words_and_the_next_one_passes() {
+    let mut bridge = Bridge::around(&[]);
+    let text = "y".repeat(17 << 20);
+    bridge.send(&format!(r#"{{"jsonrpc":"2.0","id":"a","method":"demo/echo","params":{{"text":"{text}"}}}}"#));
+    bridge.call("b", "lookup", &json!({ "key": "k" }));
+    assert_eq!(answer_within(&mut bridge, "b", LONG)["result"]["content"][0]["text"], "k is 42");
+
+    let site = Site::start(event_answers());
+    let mut client = site.client(&[]);
+    let huge = client.result("a", "big", &json!({ "key": "k", "bytes": 17 << 20 }));
+    assert!(huge["content"][0]["text"].as_str().unwrap().contains("larger than the limit"), "{huge}");
+    assert_eq!(client.result("b", "lookup", &json!({ "key": "l" }))["content"][0]["text"], "l is 42");
+    assert_eq!(site.executions("k"), 1);
+}
+
+fn peak_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    peak.unwrap()
+}

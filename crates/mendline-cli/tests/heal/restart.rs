@@ -1,0 +1,44 @@
+//! A server that was away and has forgotten its sessions, as every server that is started again.
+
+use std::net::TcpStream;
+
+use mendline_faults::toxic::{Refuse, Toxic};
+use mendline_faults::{Direction, Ending};
+use serde_json::json;
+
+use crate::client::{SOON, eventually};
+use crate::next_answer;
+use crate::site::{Site, greeted, json_answers};
+
+/// More than a server's retry budget holds: they wait for the same server, and none of them is to blame.
+const CALLS: usize = 24;
+
+#[test]
+fn h34_all_calls_that_waited_for_a_server_run_when_it_comes_back_without_its_sessions() {
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
+    let away = proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
+    eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
+    let connections = proxy.counts().open;
+    proxy.cut(Ending::Reset);
+    eventually("all connections are cut", SOON, || proxy.counts().cut >= connections);
+    site.forget_sessions();
+    for number in 0..CALLS {
+        client.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}") }));
+    }
+    eventually("it is known to be away", SOON, || client.log().contains("Waiting"));
+    proxy.remove(away);
+    let mut failed = Vec::new();
+    for _ in 0..CALLS {
+        let answer = next_answer(&mut client, 4 * SOON);
+        let key = format!("k{}", answer["id"].as_str().unwrap());
+        if answer["result"]["isError"] != false {
+            assert_eq!(site.executions(&key), 0, "{answer}");
+            failed.push(answer);
+        } else {
+            assert_eq!(site.executions(&key), 1);
+        }
+    }
+    assert!(failed.is_empty(), "{} of {CALLS} were turned away: {}", failed.len(), failed[0]);
+}

@@ -1,0 +1,37 @@
+//! What people may choose about mending, and what it changes for a server at a URL.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use mendline_faults::toxic::{Refuse, Toxic};
+use mendline_faults::{Direction, Rule};
+use serde_json::json;
+
+use crate::client::{SOON, eventually, failure};
+use crate::site::{Site, event_answers, greeted, json_answers};
+
+#[test]
+fn a_call_waits_for_a_lost_server_as_long_as_was_chosen() {
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--recovery-timeout", "600ms"]);
+    proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
+    eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
+    proxy.cut(mendline_faults::Ending::Reset);
+    let begin = Instant::now();
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["outcome"], "not_sent", "{result}");
+    let took = begin.elapsed();
+    assert!((Duration::from_millis(600)..Duration::from_secs(3)).contains(&took), "{took:?}");
+    assert_eq!(site.executions("k"), 0);
+}
+
+#[test]
+fn s52_a_stream_that_is_closed_for_ever_is_asked_for_as_often_as_was_chosen() {
+    let site = Site::start(event_answers());
+    let mut client = site.client(&["--resume-attempts", "2"]);
+    site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
+    assert_eq!((site.counts().resumes, site.executions("k")), (2, 1));
+}

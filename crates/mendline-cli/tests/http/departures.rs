@@ -1,0 +1,79 @@
+//! Clients that leave in the middle of a call, and what the server is told: by era.
+
+use mendline_faults::Answers;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::client::{Client, SOON};
+use crate::site::{Site, discovered, event_answers, json_answers, modern, said};
+
+/// Longer than anybody waits.
+const NEVER: u64 = 600_000;
+
+/// The client wants no drain: told twice, Mendline ends at once.
+fn leave_at_once(client: &mut Client) {
+    client.stdin = None;
+    client.signal(Signal::TERM);
+    client.signal(Signal::TERM);
+}
+
+#[test]
+fn c86_i18_a_client_that_leaves_closes_what_it_asked_of_a_modern_server() {
+    for answers in [Answers::Json, Answers::Events] {
+        let site = Site::start(modern(answers));
+        let mut client = discovered(&site, &[]);
+        let arguments = json!({ "key": "k", "delayMs": NEVER });
+        client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        site.until("the call runs", |counts| counts.executions_of("k") == 1);
+        leave_at_once(&mut client);
+        site.until("the stream is closed", |counts| counts.closed_mid_call == 1 && counts.cancellations == 1);
+        client.exit_code(SOON);
+        assert_eq!((site.executions("k"), site.counts().messages_of("notifications/cancelled")), (1, 0));
+    }
+}
+
+#[test]
+fn c86_i18_a_client_that_leaves_does_not_cancel_what_it_asked_of_a_legacy_server() {
+    for settings in [json_answers(), event_answers()] {
+        let site = Site::start(settings);
+        let mut client = site.client(&[]);
+        client.call("a", "create_note", &json!({ "key": "k", "delayMs": NEVER }));
+        site.until("the call runs", |counts| counts.executions_of("k") == 1);
+        leave_at_once(&mut client);
+        client.exit_code(SOON);
+        site.until("nobody is connected any more", |counts| counts.open_connections == 0);
+        let counts = site.counts();
+        assert_eq!((counts.executions_of("k"), counts.messages_of("notifications/cancelled")), (1, 0));
+    }
+}
+
+#[test]
+fn c86_a_client_that_leaves_is_waited_for_as_long_as_its_calls_take() {
+    let site = Site::start(event_answers());
+    let mut client = site.client(&[]);
+    client.call("a", "create_note", &json!({ "key": "k", "delayMs": 300 }));
+    client.stdin = None;
+    let rest = client.rest();
+    assert!(rest.len() == 1 && rest[0].contains("wrote k"), "{rest:?}");
+    assert_eq!(client.exit_code(SOON), Some(0));
+    assert_eq!((site.executions("k"), site.counts().sessions_deleted), (1, 1));
+}
+
+#[test]
+fn c87_a_mendline_that_is_killed_leaves_a_legacy_call_running_and_takes_a_modern_one_along() {
+    let site = Site::start(event_answers());
+    let mut client = site.client(&[]);
+    client.call("a", "create_note", &json!({ "key": "k", "delayMs": NEVER }));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    client.signal(Signal::KILL);
+    site.until("nobody is connected any more", |counts| counts.open_connections == 0);
+    assert_eq!((site.counts().cancellations, site.counts().messages_of("notifications/cancelled")), (0, 0));
+
+    let site = Site::start(modern(Answers::Events));
+    let mut client = discovered(&site, &[]);
+    let arguments = json!({ "key": "k", "delayMs": NEVER });
+    client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    client.signal(Signal::KILL);
+    site.until("it is cancelled", |counts| counts.cancellations == 1);
+}

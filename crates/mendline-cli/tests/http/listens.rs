@@ -1,0 +1,98 @@
+//! `subscriptions/listen`: a request that is answered when it ends, which may be never.
+
+use std::time::{Duration, Instant};
+
+use mendline_faults::{Answers, Ending};
+use serde_json::{Value, json};
+
+use crate::client::{Client, SOON, eventually};
+use crate::site::{Site, discovered, modern, said};
+
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// A client that listens for changes of the tools.
+fn listening(site: &Site, options: &[&str]) -> Client {
+    let mut client = discovered(site, options);
+    client.request("l", "subscriptions/listen", &said(json!({ "notifications": { "toolsListChanged": true } })));
+    assert_eq!(heard(&mut client)["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(site.counts().listens_opened, 1);
+    client
+}
+
+/// What comes next, which is under the name that the client gave to its subscription.
+fn heard(client: &mut Client) -> Value {
+    let message: Value = serde_json::from_str(&client.line()).unwrap();
+    assert_eq!(message["params"]["_meta"][SUBSCRIPTION], "l", "{message}");
+    message
+}
+
+#[test]
+fn a_subscription_outlasts_the_deadline_of_calls_and_ends_with_the_servers_own_answer() {
+    let site = Site::start(modern(Answers::Events));
+    let mut client = listening(&site, &["--call-timeout", "500ms"]);
+    let begin = Instant::now();
+    let mut number = 0;
+    while begin.elapsed() < Duration::from_secs(2) {
+        site.notify("notifications/tools/list_changed", &json!({ "number": number }));
+        assert_eq!(heard(&mut client)["params"]["number"], number);
+        number += 1;
+        // A call beside it has its own deadline and its own stream.
+        let arguments = json!({ "key": format!("k{number}"), "delayMs": 100 });
+        client.request("c", "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        let answer = client.answer("c");
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    site.end_listens();
+    let answer = client.answer("l");
+    assert_eq!(answer["result"]["_meta"][SUBSCRIPTION], "l", "{answer}");
+    assert_eq!((site.counts().listens_opened, site.counts().messages_of("subscriptions/listen")), (1, 1));
+}
+
+#[test]
+fn a_silent_subscription_is_left_alone() {
+    let site = Site::start(modern(Answers::Events));
+    let mut client = listening(&site, &["--call-timeout", "300ms"]);
+    // Calls come to their deadlines meanwhile; a call that is answered shows that time has passed for all of them.
+    for number in 0..3 {
+        let id = format!("c{number}");
+        let arguments = json!({ "key": id, "delayMs": 60_000 });
+        client.request(&id, "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        assert_eq!(client.answer(&id)["result"]["isError"], true);
+    }
+    site.notify("notifications/tools/list_changed", &json!({}));
+    assert_eq!(heard(&mut client)["method"], "notifications/tools/list_changed");
+    assert_eq!((site.counts().listens_opened, site.counts().listens_closed), (1, 0));
+}
+
+#[test]
+fn a_subscription_that_is_cancelled_is_closed_at_the_server() {
+    let site = Site::start(modern(Answers::Events));
+    let mut client = listening(&site, &[]);
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}"#);
+    site.until("the server knows", |counts| counts.listens_closed == 1);
+    assert_eq!(site.counts().messages_of("notifications/cancelled"), 0);
+}
+
+#[test]
+fn c86_a_client_that_leaves_closes_its_subscription_and_does_not_wait_for_it() {
+    let site = Site::start(modern(Answers::Events));
+    let mut client = listening(&site, &[]);
+    let begin = Instant::now();
+    client.stdin = None;
+    assert_eq!(client.exit_code(SOON), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(2), "it waited for a subscription: {:?}", begin.elapsed());
+    site.until("the server knows", |counts| counts.listens_closed == 1);
+}
+
+#[test]
+fn a_subscription_whose_connection_is_cut_is_opened_again_and_goes_on_under_its_name() {
+    let site = Site::start(modern(Answers::Events));
+    let mut client = listening(&site, &[]);
+    site.cut(Ending::Reset);
+    eventually("it is opened again", SOON, || site.counts().listens_opened == 2);
+    let gap = heard(&mut client);
+    assert_eq!(gap["method"], "notifications/tools/list_changed", "what may have been missed is said: {gap}");
+    site.notify("notifications/tools/list_changed", &json!({ "after": true }));
+    let change = heard(&mut client);
+    assert_eq!((&change["method"], &change["params"]["after"]), (&gap["method"], &json!(true)), "{change}");
+}

@@ -1,0 +1,168 @@
+//! Servers whose name or whose way is lost for a while: a call waits, is told why when its time is over, and the next one
+//! goes through as soon as the way is there again.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use mendline_faults::{Ending, Proxy};
+use serde_json::{Value, json};
+
+use crate::client::{Client, SOON, eventually, failure};
+use crate::name_server::{NAME, NameServer, Tells};
+use crate::namespace::{inside, ip};
+use crate::reach::close;
+use crate::site::{Site, greeted, json_answers, run};
+
+const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// Where the server moves to; all of 127.0.0.0/8 is this machine.
+const THERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// An address that no machine has (RFC 5737), and the network that it is in.
+const FAR: &str = "198.51.100.7";
+const FAR_ADDRESS: &str = "198.51.100.7/32";
+const FAR_NETWORK: &str = "198.51.100.0/24";
+
+/// A call has three seconds, in which the server is looked for a few times, but not so often that calm is kept and the
+/// next try has to wait.
+const OPTIONS: [&str; 8] =
+    ["--call-timeout", "3s", "--connect-timeout", "400ms", "--initial-retry-delay", "400ms", "--max-retry-delay", "1s"];
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// A client that has talked to its server through this proxy and has its stream for notices open.
+fn client_at(site: &Site, host: &str, proxy: &Proxy) -> Client {
+    let client = greeted(&format!("http://{host}:{}/mcp", proxy.address().port()), &OPTIONS);
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    client
+}
+
+/// Every connection there was is gone.
+fn cut(proxy: &Proxy) {
+    proxy.cut(Ending::Reset);
+    eventually("no connection is left", SOON, || proxy.counts().open == 0);
+}
+
+/// Makes a call for which there is no connection, and waits until it is found out that none can be made.
+fn call_in_vain(client: &mut Client) {
+    client.call("a", "create_note", &json!({ "key": "k" }));
+    eventually("the server is lost", SOON, || client.log().contains("Up → Waiting"));
+}
+
+/// What the model reads about a call that was never sent.
+fn told(result: &Value) -> &str {
+    assert_eq!(failure(result)["outcome"], "not_sent", "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("did not run"), "{text}");
+    text
+}
+
+/// How often it was tried in vain to bring the lost server back.
+fn tries(client: &Client) -> usize {
+    client.log().matches("Dialing → Waiting").count()
+}
+
+#[test]
+fn n01_a_call_to_a_name_that_nobody_knows_waits_and_is_told_so() {
+    inside("names::n01_a_call_to_a_name_that_nobody_knows_waits_and_is_told_so", || {
+        let names = NameServer::start(Tells::Address(HERE));
+        let site = Site::start(json_answers());
+        let proxy = site.proxy();
+        let mut client = client_at(&site, NAME, &proxy);
+        names.tells(Tells::NoSuchName);
+        cut(&proxy);
+        call_in_vain(&mut client);
+        let before = names.look_ups().len();
+        let result = client.answer("a")["result"].clone();
+        assert!(told(&result).contains("the name server.test could not be looked up ("), "{result}");
+        eventually("each try looks the name up once", SOON, || names.look_ups().len() - before == tries(&client));
+        assert!(tries(&client) >= 2, "{}", client.log());
+        client.call("b", "create_note", &json!({ "key": "l" }));
+        names.tells(Tells::Address(HERE));
+        assert_eq!(client.answer("b")["result"]["content"][0]["text"], "wrote l", "{}", client.log());
+        assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
+    });
+}
+
+#[test]
+fn n02_a_call_waits_for_a_name_server_that_says_nothing_and_is_told_so() {
+    inside("names::n02_a_call_waits_for_a_name_server_that_says_nothing_and_is_told_so", || {
+        let names = NameServer::start(Tells::Address(HERE));
+        let site = Site::start(json_answers());
+        let proxy = site.proxy();
+        let mut client = client_at(&site, NAME, &proxy);
+        names.tells(Tells::Nothing);
+        cut(&proxy);
+        call_in_vain(&mut client);
+        let before = names.look_ups().len();
+        let result = client.answer("a")["result"].clone();
+        let words = "the name server.test could not be looked up within 400ms; is the name server there?";
+        assert!(told(&result).contains(words), "{result}");
+        let look_ups = names.look_ups().split_off(before);
+        let gaps: Vec<Duration> = look_ups.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(!gaps.is_empty() && gaps.iter().all(|gap| *gap > CONNECT_TIMEOUT / 2), "one dial at a time: {gaps:?}");
+        client.call("b", "create_note", &json!({ "key": "l" }));
+        names.tells(Tells::Address(HERE));
+        assert_eq!(client.answer("b")["result"]["content"][0]["text"], "wrote l", "{}", client.log());
+        assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
+    });
+}
+
+#[test]
+fn n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words() {
+    inside("names::n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words", || {
+        let _names = NameServer::start(Tells::Nothing);
+        let mut client = run(&format!("http://{NAME}:1/mcp"), &["--call-timeout", "3s"], &[]);
+        client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+        let error = client.answer("init")["error"].clone();
+        assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+        let words = "the name server.test could not be looked up (";
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+    });
+}
+
+#[test]
+fn n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does() {
+    inside("names::n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does", || {
+        let names = NameServer::start(Tells::Address(HERE));
+        let site = Site::start(json_answers());
+        let here = site.proxy();
+        let mut client = client_at(&site, NAME, &here);
+        let there = site.proxy_on(SocketAddr::from((THERE, here.address().port())));
+        close(&here);
+        cut(&here);
+        client.call("a", "create_note", &json!({ "key": "k" }));
+        let nobody = format!("nothing listens on {NAME}:{} ({HERE}:{0})", there.address().port());
+        eventually("it is looked for where it was", SOON, || client.log().contains(&nobody));
+        assert_eq!(there.counts().accepted, 0, "nobody knows yet where it is");
+        names.tells(Tells::Address(THERE));
+        assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k", "{}", client.log());
+        let result = client.result("b", "create_note", &json!({ "key": "l" }));
+        assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
+        assert_eq!((site.executions("k"), site.executions("l")), (1, 1));
+        assert!(there.counts().accepted > 0);
+    });
+}
+
+#[test]
+fn n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so() {
+    inside("names::n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so", || {
+        ip(&["route", "add", "unreachable", FAR_NETWORK]);
+        // An address of our own goes before every route.
+        ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
+        let site = Site::start(json_answers());
+        let far = site.proxy_on(format!("{FAR}:0").parse().unwrap());
+        let address = far.address();
+        let mut client = client_at(&site, FAR, &far);
+        close(&far);
+        cut(&far);
+        ip(&["address", "delete", FAR_ADDRESS, "dev", "lo"]);
+        call_in_vain(&mut client);
+        let result = client.answer("a")["result"].clone();
+        assert!(told(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
+        client.call("b", "create_note", &json!({ "key": "l" }));
+        let before = tries(&client);
+        eventually("it is looked for in vain", SOON, || tries(&client) > before);
+        ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
+        far.clear();
+        assert_eq!(client.answer("b")["result"]["content"][0]["text"], "wrote l", "{}", client.log());
+        assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
+    });
+}

@@ -1,0 +1,46 @@
+//! A network and a view of the files that are a story's own.
+//!
+//! The story starts its own program again inside namespaces, where it may take interfaces down, name routes and put files
+//! over those of the system without anybody noticing. It is left out, with the reason printed, only where the kernel does
+//! not allow namespaces.
+
+use std::process::{Command, Output};
+
+/// Set for the program that runs inside.
+const INSIDE: &str = "MENDLINE_TEST_INSIDE_A_NAMESPACE";
+
+/// Runs the story of the test that has this name, inside: without any network but a loopback that is up.
+#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+pub(crate) fn inside(name: &str, story: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        ip(&["link", "set", "lo", "up"]);
+        return story();
+    }
+    let attempt = isolated("true", &[]);
+    if !attempt.status.success() {
+        println!("left out, no namespaces here: {}", String::from_utf8_lossy(&attempt.stderr));
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let output = isolated(program.to_str().unwrap(), &["--exact", name, "--nocapture"]);
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Changes something about the network inside.
+pub(crate) fn ip(arguments: &[&str]) {
+    let status = Command::new("ip").args(arguments).status();
+    assert!(status.expect("ip, of iproute2, is needed for this").success(), "ip {arguments:?}");
+}
+
+/// Puts one file over another; only what runs inside sees it.
+pub(crate) fn cover(file: &str, with: &str) {
+    let status = Command::new("mount").args(["--bind", with, file]).status();
+    assert!(status.expect("mount, of util-linux, is needed for this").success(), "{with} over {file}");
+}
+
+fn isolated(program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "--mount", "--"]).arg(program).args(arguments).env(INSIDE, "1");
+    command.output().expect("unshare, of util-linux, is needed for this")
+}

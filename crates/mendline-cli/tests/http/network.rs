@@ -1,0 +1,46 @@
+//! The network goes away and comes back, in a network namespace of the story's own.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::{Client, SOON, eventually};
+use crate::namespace::{inside, ip};
+use crate::site::{Site, json_answers};
+
+fn loopback(direction: &str) {
+    ip(&["link", "set", "lo", direction]);
+}
+
+/// How often the log says so.
+fn changes(client: &Client) -> usize {
+    client.log().matches("the network has changed: every server").count()
+}
+
+#[test]
+fn x96b_a_call_that_waits_for_the_network_is_answered_as_soon_as_it_is_back() {
+    inside(
+        "network::x96b_a_call_that_waits_for_the_network_is_answered_as_soon_as_it_is_back",
+        the_network_goes_and_comes_back,
+    );
+}
+
+fn the_network_goes_and_comes_back() {
+    let site = Site::start(json_answers());
+    // An interface that is down swallows what is sent, so every try takes as long as it may.
+    let mut client = site.client(&["--connect-timeout", "300ms"]);
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    // That the interface came up is over before Mendline listens: what it tells now is that it goes down.
+    assert_eq!(changes(&client), 0, "{}", client.log());
+    loopback("down");
+    eventually("it is noticed", SOON, || changes(&client) == 1);
+    client.call("a", "lookup", &json!({ "key": "k" }));
+    // By now the pauses between two tries are seconds, and a change may be told again.
+    let tries = |client: &Client| client.log().matches("Dialing → Waiting").count();
+    eventually("it was tried in vain", Duration::from_secs(30), || tries(&client) >= 6);
+    loopback("up");
+    let begin = Instant::now();
+    assert_eq!(client.answer("a")["result"]["content"][0]["text"], "k is 42");
+    assert!(begin.elapsed() < Duration::from_millis(2500), "{:?}; {}", begin.elapsed(), client.log());
+    assert_eq!((changes(&client), site.executions("k")), (2, 1), "{}", client.log());
+}

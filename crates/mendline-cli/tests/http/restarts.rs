@@ -1,0 +1,127 @@
+//! A server in a process of its own, killed and started again on the same port.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::{SOON, eventually, failure};
+use crate::site::greeted;
+
+/// Says to this program that it is to be the server, and how.
+const WORDS: &str = "MENDLINE_FAULTS_WORDS";
+
+/// Not a story: what the stories below start as a process of its own. Without being told so it does nothing.
+#[test]
+#[ignore = "started by the others"]
+fn the_server_itself() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(mendline_faults::command::run(&words)).map_err(|failure| failure.to_string()).unwrap();
+    runtime.shutdown_background();
+}
+
+/// A server in a process of its own.
+struct Apart {
+    process: Child,
+    address: SocketAddr,
+    control: SocketAddr,
+}
+
+impl Apart {
+    fn start(words: &str) -> Apart {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "restarts::the_server_itself", "--ignored", "--nocapture"])
+            .env(WORDS, format!("server answers=json era=legacy {words}").trim_end())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap());
+        let places = said.lines().map_while(Result::ok).find_map(|line| {
+            // The harness may have begun the line that the server goes on with.
+            serde_json::from_str::<Value>(&line[line.find('{')?..]).ok()
+        });
+        let places = places.expect("a server that says where it is");
+        let address = |name: &str| {
+            let url = places[name].as_str().unwrap();
+            url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap()
+        };
+        Apart { address: address("url"), control: address("control"), process }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// As `kill -9` does it; the kernel resets what is connected.
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// What the server has counted.
+    fn counts(&self) -> Value {
+        let mut stream = TcpStream::connect(self.control).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let request = "GET /_faults/counts HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    fn runs(&self, key: &str) -> bool {
+        self.counts()["executions"][key] == 1
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_server_that_was_killed_and_started_again_is_greeted_again_and_goes_on() {
+    let mut server = Apart::start("");
+    let mut client = greeted(&server.url(), &[]);
+    for round in 0..3 {
+        let [read, write] = ["r", "w"].map(|key| format!("{key}{round}"));
+        client.call(&read, "lookup", &json!({ "key": read, "delayMs": 500 }));
+        client.call(&write, "create_note", &json!({ "key": write, "delayMs": 600_000 }));
+        eventually("both run", SOON, || server.runs(&read) && server.runs(&write));
+        server.kill();
+        client.call("waits", "create_note", &json!({ "key": "waits" }));
+        // The port is kept by nobody in the meantime, and nobody else asks for one of that number.
+        server = Apart::start(&format!("listen={}", server.address));
+        let mut told = std::collections::BTreeMap::new();
+        for _ in 0..3 {
+            let answer: Value = serde_json::from_str(&client.line_within(2 * SOON)).unwrap();
+            told.insert(answer["id"].as_str().unwrap().to_owned(), answer["result"].clone());
+        }
+        assert_eq!(told[&read]["content"][0]["text"], format!("{read} is 42"), "{}", told[&read]);
+        assert_eq!(failure(&told[&write])["outcome"], "unknown", "{}", told[&write]);
+        assert_eq!(told["waits"]["content"][0]["text"], "wrote waits", "{}", told["waits"]);
+        let counts = server.counts();
+        assert_eq!(counts["executions"], json!({ &read: 1, "waits": 1 }), "{counts}");
+        assert_eq!(counts["sessionsOpened"], 1, "{counts}");
+    }
+}
+
+#[test]
+fn a_server_that_was_killed_while_nobody_called_is_greeted_by_the_next_call_and_within_a_second() {
+    let mut server = Apart::start("");
+    let mut client = greeted(&server.url(), &[]);
+    server.kill();
+    server = Apart::start(&format!("listen={}", server.address));
+    let begin = std::time::Instant::now();
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    assert_eq!(server.counts()["executions"], json!({ "k": 1 }));
+}

@@ -1,0 +1,162 @@
+//! Servers behind TLS: who is believed, and what is said about who is not.
+
+use std::io::Write;
+
+use mendline_faults::toxic::{BlackHole, Toxic};
+use mendline_faults::{Authority, Certificate, Direction, Identity};
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use crate::client::{Client, SOON, eventually};
+use crate::site::{Site, event_answers, json_answers, run};
+
+/// The year in which a certificate ends that is still good.
+const LATER: i32 = 2200;
+const HERE: &str = "127.0.0.1";
+
+/// An authority of our own, and the file by which Mendline is told to trust it.
+pub(crate) struct Trusted {
+    authority: Authority,
+    file: NamedTempFile,
+}
+
+impl Trusted {
+    pub(crate) fn new() -> Trusted {
+        Trusted::called("A private authority")
+    }
+
+    fn called(name: &str) -> Trusted {
+        let authority = Authority::new(name).unwrap();
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(authority.pem().as_bytes()).unwrap();
+        Trusted { authority, file }
+    }
+
+    /// A server that it is right to trust.
+    pub(crate) fn good(&self) -> Identity {
+        self.vouch(HERE, LATER)
+    }
+
+    fn vouch(&self, host: &str, until: i32) -> Identity {
+        self.authority.vouch(Certificate { host, until }).unwrap()
+    }
+
+    /// `mendline run URL` that trusts it.
+    pub(crate) fn run(&self, url: &str, options: &[&str]) -> Client {
+        run(url, options, &[("NODE_EXTRA_CA_CERTS", self.file.path().to_str().unwrap())])
+    }
+
+    pub(crate) fn greeted(&self, url: &str, options: &[&str]) -> Client {
+        let mut client = self.run(url, options);
+        assert_eq!(client.greet(), "mendline-faults");
+        client
+    }
+}
+
+#[test]
+fn a_server_under_a_private_authority_is_believed_when_the_authority_is_named() {
+    let trusted = Trusted::new();
+    for (identity, http2) in [(trusted.good(), true), (trusted.good().with_http1_only(), false)] {
+        let site = Site::start_secure(event_answers(), identity);
+        let mut client = trusted.greeted(&site.url(), &[]);
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+        client.stdin = None;
+        assert_eq!(client.exit_code(SOON), Some(0));
+        assert_eq!((site.executions("k"), site.counts().sessions_deleted), (1, 1));
+        assert!(
+            site.oracle().seen().iter().all(|seen| seen.http2 == http2),
+            "the better protocol of the two is spoken"
+        );
+    }
+}
+
+#[test]
+fn a_legacy_sse_server_behind_tls_is_found_by_itself() {
+    let trusted = Trusted::new();
+    let site = Site::start_secure(json_answers(), trusted.good());
+    let mut client = trusted.greeted(&site.sse_url(), &[]);
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+}
+
+/// A server that is not to be believed: said why, nothing sent, and not asked again and again.
+fn is_refused(trusted: &Trusted, identity: Identity, words: &str) {
+    let site = Site::start_secure(json_answers(), identity);
+    let mut client = trusted.run(&site.url(), &["--call-timeout", "3s"]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = client.answer("init")["error"].clone();
+    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    assert!(error["message"].as_str().unwrap().contains(words), "{words}: {error}");
+    eventually("the log says it too", SOON, || client.log().contains(words));
+    client.stdin = None;
+    assert_eq!(client.exit_code(SOON), Some(1));
+    let counts = site.counts();
+    assert_eq!((counts.connections, counts.bytes_in), (0, 0), "not a byte of a request");
+    assert!((1..=2).contains(&counts.handshakes), "another look shows the same certificate: {}", counts.handshakes);
+}
+
+#[test]
+fn n09_a_certificate_that_has_expired_is_refused_with_its_date() {
+    let trusted = Trusted::new();
+    is_refused(&trusted, trusted.vouch(HERE, 2024), "its certificate expired on 2024-05-17");
+}
+
+#[test]
+fn n09_a_certificate_for_another_host_is_refused_with_its_name() {
+    let trusted = Trusted::new();
+    is_refused(&trusted, trusted.vouch("other.test", LATER), "its certificate is for other.test, not for 127.0.0.1");
+}
+
+#[test]
+fn n09_a_certificate_of_an_unknown_authority_or_of_none_is_refused() {
+    let words = "an authority that this machine does not know";
+    let trusted = Trusted::new();
+    is_refused(&trusted, Trusted::called("Another authority").good(), words);
+    let itself = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
+    is_refused(&trusted, itself, words);
+}
+
+#[test]
+fn n08_a_handshake_that_stalls_is_given_up_and_the_call_that_waited_runs_once() {
+    let trusted = Trusted::new();
+    let site = Site::start_secure(json_answers(), trusted.good());
+    let proxy = site.proxy();
+    let url = format!("https://{}/mcp", proxy.address());
+    let toxic = proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
+    let mut client = trusted.run(&url, &["--connect-timeout", "500ms"]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    eventually("it is given up", SOON, || client.log().contains("did not finish the TLS handshake within 500ms"));
+    assert!(proxy.counts().open <= 1, "one dial at a time");
+    proxy.remove(toxic);
+    assert_eq!(client.answer("init")["result"]["serverInfo"]["name"], "mendline-faults");
+    assert_eq!(site.counts().messages_of("initialize"), 1);
+}
+
+#[test]
+fn n08_a_handshake_that_never_ends_is_said_and_nothing_was_sent() {
+    let trusted = Trusted::new();
+    let site = Site::start_secure(json_answers(), trusted.good());
+    let proxy = site.proxy();
+    let url = format!("https://{}/mcp", proxy.address());
+    proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
+    let mut client = trusted.run(&url, &["--connect-timeout", "300ms", "--call-timeout", "1500ms"]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = client.answer("init")["error"].clone();
+    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    let words = "did not finish the TLS handshake within 300ms";
+    assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+    assert_eq!(site.counts().handshakes, 0);
+}
+
+#[test]
+fn a_server_without_tls_at_an_https_address_is_told_apart_from_one_that_is_not_trusted() {
+    let site = Site::start(json_answers());
+    let url = site.url().replace("http://", "https://");
+    let mut client = run(&url, &["--call-timeout", "1s"], &[]);
+    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = client.answer("init")["error"].clone();
+    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    let words = "does not speak TLS; is it an http:// server?";
+    assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+}

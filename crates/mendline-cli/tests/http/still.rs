@@ -1,0 +1,35 @@
+//! Mendline is stopped and goes on, or is told to reconnect, with a server at a URL.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::client::{SOON, eventually};
+use crate::site::{Site, json_answers};
+
+#[test]
+fn x96_a_server_is_asked_over_a_fresh_connection_as_soon_as_we_go_on() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&[]);
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    let before = site.counts();
+    assert!(before.open_connections >= 2, "one carries the stream, at least one rests: {before:?}");
+    client.signal(Signal::STOP);
+    client.signal(Signal::CONT);
+    site.until("it is asked", |counts| counts.messages_of("ping") == 1);
+    assert_eq!(site.counts().connections, before.connections + 1, "what rested is not trusted any more");
+    assert_eq!(client.log().matches("every server is looked after").count(), 1, "{}", client.log());
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert_eq!((site.executions("k"), site.counts().sessions_opened), (1, 1));
+}
+
+#[test]
+fn a_server_at_a_url_is_connected_to_anew_by_hand() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&[]);
+    client.signal(Signal::USR1);
+    eventually("it is heard", SOON, || client.log().contains("asked for by hand"));
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert_eq!(site.executions("k"), 1);
+}

@@ -1,0 +1,160 @@
+//! What people may choose about mending, and what it changes for a real server.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Bridge, SOON, Setup, eventually, failure, is_gone, kill};
+
+/// Longer than any ladder of closing, asking and killing.
+const LADDER: Duration = Duration::from_secs(15);
+
+fn chosen(options: &[&str], tempers: &[&str]) -> Bridge {
+    let mut bridge = Bridge::start(Setup { options, tempers, ..Setup::default() });
+    bridge.greet();
+    bridge
+}
+
+#[test]
+fn a_server_that_keeps_failing_is_parked_after_exactly_as_many_retries_as_were_chosen() {
+    let options = &["--max-retries", "2", "--initial-retry-delay", "20ms"];
+    let mut bridge = Bridge::start(Setup { options, tempers: &["exit-at-once"], ..Setup::default() });
+    eventually("it is parked", SOON, || bridge.log().contains("→ Parked"));
+    assert_eq!(bridge.noted("start").len(), 3, "the first start and two retries: {}", bridge.log());
+    bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    assert_eq!(bridge.answer("init")["error"]["data"]["cause"], "parked");
+    assert_eq!(bridge.noted("start").len(), 3, "a call does not wake it so soon");
+}
+
+#[test]
+fn without_reconnecting_a_lost_server_is_tried_once_by_the_next_call() {
+    for options in [&["--log-level", "debug", "--no-reconnect"][..], &["--log-level", "debug", "--max-retries", "0"]] {
+        let mut bridge = chosen(options, &[]);
+        kill(bridge.server(), Signal::KILL);
+        eventually("it is left alone", SOON, || bridge.log().contains("Up → Idle"));
+        assert_eq!(bridge.noted("start").len(), 1);
+        let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "wrote k", "{options:?}: {result}");
+        assert_eq!(bridge.noted("start").len(), 2);
+    }
+}
+
+#[test]
+fn without_reconnecting_a_call_that_finds_no_server_tries_once_and_is_told() {
+    let setup =
+        Setup { options: &["--log-level", "debug", "--no-reconnect"], tempers: &["exit-at-once"], ..Setup::default() };
+    let mut bridge = Bridge::start(setup);
+    eventually("the first start is over", SOON, || bridge.log().contains("→ Idle"));
+    bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let error = bridge.answer("init")["error"].clone();
+    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    assert_eq!(bridge.noted("start").len(), 2, "{}", bridge.log());
+}
+
+#[test]
+fn a_client_that_wants_to_know_sees_the_reconnecting_as_progress() {
+    let mut bridge = chosen(&["--tell-client", "--initial-retry-delay", "300ms"], &["die-after=1"]);
+    let params = json!({ "name": "lookup", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
+    bridge.request("a", "tools/call", &params);
+    let told: Value = serde_json::from_str(&bridge.line()).unwrap();
+    assert_eq!(
+        (told["method"].as_str(), &told["params"]["progressToken"]),
+        (Some("notifications/progress"), &json!("mine"))
+    );
+    let words = told["params"]["message"].as_str().unwrap();
+    assert!(words.starts_with("reconnecting to ") && words.ends_with("attempt 1 of 10"), "{words}");
+    assert_eq!(bridge.answer("a")["result"]["content"][0]["text"], "k is 42");
+}
+
+#[test]
+fn a_client_that_did_not_ask_is_spared_the_news() {
+    let mut bridge = chosen(&["--initial-retry-delay", "300ms"], &["die-after=1"]);
+    let params = json!({ "name": "lookup", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
+    bridge.request("a", "tools/call", &params);
+    let first: Value = serde_json::from_str(&bridge.line()).unwrap();
+    assert_eq!(first["result"]["content"][0]["text"], "k is 42", "{first}");
+}
+
+#[test]
+fn a_tool_that_a_person_calls_idempotent_is_called_again() {
+    let mut bridge = chosen(&["--effect", "create_note=idempotent"], &["die-after=1"]);
+    let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert_eq!(bridge.executions("create_note", "k"), 2);
+}
+
+#[test]
+fn a_tool_that_a_person_calls_unsafe_is_not_called_again_whatever_its_server_says() {
+    let mut bridge = chosen(&["--effect", "lookup=unsafe"], &["die-after=1"]);
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["outcome"], "unknown");
+    assert_eq!(bridge.executions("lookup", "k"), 1);
+}
+
+#[test]
+fn hints_that_are_not_trusted_change_nothing() {
+    let mut bridge = chosen(&["--no-trust-hints", "--effect", "big=read"], &["die-after=1", "die-after=2"]);
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["outcome"], "unknown");
+    let result = bridge.result("b", "big", &json!({ "key": "b", "bytes": 3 }));
+    assert_eq!(result["content"][0]["text"], "xxx", "a person's word still counts: {result}");
+    assert_eq!((bridge.executions("lookup", "k"), bridge.executions("big", "b")), (1, 2));
+}
+
+#[test]
+fn one_attempt_means_one() {
+    let mut bridge = chosen(&["--max-attempts", "1"], &["die-after=1"]);
+    let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["outcome"], "unknown");
+    assert_eq!(bridge.executions("lookup", "k"), 1);
+}
+
+#[test]
+fn p57_a_child_that_froze_while_idle_is_found_out_and_replaced() {
+    let mut bridge = chosen(&["--keep-alive", "1s", "--keep-alive-timeout", "500ms"], &[]);
+    let frozen = bridge.server();
+    kill(frozen, Signal::STOP);
+    eventually("the next one starts", LADDER, || bridge.noted("start").len() == 2);
+    let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k");
+    assert!(is_gone(frozen));
+    assert!(bridge.log().contains("did not answer 2 pings"), "{}", bridge.log());
+}
+
+#[test]
+fn a_child_that_does_not_answer_its_new_greeting_in_the_chosen_time_is_replaced() {
+    let bridge = chosen(&["--handshake-timeout", "300ms"], &["slow-start=2s"]);
+    kill(bridge.server(), Signal::KILL);
+    eventually("it is given up", SOON, || bridge.log().contains("did not answer the greeting in time"));
+}
+
+#[test]
+fn progress_renews_a_call_only_until_its_total_time_is_over() {
+    let mut bridge = chosen(&["--total-timeout", "700ms"], &[]);
+    let arguments = json!({ "key": "k", "steps": 100, "stepMs": 50 });
+    let begin = Instant::now();
+    bridge.request(
+        "a",
+        "tools/call",
+        &json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": 1 } }),
+    );
+    let result = bridge.answer("a")["result"].clone();
+    assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
+    assert!(begin.elapsed() >= Duration::from_millis(700), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn l82_as_many_calls_run_and_wait_as_were_chosen_and_the_next_is_refused_at_once() {
+    let mut bridge = chosen(&["--max-in-flight", "1", "--max-waiting", "1"], &[]);
+    for id in ["runs", "waits", "refused"] {
+        bridge.call(id, "lookup", &json!({ "key": id, "delayMs": 500 }));
+    }
+    let first: Value = serde_json::from_str(&bridge.line()).unwrap();
+    assert_eq!(first["id"], "refused", "{first}");
+    assert_eq!(failure(&first["result"])["cause"], "overloaded", "{first}");
+    for id in ["runs", "waits"] {
+        assert_eq!(bridge.answer(id)["result"]["content"][0]["text"], format!("{id} is 42"));
+    }
+    assert_eq!(bridge.executions("lookup", "refused"), 0);
+}

@@ -1,0 +1,77 @@
+//! Mendline is stopped and goes on, or is told to reconnect: what was connected is looked after at once.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{Bridge, SOON, Setup, eventually, is_gone, is_stopped, kill};
+
+/// Mendline stands still for a while, as when a terminal or a machine is put to sleep.
+fn stand_still(bridge: &Bridge) {
+    bridge.signal(Signal::STOP);
+    let id = i32::try_from(bridge.process.id()).unwrap();
+    eventually("it stands still", SOON, || is_stopped(id));
+    bridge.signal(Signal::CONT);
+}
+
+#[test]
+fn x96_a_child_is_asked_whether_it_is_there_as_soon_as_we_go_on() {
+    let mut bridge = Bridge::around(&[]);
+    assert_eq!(bridge.noted("ping"), [0; 0], "it was not silent for long");
+    stand_still(&bridge);
+    eventually("it is asked", SOON, || bridge.noted("ping") == [bridge.server()]);
+    assert_eq!(bridge.log().matches("every server is looked after").count(), 1, "{}", bridge.log());
+    let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k");
+    assert_eq!(bridge.noted("start").len(), 1, "it was there, and nothing had to be mended");
+}
+
+#[test]
+fn x96_a_child_that_died_meanwhile_is_replaced_and_the_call_that_waited_runs_once() {
+    let mut bridge = Bridge::around(&[]);
+    bridge.signal(Signal::STOP);
+    let id = i32::try_from(bridge.process.id()).unwrap();
+    eventually("it stands still", SOON, || is_stopped(id));
+    let server = bridge.server();
+    kill(server, Signal::KILL);
+    // Until it is gone it may still read, and then nobody could know what it did with the call.
+    eventually("it is gone", SOON, || is_gone(server));
+    bridge.call("a", "create_note", &json!({ "key": "k" }));
+    bridge.signal(Signal::CONT);
+    assert_eq!(bridge.answer("a")["result"]["content"][0]["text"], "wrote k");
+    assert_eq!((bridge.executions("create_note", "k"), bridge.noted("start").len()), (1, 2));
+}
+
+#[test]
+fn a_child_is_not_asked_when_nobody_wants_it_to_be() {
+    let mut bridge = Bridge::start(Setup { options: &["--keep-alive", "off"], ..Setup::default() });
+    bridge.greet();
+    stand_still(&bridge);
+    eventually("it was noticed", SOON, || bridge.log().contains("every server is looked after"));
+    // Had it been asked, the question would lie in the pipe before the call.
+    bridge.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(bridge.noted("ping"), [0; 0]);
+}
+
+#[test]
+fn a_child_is_replaced_by_hand() {
+    let mut bridge = Bridge::around(&[]);
+    let first = bridge.server();
+    bridge.signal(Signal::USR1);
+    eventually("the next one starts", SOON, || bridge.noted("start").len() == 2);
+    let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k");
+    assert!(is_gone(first));
+    assert!(bridge.log().contains("asked for by hand"), "{}", bridge.log());
+    assert_eq!(bridge.noted("eof"), [first], "it was let go in order");
+}
+
+#[test]
+fn a_server_that_is_left_alone_is_started_by_hand() {
+    let options = &["--log-level", "debug", "--no-reconnect"];
+    let mut bridge = Bridge::start(Setup { options, ..Setup::default() });
+    bridge.greet();
+    kill(bridge.server(), Signal::KILL);
+    eventually("it is left alone", SOON, || bridge.log().contains("Up → Idle"));
+    bridge.signal(Signal::USR1);
+    eventually("the next one starts", SOON, || bridge.noted("start").len() == 2);
+}

@@ -1,0 +1,199 @@
+//! What we ask a server ourselves, on behalf of the conversation.
+//!
+//! An errand travels like a call: it has a name, a deadline and a place in the queue. It belongs to its link, so it is
+//! never sent again; when the link is gone, the next one has errands of its own. Nobody waits for its answer but us:
+//! - the *greeting*: the client's own, replayed on every new link before anything else;
+//! - what the last session knew, *restored*: the log level and the subscriptions;
+//! - *lists*, read again to see what has changed behind the client's back (see [`super::gap`]);
+//! - the *ping* that tests an idle line (see [`super::keepalive`]).
+
+use mendline_wire::{Kind, Message, Method};
+
+use super::Upstream;
+use super::call::{Call, Owner};
+use super::exchange::{Exchange, Verdict};
+use super::gap::Shelf;
+use super::link::Wish;
+use crate::defaults;
+use crate::event::Event;
+use crate::slab::Key;
+use crate::turn::Turn;
+
+/// Why we ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// The client's own greeting, replayed.
+    Greeting,
+    /// The log level or a subscription, told to a new session.
+    Restore,
+    /// A page of a list.
+    List(Shelf),
+    /// A page of the tools, to see which arguments a modern server wants as headers.
+    Lookup,
+    /// Is anybody there?
+    Ping,
+}
+
+impl Upstream {
+    /// Queues an errand for the link that is up, or that is being looked for.
+    pub(super) fn send_errand(&mut self, errand: Errand, message: Message, turn: &mut Turn<'_>) {
+        let effect = self.tools.effect_of(&message);
+        turn.ledger.charge(message.text().len());
+        let Some(key) = self.calls.insert(Call::new(Owner::Us(errand), message, effect, turn.now)) else { return };
+        self.errands += 1;
+        self.enqueue(key);
+        self.arm(key, turn);
+    }
+
+    /// Is an errand of this kind under way?
+    pub(super) fn runs(&self, errand: Errand) -> bool {
+        self.calls.iter().any(|(_, call)| call.owner == Owner::Us(errand))
+    }
+
+    /// The server answered it.
+    pub(super) fn errand_answered(&mut self, errand: Errand, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
+        match errand {
+            Errand::Greeting => self.finish_replay(answer, turn),
+            Errand::Restore => self.restored(asked, answer, turn),
+            Errand::List(shelf) => self.page_read(shelf, answer, turn),
+            Errand::Lookup => self.lookup_answered(asked, answer, turn),
+            Errand::Ping => self.keep_alive.note_answer(),
+        }
+    }
+
+    /// It got no answer, and the link may be there all the same.
+    pub(super) fn errand_lost(&mut self, key: Key, why: &str, turn: &mut Turn<'_>) {
+        let Some(Call { owner: Owner::Us(errand), message, .. }) = self.take(key, turn) else { return };
+        match errand {
+            // A greeting belongs to its link; the next link gets its own.
+            Errand::Greeting => {}
+            // Whoever waits for it does not wait for long.
+            Errand::Lookup => {}
+            Errand::Restore => {
+                turn.tell(Event::ErrandFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+                // The client relies on it, so it is told again; when something else was answered, and one at a time.
+                self.to_restore.push_back(message);
+                self.restore_lost = true;
+                self.promote(turn);
+            }
+            Errand::List(_) => {
+                turn.tell(Event::ErrandFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+                // What changed is still not known: the next answer is a reason to look again.
+                self.gap = true;
+            }
+            Errand::Ping => self.ping_missed(turn),
+        }
+    }
+
+    /// It was not answered in time.
+    pub(super) fn errand_expired(&mut self, key: Key, errand: Errand, turn: &mut Turn<'_>) {
+        self.drop_exchange(key, turn);
+        if errand != Errand::Greeting {
+            return self.errand_lost(key, "no answer in time", turn);
+        }
+        let (Some(link), Some(_)) = (self.link.current(), self.take(key, turn)) else { return };
+        turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: "no answer in time".to_owned() });
+        self.session.lose();
+        self.drain_link("the server did not answer the greeting in time", Wish::Ours, turn);
+    }
+
+    /// Over HTTP: its exchange ended without an answer.
+    pub(super) fn errand_ended(
+        &mut self,
+        key: Key,
+        errand: Errand,
+        verdict: Verdict,
+        exchange: &Exchange,
+        turn: &mut Turn<'_>,
+    ) {
+        if errand == Errand::Greeting {
+            return self.greeting_failed(key, verdict, turn);
+        }
+        if errand == Errand::Ping && exchange.status.is_some() {
+            // Whatever it said, somebody is there.
+            self.keep_alive.note_answer();
+            drop(self.take(key, turn));
+        }
+        let hopeless = matches!(verdict, Verdict::Forbidden(_));
+        match verdict {
+            Verdict::SessionGone => {
+                drop(self.take(key, turn));
+                self.lose_session(exchange.session_named.as_deref(), turn);
+            }
+            Verdict::Unreachable(words) | Verdict::Forbidden(words) => {
+                self.errand_lost(key, &words, turn);
+                if !self.has_trunk() {
+                    self.unreachable(words, hopeless, turn);
+                }
+            }
+            verdict => self.errand_lost(key, &verdict.words(), turn),
+        }
+    }
+
+    /// Tells a new session what the last one knew, a few things at a time.
+    pub(super) fn restore(&mut self, turn: &mut Turn<'_>) {
+        let under_way = self.calls.iter().filter(|(_, call)| call.owner == Owner::Us(Errand::Restore)).count();
+        let at_once = if self.restore_lost { 1 } else { defaults::RESTORES };
+        for _ in under_way..at_once {
+            if !self.session.is_greeted() || !self.link.is_up() {
+                return;
+            }
+            let Some(message) = self.to_restore.pop_front() else { return };
+            self.send_errand(Errand::Restore, message, turn);
+        }
+    }
+
+    /// Is it about something that a server keeps in mind?
+    fn is_state(&self, call: &Message) -> bool {
+        let is_kept = matches!(
+            call.method(),
+            Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
+        );
+        is_kept && self.session.was_greeted()
+    }
+
+    /// What this call of a client's wants to be kept in mind, if it does.
+    pub(super) fn state_in(&self, key: Key) -> Option<Message> {
+        let call = self.calls.get(key).filter(|call| matches!(call.owner, Owner::Client { .. }))?;
+        Some(call.message.clone()).filter(|message| self.is_state(message))
+    }
+
+    /// A session that is over has confirmed it; the one that took its place has to be told.
+    pub(super) fn tell_again(&mut self, confirmed: Message, turn: &mut Turn<'_>) {
+        self.to_restore.push_back(confirmed);
+        self.restore(turn);
+    }
+
+    /// Must this wait until a new session has been told what the last one knew? What a client chooses now must not be undone
+    /// by what it chose before.
+    pub(super) fn is_held(&self, call: &Message) -> bool {
+        self.is_state(call)
+            && (self.runs(Errand::Restore) || (!self.to_restore.is_empty() && !self.restore_lost))
+            && self.session.is_greeted()
+    }
+
+    /// The client has chosen anew: what it chose before is not told to anybody any more.
+    pub(super) fn supersede(&mut self, call: &Message) {
+        if self.is_state(call) {
+            let subject = subject(call);
+            self.to_restore.retain(|it| self::subject(it) != subject);
+        }
+    }
+
+    /// The log level or a subscription was told to a new session.
+    fn restored(&mut self, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
+        if answer.kind() == Kind::Error {
+            let why = answer.get_str(&["message"]).unwrap_or_default().into_owned();
+            turn.tell(Event::ErrandFailed { upstream: self.id, method: asked.method(), why });
+            self.session.forget_subscription(asked);
+        } else if asked.method() == Method::ResourcesSubscribe {
+            self.show_update(asked, turn);
+        }
+        self.restore(turn);
+    }
+}
+
+/// What it is about: the level, or a resource.
+fn subject(call: &Message) -> Option<String> {
+    call.get_str(&["uri"]).map(std::borrow::Cow::into_owned)
+}

@@ -1,0 +1,231 @@
+//! What a client missed while its server was away, and how it hears of it.
+//!
+//! Nothing is replayed across a gap: a server that was restarted may have other tools, and a notice that was sent into the
+//! void is gone. So when a gap ends, every list that the client has read is read again, and one that reads differently
+//! becomes a `list_changed`; a resource that the client has subscribed to becomes an `updated`. Of a list only a sum is
+//! kept: the order of its entries is not a difference, and neither is where a page ends.
+//!
+//! In the modern era notices come over the stream of a `subscriptions/listen`. When that stream is opened again after a gap,
+//! what it was opened for is said to have changed; that costs the client one reading, and us none.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bytes::Bytes;
+use mendline_wire::{Kind, Message, Method, meta};
+use serde_json::json;
+
+use super::Upstream;
+use super::call::{Call, Owner};
+use super::errand::Errand;
+use crate::defaults;
+use crate::event::Event;
+use crate::mail::ToClient;
+use crate::slab::Key;
+use crate::turn::Turn;
+
+/// A list that clients read and servers change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shelf {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+impl Shelf {
+    const ALL: [Shelf; 4] = [Shelf::Tools, Shelf::Prompts, Shelf::Resources, Shelf::Templates];
+
+    fn of(method: Method) -> Option<Shelf> {
+        Shelf::ALL.into_iter().find(|shelf| shelf.method() == method)
+    }
+
+    fn method(self) -> Method {
+        match self {
+            Shelf::Tools => Method::ToolsList,
+            Shelf::Prompts => Method::PromptsList,
+            Shelf::Resources => Method::ResourcesList,
+            Shelf::Templates => Method::ResourcesTemplatesList,
+        }
+    }
+
+    /// Where the entries stand in the answer.
+    fn member(self) -> &'static str {
+        match self {
+            Shelf::Tools => "tools",
+            Shelf::Prompts => "prompts",
+            Shelf::Resources => "resources",
+            Shelf::Templates => "resourceTemplates",
+        }
+    }
+
+    /// What is said when it has changed.
+    fn changed(self) -> Method {
+        match self {
+            Shelf::Tools => Method::ToolsListChanged,
+            Shelf::Prompts => Method::PromptsListChanged,
+            Shelf::Resources | Shelf::Templates => Method::ResourcesListChanged,
+        }
+    }
+}
+
+/// The pages of a list, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    content: u64,
+    pages: u32,
+    /// Read before the gap.
+    is_old: bool,
+}
+
+impl Sum {
+    fn add(&mut self, shelf: Shelf, page: &Message) {
+        self.pages += 1;
+        for entry in page.elements(&[shelf.member()]) {
+            let mut hasher = DefaultHasher::new();
+            entry.raw().hash(&mut hasher);
+            self.content = self.content.wrapping_add(hasher.finish());
+        }
+    }
+}
+
+/// What the client has read of each list, and what we have read of it since.
+#[derive(Debug, Default)]
+pub struct Shelves {
+    seen: [Option<Sum>; 4],
+    read: [Sum; 4],
+}
+
+impl Shelves {
+    /// The client reads a page of a list.
+    pub fn learn(&mut self, call: &Message, answer: &Message) {
+        let Some(shelf) = Shelf::of(call.method()).filter(|_| !meta::is_modern(call)) else { return };
+        let seen = &mut self.seen[shelf as usize];
+        match seen {
+            Some(sum) if call.find(&["cursor"]).is_some() => sum.add(shelf, answer),
+            _ => seen.insert(Sum::default()).add(shelf, answer),
+        }
+    }
+
+    /// What was read so far was read before a gap. Says whether there is anything to compare.
+    pub fn age(&mut self) -> bool {
+        self.seen.iter_mut().flatten().for_each(|seen| seen.is_old = true);
+        self.seen.iter().any(Option::is_some)
+    }
+
+    /// A new conversation has begun, in which nothing was read yet.
+    pub fn clear(&mut self) {
+        *self = Shelves::default();
+    }
+}
+
+impl Upstream {
+    /// The server is back, and calls are on their way again: looks at what has changed meanwhile.
+    pub(super) fn close_gap(&mut self, turn: &mut Turn<'_>) {
+        // An answer may come over a line that was made long ago, while the way there is lost.
+        if !self.link.is_up() || !std::mem::take(&mut self.gap) {
+            return;
+        }
+        for shelf in Shelf::ALL {
+            // What the client has read since is not old.
+            let is_old = self.shelves.seen[shelf as usize].is_some_and(|seen| seen.is_old);
+            if is_old && !self.runs(Errand::List(shelf)) {
+                self.shelves.read[shelf as usize] = Sum::default();
+                self.read_page(shelf, None, turn);
+            }
+        }
+    }
+
+    fn read_page(&mut self, shelf: Shelf, cursor: Option<&[u8]>, turn: &mut Turn<'_>) {
+        let name = shelf.method().name().unwrap_or_default();
+        let mut text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{{"#).into_bytes();
+        if let Some(cursor) = cursor {
+            text.extend_from_slice(br#""cursor":"#);
+            text.extend_from_slice(cursor);
+        }
+        text.extend_from_slice(b"}}");
+        if let Ok(message) = Message::parse(Bytes::from(text)) {
+            self.send_errand(Errand::List(shelf), message, turn);
+        }
+    }
+
+    /// A page of a list that is read again. As many pages are read as the client has seen.
+    pub(super) fn page_read(&mut self, shelf: Shelf, page: &Message, turn: &mut Turn<'_>) {
+        let Some(seen) = self.shelves.seen[shelf as usize] else { return };
+        if page.kind() == Kind::Error {
+            // It cannot be read any more, so it is not what it was.
+            return self.show_change(shelf, turn);
+        }
+        let read = &mut self.shelves.read[shelf as usize];
+        read.add(shelf, page);
+        let so_far = *read;
+        if shelf == Shelf::Tools && self.config.trust_hints {
+            self.tools.learn(page, so_far.pages == 1);
+        }
+        let more = page.get(&["nextCursor"]).filter(|cursor| cursor.starts_with(b"\""));
+        match more {
+            Some(cursor) if so_far.pages < seen.pages.min(defaults::LIST_PAGES) => {
+                self.read_page(shelf, Some(cursor), turn);
+            }
+            // Pages may be cut elsewhere now; what they hold together is what counts.
+            _ if so_far.content != seen.content => self.show_change(shelf, turn),
+            _ => {}
+        }
+    }
+
+    fn show_change(&mut self, shelf: Shelf, turn: &mut Turn<'_>) {
+        turn.tell(Event::ListChanged { upstream: self.id, method: shelf.method() });
+        let name = shelf.changed().name().unwrap_or_default();
+        self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), turn);
+    }
+
+    /// A resource that the client has subscribed to may have changed during the gap.
+    pub(super) fn show_update(&mut self, subscribe: &Message, turn: &mut Turn<'_>) {
+        let Some(uri) = subscribe.get_str(&["uri"]) else { return };
+        let notice = json!({
+            "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
+        });
+        self.notify_all(&notice.to_string(), turn);
+    }
+
+    /// Sends a notification of ours to everybody.
+    pub(super) fn notify_all(&mut self, text: &str, turn: &mut Turn<'_>) {
+        let Ok(message) = Message::parse(Bytes::copy_from_slice(text.as_bytes())) else { return };
+        for client in self.clients.clone() {
+            turn.mail_client(client, ToClient::Notice { message: message.clone(), subscription: None });
+        }
+    }
+
+    /// A stream of notices was opened again after it had been lost: what it was opened for is said to have changed.
+    pub(super) fn show_reopened(&mut self, key: Key, turn: &mut Turn<'_>) {
+        let Some(Call { owner: Owner::Client { client, request }, message: listen, .. }) = self.calls.get(key) else {
+            return;
+        };
+        let meta = || json!({ meta::SUBSCRIPTION_ID: 0 });
+        let mut notices = Vec::new();
+        for (wish, shelf) in [
+            ("toolsListChanged", Shelf::Tools),
+            ("promptsListChanged", Shelf::Prompts),
+            ("resourcesListChanged", Shelf::Resources),
+        ] {
+            if listen.get(&["notifications", wish]) == Some(b"true") {
+                let name = shelf.changed().name();
+                notices.push(json!({ "jsonrpc": "2.0", "method": name, "params": { "_meta": meta() } }));
+            }
+        }
+        for uri in listen.elements(&["notifications", "resourceSubscriptions"]) {
+            if let Some(uri) = uri.as_str() {
+                notices.push(json!({
+                    "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri, "_meta": meta() },
+                }));
+            }
+        }
+        let (client, request) = (*client, *request);
+        for notice in notices {
+            if let Ok(message) = Message::parse(Bytes::from(notice.to_string()))
+                && let Some(at) = meta::subscription_id(&message)
+            {
+                turn.mail_client(client, ToClient::Notice { message, subscription: Some((request, at)) });
+            }
+        }
+    }
+}

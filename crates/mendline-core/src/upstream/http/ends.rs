@@ -1,0 +1,187 @@
+//! What becomes of an exchange that is over: done, sent again, resumed, greeted again, or said.
+//!
+//! [`judge`] turns the facts into a verdict; here it is carried out.
+
+use mendline_wire::{Method, meta};
+
+use crate::config::Dialect;
+use crate::defaults;
+use crate::event::Dropped;
+use crate::evidence::{Evidence, Outcome, Reply};
+use crate::policy::backoff;
+use crate::port::{EndHow, ExchangeId, Written};
+use crate::slab::Key;
+use crate::turn::Turn;
+use crate::upstream::Upstream;
+use crate::upstream::call::Owner;
+use crate::upstream::errand::Errand;
+use crate::upstream::exchange::{Circumstances, Exchange, Note, Purpose, Verdict, judge};
+use crate::upstream::link::Wish;
+use crate::words::Cause;
+
+impl Upstream {
+    pub fn handle_end(&mut self, id: ExchangeId, how: &EndHow, written: Written, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let Some(exchange) = http.exchanges.remove(&id) else { return };
+        match exchange.purpose {
+            Purpose::Note if http.held_by == Some(id) => {
+                let words = match how {
+                    EndHow::NoConnection(words) | EndHow::Cut(words) => words.clone(),
+                    _ => "the server did not take `initialized`".to_owned(),
+                };
+                self.greeting_incomplete(words, turn);
+            }
+            Purpose::Call(key) => {
+                self.call_ended(key, &exchange, how, written, turn);
+                // It may wait again, and nobody else would tell it that this is pointless.
+                self.give_up_if_parked(turn);
+            }
+            Purpose::Note => self.note_ended(&exchange, how, written, turn),
+            Purpose::Notices => self.notices_ended(&exchange, turn),
+            Purpose::Trunk => self.trunk_ended(&exchange, how, turn),
+            Purpose::Goodbye | Purpose::Dropped => {}
+        }
+        self.keep_moving(turn);
+    }
+
+    fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &EndHow, written: Written, turn: &mut Turn<'_>) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(http) = &self.http else { return };
+        let is_orphan = http.is_orphan(exchange);
+        let over_trunk = http.dialect == Dialect::Sse && http.trunk().is_some() && !is_orphan;
+        if over_trunk && matches!((exchange.status, how), (Some(200..300), EndHow::Complete)) {
+            // Taken; the answer comes over the trunk.
+            return;
+        }
+        let resumable = !meta::is_modern(&call.message) && call.stream.tries < self.config.resume_attempts;
+        let around = Circumstances {
+            last_event: call.stream.last_event.clone().filter(|_| resumable),
+            session_worked: !call.refused_once && self.session.was_greeted(),
+            // A server that has to be greeted again may be another one, which speaks otherwise.
+            undetermined: http.dialect == Dialect::Auto
+                && (!self.ever_answered || call.owner == Owner::Us(Errand::Greeting)),
+            over_trunk: over_trunk || is_orphan,
+            is_orphan,
+            unproven_era: !http.speaks_modern && meta::is_modern(&call.message),
+        };
+        let hinted = exchange.retry_after.unwrap_or_default();
+        let unsent = call.unsent + 1;
+        let verdict = judge(exchange, how, written, &around);
+        if let Owner::Us(errand) = call.owner
+            && !matches!(verdict, Verdict::Resume(_))
+        {
+            return self.errand_ended(key, errand, verdict, exchange, turn);
+        }
+        match verdict {
+            Verdict::Settle(evidence, words) if evidence.reply == Reply::HeadersRefused => {
+                self.headers_refused(key, evidence, words, turn);
+            }
+            Verdict::Settle(evidence, words) => {
+                // What never gets there whole costs no attempt, so only its pauses keep it from being a storm.
+                let pause = match evidence.outcome() {
+                    Outcome::NotSent => backoff::unsent(&self.config.reconnect, unsent, turn.dice),
+                    _ => backoff::retry(call.attempts + 1, turn.dice),
+                };
+                let again = turn.now + hinted.max(pause);
+                let greets = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
+                self.settle_saying(key, evidence, again, words, turn);
+                self.sort_waiting();
+                if greets && over_trunk {
+                    // Nobody knows whether the server was greeted, and it must not be greeted twice.
+                    self.drain_link("nobody knows whether the server was greeted", Wish::Ours, turn);
+                }
+                if exchange.resumes && exchange.status == Some(404) {
+                    self.session_gone(exchange.session_named.as_deref(), turn);
+                }
+                self.promote(turn);
+            }
+            // The trunk stands, so it is not the upstream that is away, only a way for this one.
+            Verdict::Unreachable(words) if over_trunk || is_orphan => {
+                let again = turn.now + backoff::unsent(&self.config.reconnect, unsent, turn.dice);
+                self.settle_saying(key, Evidence::UNSENT, again, words, turn);
+                self.sort_waiting();
+            }
+            Verdict::Unreachable(words) => {
+                self.settle_saying(key, Evidence::UNSENT, turn.now, words.clone(), turn);
+                self.sort_waiting();
+                self.unreachable(words, false, turn);
+            }
+            // The trunk stands here too: nothing may be sent for this one, and that is said at once.
+            Verdict::Forbidden(words) if over_trunk => {
+                call.attempts -= 1;
+                self.fail(key, Cause::Unavailable, Outcome::NotSent, words, turn);
+            }
+            Verdict::Forbidden(words) => {
+                self.settle_saying(key, Evidence::UNSENT, turn.now, words.clone(), turn);
+                self.unreachable(words, true, turn);
+            }
+            Verdict::SessionGone => {
+                call.refused_once = true;
+                call.lost_in = Some(exchange.life);
+                let refused = Evidence { written, reply: Reply::SessionGone };
+                let words = "the server has lost the session";
+                self.settle_saying(key, refused, turn.now, words.into(), turn);
+                self.sort_waiting();
+                self.lose_session(exchange.session_named.as_deref(), turn);
+            }
+            Verdict::Resume(_) => {
+                call.stream.tries += 1;
+                call.stream.resume_at = Some(turn.now + call.stream.retry.unwrap_or(defaults::RESUME_WAIT));
+                self.arm(key, turn);
+            }
+            Verdict::OtherDialect(words) => self.try_other_dialect(key, words, turn),
+            Verdict::OtherEra(words) => self.fail(key, Cause::OtherEra, Outcome::Refused, words, turn),
+            Verdict::NeedsLogin(words) => {
+                self.wants_login = true;
+                self.fail(key, Cause::NeedsLogin, Outcome::Refused, words, turn);
+            }
+            Verdict::Final(words) => self.fail(key, Cause::CannotBridge, Outcome::Answered, words, turn),
+        }
+    }
+
+    /// The server does not know the session any more that it was told.
+    pub(in crate::upstream) fn lose_session(&mut self, named: Option<&str>, turn: &mut Turn<'_>) {
+        if self.has_trunk() {
+            // The end of the trunk is on its way; what it was the end of is known already.
+            self.drop_trunk(turn);
+            self.unreachable("the server has lost the session".into(), false, turn);
+        }
+        self.session_gone(named, turn);
+    }
+
+    /// Does it speak legacy SSE, over a trunk that stands?
+    pub(in crate::upstream) fn has_trunk(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.trunk().is_some())
+    }
+
+    fn note_ended(&mut self, exchange: &Exchange, how: &EndHow, written: Written, turn: &mut Turn<'_>) {
+        if exchange.status.is_none() {
+            if let Some(note) = self.note_to_repeat(exchange, how, written) {
+                return self.post_note(note, turn);
+            }
+            self.drop_message(Method::None, Dropped::NoWay, turn);
+            let over_trunk = self.http.as_ref().is_some_and(|http| http.trunk().is_some());
+            if let (EndHow::NoConnection(words), false) = (how, over_trunk) {
+                self.unreachable(words.clone(), false, turn);
+            }
+        }
+    }
+
+    /// What was cut off on its way goes out again if it cannot have arrived. An answer to a question goes out again in any
+    /// case: a server that has it already ignores the second, and one that has not would wait until the call's deadline.
+    fn note_to_repeat(&self, exchange: &Exchange, how: &EndHow, written: Written) -> Option<Note> {
+        let note = exchange.note.as_ref()?;
+        let is_current = self.http.as_ref().is_some_and(|http| http.life == exchange.life);
+        let was_cut = matches!(how, EndHow::Cut(_) | EndHow::Refused);
+        let may_repeat = note.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
+        let lost = note.lost + 1;
+        (is_current && was_cut && may_repeat && lost < self.config.attempts).then(|| Note { lost, ..note.clone() })
+    }
+
+    pub(in crate::upstream) fn unreachable(&mut self, words: String, hopeless: bool, turn: &mut Turn<'_>) {
+        let called = !self.waiting.is_empty();
+        self.link.handle_unreachable(words, hopeless, called, turn);
+        self.give_up_if_parked(turn);
+        self.announce(turn);
+    }
+}

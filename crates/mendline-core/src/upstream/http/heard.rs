@@ -1,0 +1,230 @@
+//! What comes back of an exchange: a connection, a head, events, a body, and the messages in them.
+//!
+//! Messages are handed to [`crate::upstream::inbound`], where those of children go too. What is peculiar to HTTP is seen here
+//! first: a status that says more than the error in its body, a session that is named or lost, an event that was heard before.
+
+use std::time::Duration;
+
+use mendline_wire::{Id, Kind, Message, Method, Received, SseEvent, WireError, code, meta};
+
+use crate::config::Dialect;
+use crate::defaults;
+use crate::event::{Dropped, Event};
+use crate::port::{Content, ExchangeId, Head};
+use crate::turn::Turn;
+use crate::upstream::Upstream;
+use crate::upstream::errand::Errand;
+use crate::upstream::exchange::{Complaint, Purpose};
+
+impl Upstream {
+    pub fn handle_reached(&mut self, id: ExchangeId, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let Some(exchange) = http.exchanges.get_mut(&id) else { return };
+        exchange.reached = true;
+        if http.dialect != Dialect::Sse {
+            self.path_found(turn);
+        }
+        self.keep_moving(turn);
+    }
+
+    fn path_found(&mut self, turn: &mut Turn<'_>) {
+        if self.link.handle_reached(turn) {
+            match self.session.greet_again() {
+                // The pathfinder may be the greeting itself; then its answer opens the session.
+                Some(greeting) if !self.session_greets() => self.replay(greeting, turn),
+                Some(_) => {}
+                None => {
+                    self.link.note_open(turn.now);
+                    self.restore(turn);
+                    self.promote(turn);
+                    self.open_notices(turn);
+                    // The session outlived the gap; what was said into it did not.
+                    self.gap = self.session.is_greeted() && self.shelves.age();
+                    self.announce(turn);
+                }
+            }
+        }
+    }
+
+    fn session_greets(&self) -> bool {
+        self.runs(Errand::Greeting)
+    }
+
+    pub fn handle_head(&mut self, id: ExchangeId, head: Head, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let is_sse = http.dialect == Dialect::Sse;
+        let Some(exchange) = http.exchanges.get_mut(&id) else { return };
+        // An answer over a connection that was made long ago says nothing about whether another could be made now.
+        let is_news = !std::mem::replace(&mut exchange.reached, true);
+        exchange.status = Some(head.status);
+        exchange.content = head.content;
+        // A server names the session with its first response; one that resumes it may keep silent about it.
+        exchange.session = head.session.or(exchange.session.take());
+        exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
+        let (purpose, named) = (exchange.purpose, exchange.session_named.clone());
+        if let (Purpose::Call(key), Some(session)) = (purpose, &exchange.session)
+            && let Some(call) = self.calls.get_mut(key)
+        {
+            call.stream.session = Some(session.clone());
+        }
+        if is_news && !is_sse {
+            self.path_found(turn);
+        }
+        if purpose == Purpose::Note {
+            self.note_taken(id, head.status, named.as_deref(), turn);
+        }
+        self.keep_moving(turn);
+    }
+
+    pub fn handle_event(&mut self, id: ExchangeId, event: SseEvent, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let Some(exchange) = http.exchanges.get_mut(&id) else { return };
+        let purpose = exchange.purpose;
+        let retry = event
+            .retry
+            .map(|millis| Duration::from_millis(millis).clamp(defaults::RESUME_WAIT_MIN, defaults::RESUME_WAIT_MAX));
+        let data = event.data.filter(|data| !data.is_empty());
+        exchange.spoke |= data.is_some();
+        match purpose {
+            Purpose::Call(key) => {
+                if let Some(call) = self.calls.get_mut(key)
+                    && !call.stream.note(event.id, retry, data.is_some())
+                {
+                    // What only names an event again has nothing to be dropped.
+                    if data.is_some() {
+                        self.drop_message(Method::None, Dropped::Late, turn);
+                    }
+                    return;
+                }
+            }
+            Purpose::Notices => {
+                if !http.notices.stream.note(event.id, retry, data.is_some()) {
+                    if data.is_some() {
+                        self.drop_message(Method::None, Dropped::Late, turn);
+                    }
+                    return;
+                }
+            }
+            Purpose::Trunk if event.event.as_deref() == Some(b"endpoint") => {
+                http.endpoint = data.map(|data| String::from_utf8_lossy(&data).into_owned());
+                self.trunk_ready(turn);
+                return self.keep_moving(turn);
+            }
+            Purpose::Trunk => {}
+            Purpose::Note | Purpose::Goodbye | Purpose::Dropped => return,
+        }
+        if let Some(data) = data {
+            self.handle_http_received(id, Received::from_text(data, &mendline_wire::Limits::default()), turn);
+        }
+        self.keep_moving(turn);
+    }
+
+    pub fn handle_body(&mut self, id: ExchangeId, received: Received, turn: &mut Turn<'_>) {
+        self.handle_http_received(id, received, turn);
+        self.keep_moving(turn);
+    }
+
+    fn handle_http_received(&mut self, id: ExchangeId, received: Received, turn: &mut Turn<'_>) {
+        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
+        let purpose = exchange.purpose;
+        let refused = exchange.status.is_some_and(|status| status >= 400);
+        let is_mislabelled = exchange.content == Content::Other && matches!(received, Received::Message(_));
+        let messages = match received {
+            Received::Message(message) => vec![Ok(message)],
+            Received::Batch(messages) => messages,
+            Received::Broken { error, .. } => vec![Err(error)],
+            Received::TooLong { .. } => {
+                exchange.unreadable = true;
+                return;
+            }
+        };
+        if let Some(http) = &mut self.http
+            && is_mislabelled
+            && !std::mem::replace(&mut http.told_of_label, true)
+        {
+            turn.tell(Event::AnswerMislabelled { upstream: self.id });
+        }
+        for message in messages {
+            match message {
+                Ok(message) => self.handle_http_message(id, purpose, refused, message, turn),
+                Err(error) => self.handle_http_noise(id, &error, turn),
+            }
+        }
+    }
+
+    /// Something that is no message. A body is judged with its exchange; an event may be one of many, so whom it names counts.
+    fn handle_http_noise(&mut self, id: ExchangeId, error: &WireError, turn: &mut Turn<'_>) {
+        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
+        exchange.unreadable = true;
+        if exchange.status.is_some_and(|status| status >= 400) {
+            // What a server writes onto the page of a refusal is for people, not noise in a conversation.
+            return;
+        }
+        let named = error.id.clone().filter(|_| exchange.content == Content::Events && !error.method_seen);
+        if let Some(key) = self.find_named(named.clone()) {
+            self.drop_exchange(key, turn);
+        }
+        self.handle_unreadable(named, &error.to_string(), turn);
+    }
+
+    fn handle_http_message(
+        &mut self,
+        id: ExchangeId,
+        purpose: Purpose,
+        refused: bool,
+        message: Message,
+        turn: &mut Turn<'_>,
+    ) {
+        if message.kind() == Kind::Error
+            && let Purpose::Call(key) = purpose
+        {
+            let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
+            let complaint = Complaint {
+                again: self.calls.get(key).is_some_and(|call| call.refused_once),
+                code: message.get(&["code"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0),
+                words: message.get_str(&["message"]).unwrap_or_default().chars().take(200).collect(),
+            };
+            let session_lost = self.speaks_of_a_lost_session(id, key, refused, named, &complaint);
+            // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
+            let headers_refused = refused && complaint.code == code::HEADER_MISMATCH && !complaint.again;
+            if headers_refused && let Some(call) = self.calls.get_mut(key) {
+                call.refused_once = true;
+            }
+            if session_lost || headers_refused || (refused && !named) {
+                if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
+                    exchange.complaint = Some(complaint);
+                    if session_lost {
+                        // However it said so: from here on it is what a 404 would have been.
+                        exchange.status = Some(404);
+                    }
+                }
+                return;
+            }
+        }
+        if let (Purpose::Call(key), Kind::Result) = (purpose, message.kind())
+            && let Some(call) = self.calls.get(key)
+        {
+            if call.method() == Method::Initialize {
+                self.learn_session(id, &message);
+            } else if let Some(http) = &mut self.http {
+                http.speaks_modern = http.speaks_modern || meta::is_modern(&call.message);
+            }
+        }
+        let message = self.learn_params(message, turn);
+        let Some(http) = &self.http else { return };
+        let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.life != http.life);
+        if is_stale && message.kind() == Kind::Request {
+            // Whoever asks in a session that is over would not know our answer.
+            return self.drop_message(message.method(), Dropped::NoWay, turn);
+        }
+        let Some(link) = self.link.current() else { return };
+        let confirmed = match purpose {
+            Purpose::Call(key) if is_stale && message.kind() == Kind::Result => self.state_in(key),
+            _ => None,
+        };
+        self.handle_message(link, message, turn);
+        if let Some(confirmed) = confirmed {
+            self.tell_again(confirmed, turn);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Which arguments of a tool are repeated as headers, and how that is found out.
+//!
+//! In the modern era a server may mark arguments that it wants to see as `Mcp-Param-*` headers too, and it refuses a call
+//! without them. Clients on stdio know nothing of headers, so here is where the marks are followed: they are read from every
+//! `tools/list` that passes, and a tool whose marks break the rules is left out of that list, as the specification demands of
+//! whoever speaks HTTP. Nothing else in the list is touched.
+//!
+//! A call that is refused for its headers may be one of a tool that was never listed here, or that has changed since. Then the
+//! tools are listed once on our own account, and the refused call goes out once more with what was learnt. A second refusal
+//! is the server's answer.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use mendline_wire::headers::ParamHeader;
+use mendline_wire::{Id, Kind, Message, Method, Patch, Span, Spliced, Value, meta, quote};
+
+use crate::defaults;
+use crate::event::Event;
+use crate::evidence::Evidence;
+use crate::policy::backoff;
+use crate::slab::Key;
+use crate::turn::Turn;
+use crate::upstream::Upstream;
+use crate::upstream::call::State;
+use crate::upstream::errand::Errand;
+
+/// What is known of the tools' marks.
+#[derive(Debug, Default)]
+pub(super) struct Params {
+    tools: BTreeMap<String, Vec<ParamHeader>>,
+    /// The pages that the last lookup has read.
+    pages: u32,
+}
+
+impl Params {
+    /// The headers that the arguments of a call ask for.
+    pub(super) fn headers(&self, call: &Message) -> Vec<(Cow<'static, str>, String)> {
+        // Nearly no server has marks: no need to look at the call at all.
+        if self.tools.is_empty() || call.method() != Method::ToolsCall {
+            return Vec::new();
+        }
+        let marks = call.get_str(&["name"]).and_then(|name| self.tools.get(name.as_ref()));
+        let arguments = call.value().and_then(|params| params.at(&["arguments"]));
+        let (Some(marks), Some(arguments)) = (marks, arguments) else { return Vec::new() };
+        let header = |mark: &ParamHeader| Some((mark.name().to_owned().into(), mark.value(arguments)?));
+        marks.iter().filter_map(header).collect()
+    }
+}
+
+impl Upstream {
+    /// Learns the marks from an answer to `tools/list`; gives the answer without the tools whose marks break the rules.
+    pub(super) fn learn_params(&mut self, answer: Message, turn: &mut Turn<'_>) -> Message {
+        let key = answer.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
+        let (Some(http), Some(call)) = (&mut self.http, key.and_then(|key| self.calls.get(key))) else { return answer };
+        let lists = answer.kind() == Kind::Result && call.method() == Method::ToolsList;
+        if !lists || !meta::is_modern(&call.message) {
+            return answer;
+        }
+        if call.message.find(&["cursor"]).is_none() {
+            http.params.tools.clear();
+        }
+        if !ParamHeader::may_be_in(&answer) {
+            return answer;
+        }
+        let tools: Vec<Value<'_>> = answer.elements(&["tools"]).collect();
+        let mut faulty = Vec::new();
+        for (place, tool) in tools.iter().enumerate() {
+            let Some(schema) = tool.at(&["inputSchema"]) else { continue };
+            let name = tool.get_str(&["name"]).unwrap_or_default();
+            match ParamHeader::of_schema(schema) {
+                Ok(marks) if marks.is_empty() => drop(http.params.tools.remove(name.as_ref())),
+                Ok(marks) => drop(http.params.tools.insert(name.into_owned(), marks)),
+                Err(fault) => {
+                    faulty.push(place);
+                    let tool = name.chars().take(100).collect();
+                    turn.tell(Event::ToolLeftOut { upstream: self.id, tool, why: fault.to_string() });
+                }
+            }
+        }
+        if faulty.is_empty() {
+            return answer;
+        }
+        let spans: Vec<Span> = tools.iter().map(Value::span).collect();
+        let nothing = || Patch::from(&b""[..]);
+        let edits = faulty.iter().enumerate().map(|(cut, place)| (cut_out(&spans, *place, *place > cut), nothing()));
+        Message::parse(Spliced::new(answer.text().clone(), edits).to_bytes()).unwrap_or(answer)
+    }
+
+    /// A call was refused for its headers. It goes out once more; a call of a tool only when the tools have been listed anew.
+    pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, words: String, turn: &mut Turn<'_>) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        call.awaits_lookup = call.method() == Method::ToolsCall && meta::is_modern(&call.message);
+        let again = if call.awaits_lookup {
+            turn.now + defaults::LOOKUP
+        } else {
+            turn.now + backoff::retry(call.attempts + 1, turn.dice)
+        };
+        self.settle_saying(key, evidence, again, words, turn);
+        self.sort_waiting();
+        self.look_up(turn);
+        self.promote(turn);
+    }
+
+    /// Lists the tools on our own account, if a call waits for that and nobody does so yet.
+    fn look_up(&mut self, turn: &mut Turn<'_>) {
+        let awaits = |key: &Key| self.calls.get(*key).filter(|call| call.awaits_lookup);
+        let Some(refused) = self.waiting.iter().find_map(awaits) else { return };
+        if self.runs(Errand::Lookup) {
+            return;
+        }
+        let request = list_tools(&refused.message, None);
+        if let Some(http) = &mut self.http {
+            http.params.pages = 0;
+        }
+        self.ask_for_tools(request, turn);
+    }
+
+    fn ask_for_tools(&mut self, request: Option<Message>, turn: &mut Turn<'_>) {
+        let Some(request) = request else { return };
+        if let Some(http) = &mut self.http {
+            http.params.pages += 1;
+        }
+        self.send_errand(Errand::Lookup, request, turn);
+    }
+
+    /// A page of the tools has come, and what it says has been learnt. With the last one the refused calls go out.
+    pub(in crate::upstream) fn lookup_answered(&mut self, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
+        let pages = self.http.as_ref().map_or(0, |http| http.params.pages);
+        if let Some(cursor) = answer.get_str(&["nextCursor"])
+            && pages < defaults::LOOKUP_PAGES
+        {
+            self.put_off(turn);
+            return self.ask_for_tools(list_tools(asked, Some(&cursor)), turn);
+        }
+        self.not_before(turn.now, turn);
+    }
+
+    /// Those who wait for the tools wait for one more page.
+    fn put_off(&mut self, turn: &mut Turn<'_>) {
+        self.not_before(turn.now + defaults::LOOKUP, turn);
+    }
+
+    fn not_before(&mut self, time: crate::moment::Moment, turn: &mut Turn<'_>) {
+        for key in self.waiting.clone() {
+            let Some(call) = self.calls.get_mut(key).filter(|call| call.awaits_lookup) else { continue };
+            if let State::Waiting { not_before, .. } = &mut call.state {
+                *not_before = time;
+            }
+            call.awaits_lookup = time > turn.now;
+            self.arm(key, turn);
+        }
+    }
+}
+
+/// A `tools/list` in the name of whoever made this call: what it says of itself and no more.
+fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
+    let mut said = Vec::new();
+    for key in [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES] {
+        if let Some(raw) = call.get(&["_meta", key]) {
+            said.push(format!("{}:{}", quote(key), String::from_utf8_lossy(raw)));
+        }
+    }
+    let cursor = cursor.map(|cursor| format!(r#","cursor":{}"#, quote(cursor))).unwrap_or_default();
+    let params = format!(r#"{{"_meta":{{{}}}{cursor}}}"#, said.join(","));
+    let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{params}}}"#);
+    Message::parse(Bytes::from(text)).ok()
+}
+
+/// What has to go from an array so that the element at this place is gone, and its comma with it: the one before it if
+/// something stays there, else the one behind it.
+fn cut_out(elements: &[Span], place: usize, follows: bool) -> Span {
+    let Span { start, end } = elements[place];
+    if follows {
+        Span { start: elements[place - 1].end, end }
+    } else {
+        Span { start, end: elements.get(place + 1).map_or(end, |next| next.start) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_cut_out_of_a_list_leaves_a_list_of_the_rest() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[ {"n":0} , {"n":1},{"n":2} ,{"n":3}]}}"#;
+        let list = Message::parse(Bytes::from_static(text.as_bytes())).unwrap();
+        let spans: Vec<Span> = list.elements(&["tools"]).map(|tool| tool.span()).collect();
+        for chosen in 0..16_u32 {
+            let faulty: Vec<usize> = (0..4).filter(|place| chosen & 1 << place != 0).collect();
+            let cuts = faulty.iter().enumerate().map(|(cut, place)| cut_out(&spans, *place, *place > cut));
+            let edits = cuts.map(|span| (span, Patch::from(&b""[..])));
+            let rest = Message::parse(Spliced::new(list.text().clone(), edits).to_bytes()).expect("still a message");
+            let left: Vec<usize> = (0..4).filter(|place| !faulty.contains(place)).collect();
+            let said = rest.elements(&["tools"]).map(|tool| usize::from(tool.raw()[5] - b'0'));
+            assert_eq!(said.collect::<Vec<_>>(), left, "without {faulty:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Is anybody there? Tests a line that has been silent for long.
+//!
+//! Half of a connection can vanish without a word: a laptop slept, a proxy forgot, a process froze. A line on which nothing
+//! was heard for the interval gets a `ping`; two in a row without an answer, and without anything else heard, are the end of
+//! the link. One timer does it all: what is heard only moves a mark, and the timer looks at the mark when it goes off.
+//!
+//! While a call is on its way the line is not idle and no ping is sent: a single-threaded server that is busy with the call
+//! would miss it, and the call has a deadline of its own. When that deadline passes in silence, the line is tested at once.
+//! In the modern era there is no `ping`; nothing is sent there.
+
+use bytes::Bytes;
+use mendline_wire::Message;
+
+use super::Upstream;
+use super::call::{Call, Owner, State};
+use super::errand::Errand;
+use super::link::Wish;
+use crate::defaults;
+use crate::moment::Moment;
+use crate::timers::TimerId;
+use crate::turn::{Alarm, Turn};
+
+/// What has been heard, and what was missed.
+#[derive(Debug)]
+pub struct KeepAlive {
+    timer: Option<TimerId>,
+    heard: Moment,
+    /// When it was tested last.
+    tested: Option<Moment>,
+    /// There was a reason to test it again, too soon after the last test.
+    doubted: bool,
+    misses: u32,
+}
+
+impl KeepAlive {
+    pub fn new() -> Self {
+        KeepAlive { timer: None, heard: Moment::ZERO, tested: None, doubted: false, misses: 0 }
+    }
+
+    /// Something was heard.
+    pub fn note_heard(&mut self, now: Moment) {
+        self.heard = now;
+    }
+
+    /// The ping was answered.
+    pub fn note_answer(&mut self) {
+        self.misses = 0;
+    }
+}
+
+impl Upstream {
+    /// Sees to it that the line is watched, once there is one that can be tested.
+    pub(super) fn watch(&mut self, turn: &mut Turn<'_>) {
+        if let (None, true, Some(policy)) = (self.keep_alive.timer, self.session.is_greeted(), self.config.keep_alive) {
+            self.keep_alive.timer = turn.timers.arm(self.keep_alive.heard + policy.interval, Alarm::KeepAlive(self.id));
+        }
+    }
+
+    /// There is reason to doubt the line: it is tested now, or soon if it was tested just now.
+    pub(super) fn probe(&mut self, turn: &mut Turn<'_>) {
+        if !self.can_be_tested() || self.is_busy() {
+            return;
+        }
+        match self.keep_alive.tested.map(|tested| tested + defaults::KEEP_ALIVE_PAUSE) {
+            Some(soon) if soon > turn.now => {
+                self.keep_alive.doubted = true;
+                turn.disarm(&mut self.keep_alive.timer);
+                self.keep_alive.timer = turn.timers.arm(soon, Alarm::KeepAlive(self.id));
+            }
+            _ => self.ping(turn),
+        }
+    }
+
+    fn can_be_tested(&self) -> bool {
+        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_greeted() && !self.closing
+    }
+
+    fn is_busy(&self) -> bool {
+        // What is queued for a line that is up goes out before anything that is queued after it.
+        let is_out =
+            |call: &Call| matches!((call.owner, call.state), (Owner::Client { .. }, State::Queued | State::Sent(_)));
+        self.calls.iter().any(|(_, call)| is_out(call))
+    }
+
+    /// The line has been silent for long, or there was a reason to look.
+    pub fn handle_keep_alive(&mut self, turn: &mut Turn<'_>) {
+        self.keep_alive.timer = None;
+        let Some(policy) = self.config.keep_alive else { return };
+        if !self.can_be_tested() {
+            // The next answer on the next link starts the watch again.
+            return;
+        }
+        let doubted = std::mem::take(&mut self.keep_alive.doubted);
+        let due = self.keep_alive.heard + policy.interval;
+        let next = if self.is_busy() {
+            turn.now + policy.interval
+        } else if due > turn.now && !doubted {
+            due
+        } else {
+            self.ping(turn);
+            turn.now + policy.interval
+        };
+        self.keep_alive.timer = turn.timers.arm(next, Alarm::KeepAlive(self.id));
+        self.keep_moving(turn);
+    }
+
+    /// Sends a ping, unless one is on its way.
+    pub(super) fn ping(&mut self, turn: &mut Turn<'_>) {
+        const PING: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+        if let (Ok(ping), false) = (Message::parse(Bytes::from_static(PING)), self.runs(Errand::Ping)) {
+            self.keep_alive.tested = Some(turn.now);
+            self.send_errand(Errand::Ping, ping, turn);
+        }
+    }
+
+    /// A ping was not answered: in time, or because it was lost on the way.
+    pub(super) fn ping_missed(&mut self, turn: &mut Turn<'_>) {
+        let Some(policy) = self.config.keep_alive else { return };
+        if !self.link.is_up() || turn.now.since(self.keep_alive.heard) < policy.timeout {
+            // It is known to be gone, or it spoke of something else meanwhile: it is there.
+            return;
+        }
+        self.keep_alive.misses += 1;
+        if self.keep_alive.misses < defaults::KEEP_ALIVE_MISSES {
+            turn.disarm(&mut self.keep_alive.timer);
+            self.keep_alive.timer = turn.wake_in(defaults::KEEP_ALIVE_PAUSE, Alarm::KeepAlive(self.id));
+            return;
+        }
+        self.keep_alive.misses = 0;
+        let why = format!("the server did not answer {} pings", defaults::KEEP_ALIVE_MISSES);
+        if self.http.is_some() && !self.has_trunk() {
+            // A session over HTTP is not bound to a line that may be broken.
+            return self.unreachable(why, false, turn);
+        }
+        self.session.lose();
+        self.drain_link(&why, Wish::Ours, turn);
+    }
+}

@@ -1,0 +1,138 @@
+//! One client and one child, both played by a test.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::port::Exit;
+use mendline_core::{
+    ClientId, Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, UpstreamConfig, UpstreamId,
+};
+use mendline_wire::{Limits, Line, Received};
+use serde_json::Value;
+
+pub const CLIENT: ClientId = ClientId(0);
+pub const NOTES: UpstreamId = UpstreamId(0);
+
+/// One client and one child, both played by the test.
+pub struct Stage {
+    pub engine: Engine,
+    pub now: Moment,
+    pub spawned: Option<LinkId>,
+    pub dials: u32,
+    pub written: u64,
+    pub asked: Vec<Output>,
+    /// What the log would show.
+    pub heard: Vec<String>,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Stage::with(|_| {})
+    }
+
+    /// A stage with another configuration.
+    pub fn with(change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+        let mut notes = UpstreamConfig::child("notes", "notes-server");
+        change(&mut notes);
+        let mut stage = Stage {
+            engine: Engine::new(Config::new(vec![notes]), 1),
+            now: Moment::ZERO,
+            spawned: None,
+            dials: 0,
+            written: 0,
+            asked: Vec::new(),
+            heard: Vec::new(),
+        };
+        stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
+        stage
+    }
+
+    /// A stage whose child runs.
+    pub fn up() -> Self {
+        let mut stage = Stage::new();
+        stage.accept_dial();
+        stage
+    }
+
+    pub fn tell(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.collect();
+    }
+
+    pub fn collect(&mut self) {
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Spawn { link } => {
+                    assert_eq!(self.spawned, None, "one dial at a time");
+                    self.spawned = Some(link);
+                    self.dials += 1;
+                    self.written = 0;
+                }
+                Output::Happened(event) => self.heard.push(event.to_string()),
+                other => self.asked.push(other),
+            }
+        }
+    }
+
+    pub fn accept_dial(&mut self) {
+        let link = self.spawned.expect("a dial");
+        self.tell(Input::Spawned { link, pid: 1 });
+    }
+
+    pub fn die(&mut self, written: u64) {
+        let link = self.spawned.take().expect("a child");
+        self.tell(Input::ChildExited { link, how: Exit::Signal(9), written });
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
+            self.now = at;
+            self.engine.handle_timeout(at);
+            self.collect();
+        }
+        self.now = end;
+    }
+
+    pub fn client_says(&mut self, text: &str) {
+        let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
+        self.tell(Input::FromClient { client: CLIENT, received });
+    }
+
+    pub fn server_says(&mut self, text: &str) {
+        let link = self.spawned.expect("a child");
+        let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
+        self.tell(Input::FromLink { link, received });
+    }
+
+    /// What the client reads next.
+    pub fn client_reads(&mut self) -> Option<Value> {
+        let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
+        Some(serde_json::from_slice(&text).unwrap())
+    }
+
+    /// What the child reads next.
+    pub fn server_reads(&mut self) -> Option<Value> {
+        let text = self.engine.poll_write(Port::Link(self.spawned?))?.to_bytes();
+        self.collect();
+        self.written += text.len() as u64 + 1;
+        Some(serde_json::from_slice(&text).unwrap())
+    }
+
+    /// The child reads one request and answers it.
+    pub fn server_answers(&mut self, result: &str) -> Value {
+        let request = self.server_reads().expect("a request");
+        self.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"]));
+        request
+    }
+
+    pub fn state(&self) -> LinkState {
+        self.engine.link_state(NOTES).unwrap()
+    }
+}
+
+pub fn call(id: &str, tool: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
+}

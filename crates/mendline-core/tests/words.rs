@@ -1,0 +1,73 @@
+//! Everything that a model can read from us, on one page: `words.txt` beside this file.
+//!
+//! Words are a promise like any other; whoever changes one sees it here, and puts the page that is shown in its place.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mendline_core::evidence::Outcome;
+use mendline_core::words::{Cause, Failure};
+use mendline_wire::{Id, Method};
+
+/// Why, what became of it, whether it may be called again, how often it was sent, when to call again, what happened.
+type Case = (Cause, Outcome, bool, u32, Option<u64>, &'static str);
+
+/// What can happen, as the upstream says it.
+const CASES: &[Case] = &[
+    (Cause::Unavailable, Outcome::NotSent, true, 0, Some(2), "nothing listens there"),
+    (Cause::Unavailable, Outcome::Refused, true, 3, Some(5), "the server answered HTTP 429"),
+    (Cause::Unavailable, Outcome::Unknown, true, 2, Some(2), "the server was killed by signal 9"),
+    (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, "the server was killed by signal 9"),
+    (Cause::OutcomeUnknown, Outcome::Unknown, true, 3, None, "its answer could not be read"),
+    (Cause::TimedOut, Outcome::Unknown, false, 1, None, "no answer after 5 min"),
+    (Cause::TimedOut, Outcome::Unknown, true, 1, None, "no answer after 5 min"),
+    (Cause::TimedOut, Outcome::NotSent, true, 0, None, "it could not be sent for 45 s: nothing listens there"),
+    (Cause::Overloaded, Outcome::NotSent, true, 0, Some(1), "1024 are waiting, which is the limit"),
+    (Cause::RateLimited, Outcome::Refused, true, 1, Some(60), "it asked for a pause of 60 s"),
+    (Cause::BreakerOpen, Outcome::NotSent, true, 0, Some(5), "5 calls in a row have failed"),
+    (Cause::Parked, Outcome::NotSent, true, 0, Some(10), "the server ended with exit code 1; its last words: no token"),
+    (Cause::NeedsLogin, Outcome::Refused, true, 1, None, "the server answered HTTP 401"),
+    (Cause::CannotBridge, Outcome::Answered, false, 1, None, "its answer is larger than the limit for one message"),
+];
+
+#[test]
+fn every_word_that_a_model_reads_is_on_one_page() {
+    let mut page = String::new();
+    for (cause, outcome, retryable, attempts, retry_after, detail) in CASES {
+        let failure = Failure {
+            cause: *cause,
+            outcome: *outcome,
+            retryable: *retryable,
+            attempts: *attempts,
+            retry_after: retry_after.map(Duration::from_secs),
+            upstream: "notes".into(),
+            what: "create_note".into(),
+            detail: (*detail).into(),
+        };
+        let _ = writeln!(page, "{} {} ({})", cause.code(), cause.word(), outcome.word());
+        let _ = writeln!(page, "  {}", failure.text());
+        let error = failure.response(&Id::number(7), Method::ToolsList);
+        let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
+        let _ = writeln!(page, "  {}\n", error["error"]["data"]);
+    }
+    assert_eq!(page, include_str!("words.txt"), "the page should be:\n{page}");
+}
+
+#[test]
+fn no_cause_is_missing_from_the_page() {
+    for cause in [
+        Cause::Unavailable,
+        Cause::OutcomeUnknown,
+        Cause::TimedOut,
+        Cause::Overloaded,
+        Cause::RateLimited,
+        Cause::BreakerOpen,
+        Cause::Parked,
+        Cause::NeedsLogin,
+        Cause::CannotBridge,
+    ] {
+        assert!(CASES.iter().any(|(it, ..)| *it == cause), "{cause:?}");
+    }
+}

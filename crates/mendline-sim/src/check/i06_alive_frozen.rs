@@ -1,0 +1,86 @@
+//! I6 for children that are there and do nothing: one that nobody wants anything of is found out and replaced.
+//!
+//! Within the interval of its keep-alive it is tested, twice, and then ended. Only a child that has been greeted, that has
+//! answered something and that no call is out to is held to that: a busy one has the deadlines of its calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mendline_core::{Config, LinkId, Moment, defaults};
+use mendline_wire::{Kind, Method};
+
+use super::Check;
+use crate::fact::{Fact, Via};
+use crate::machine::Act;
+use crate::oracle::{Key, Oracle};
+
+/// Since when which child has been frozen.
+pub(super) struct AliveFrozen {
+    bound: Vec<Option<Duration>>,
+    /// Children that were greeted and have answered.
+    known: BTreeSet<LinkId>,
+    out: BTreeMap<LinkId, BTreeSet<Key>>,
+    frozen: BTreeMap<LinkId, Moment>,
+}
+
+impl AliveFrozen {
+    pub(super) fn new(config: &Config) -> AliveFrozen {
+        let bound = |it: mendline_core::config::KeepAlive| {
+            it.interval + 2 * it.timeout + defaults::KEEP_ALIVE_PAUSE + Duration::from_millis(100)
+        };
+        AliveFrozen {
+            bound: config.upstreams.iter().map(|upstream| upstream.keep_alive.map(bound)).collect(),
+            known: BTreeSet::new(),
+            out: BTreeMap::new(),
+            frozen: BTreeMap::new(),
+        }
+    }
+}
+
+impl Check for AliveFrozen {
+    fn name(&self) -> &'static str {
+        "I6 alive"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Handed { by: Via::Child(link), message, key } => {
+                if message.method() == Method::Initialized {
+                    self.known.insert(*link);
+                }
+                if let Some(key) = key {
+                    self.frozen.remove(link);
+                    self.out.entry(*link).or_default().insert(*key);
+                }
+            }
+            Fact::Given { by: Via::Child(link), message: Some(message) } if self.frozen.contains_key(link) => {
+                // Its last words were still under way.
+                if matches!(message.kind(), Kind::Result | Kind::Error | Kind::Notification | Kind::Request) {
+                    self.frozen.insert(*link, now);
+                }
+            }
+            Fact::Froze(link) => {
+                let is_open = |key: &Key| oracle.of(*key).is_open();
+                let busy = self.out.get(link).is_some_and(|keys| keys.iter().any(is_open));
+                let watched = self.bound[usize::from(link.upstream.0)].is_some();
+                if watched && !busy && self.known.contains(link) {
+                    self.frozen.insert(*link, now);
+                }
+            }
+            Fact::Thawed(link) | Fact::Died(link) | Fact::Wanted(Act::CloseStdin(link)) => {
+                self.frozen.remove(link);
+            }
+            Fact::Stopped | Fact::Closing | Fact::Left(_) => self.frozen.clear(),
+            Fact::Settled { .. } => {
+                let is_late = |(link, since): (&LinkId, &Moment)| {
+                    self.bound[usize::from(link.upstream.0)].is_some_and(|bound| now - *since > bound)
+                };
+                if let Some((link, since)) = self.frozen.iter().find(|(link, since)| is_late((*link, *since))) {
+                    return Err(format!("{} has done nothing for {:?}", Via::Child(*link), now - *since));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! I7 by choice: a number of redials that somebody chose is meant exactly, and none at all means none.
+//!
+//! Where nothing is dialed by itself, every dial has a reason: the first client, a call since the last loss, or a person.
+//! Where a number was chosen, an incident that has used it up is parked. What counts as an incident here is a lower bound of
+//! what the engine does: a link that was up for ten seconds ends it, proven or not, and so does news of the network.
+
+use mendline_core::{Config, Moment, defaults};
+
+use super::Check;
+use crate::fact::Fact;
+use crate::machine::What;
+use crate::oracle::Oracle;
+
+struct Choice {
+    /// How many redials; none if nobody chose.
+    most: Option<u32>,
+    asked: bool,
+    in_trouble: bool,
+    redials: u32,
+    up_since: Option<Moment>,
+}
+
+impl Choice {
+    fn dial(&mut self) -> Result<(), String> {
+        self.redials += u32::from(self.in_trouble);
+        if self.most == Some(0) && !self.asked {
+            return Err("it was dialed although nobody asked for it".into());
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, to: &str, now: Moment) -> Result<(), String> {
+        if self.up_since.take().is_some_and(|since| now - since >= defaults::PROVEN) {
+            self.redials = 0;
+        }
+        (self.in_trouble, self.asked) = (true, false);
+        match self.most {
+            Some(most) if to == "Waiting" && self.redials >= most => {
+                Err(format!("it is to be dialed again after {} redials, and {most} were chosen", self.redials))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was chosen for each upstream.
+pub(super) struct CalmRetries {
+    upstreams: Vec<Choice>,
+    stopping: bool,
+}
+
+impl CalmRetries {
+    pub(super) fn new(config: &Config) -> CalmRetries {
+        let choice = |upstream: &mendline_core::UpstreamConfig| {
+            let policy = &upstream.reconnect;
+            let is_exact = policy.attempts == 0 || (policy.patience.is_zero() && policy.attempts < u32::MAX);
+            let most = is_exact.then_some(policy.attempts);
+            Choice { most, asked: true, in_trouble: false, redials: 0, up_since: None }
+        };
+        CalmRetries { upstreams: config.upstreams.iter().map(choice).collect(), stopping: false }
+    }
+}
+
+impl Check for CalmRetries {
+    fn name(&self) -> &'static str {
+        "I7 calm"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].asked = true,
+            Fact::ByHand(upstream) | Fact::Came(upstream) => self.upstreams[*upstream].asked = true,
+            Fact::Shaken(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
+            Fact::Stopped | Fact::Closing => self.stopping = true,
+            Fact::Happened(heard) => {
+                let (Some(upstream), What::Moved(from, to)) = (heard.upstream, &heard.what) else { return Ok(()) };
+                let it = &mut self.upstreams[upstream];
+                match (*from, *to) {
+                    // Finding out what a server speaks is part of the same dial.
+                    ("Up", "Dialing" | "Draining") => {}
+                    (_, "Dialing") => return it.dial(),
+                    ("Dialing", "Up") => it.up_since = Some(now),
+                    (_, "Up") => {
+                        it.redials += u32::from(it.in_trouble);
+                        it.up_since = Some(now);
+                    }
+                    // Over HTTP nobody may want anything any more; that is no loss.
+                    ("Dialing", "Idle") if it.most != Some(0) => {}
+                    ("Up" | "Dialing" | "Draining", "Waiting" | "Parked" | "Idle") if !self.stopping => {
+                        return it.lose(to, now);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! H29: whatever stands in front of the server has waited for it long enough.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct GatewayTimeout;
+
+impl Fault for GatewayTimeout {
+    fn name(&self) -> &'static str {
+        "h29_504"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Status(504, None), chance));
+        }
+        None
+    }
+}

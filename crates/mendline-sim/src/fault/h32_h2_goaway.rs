@@ -1,0 +1,24 @@
+//! H32: the server says goodbye to its connections: what is on its way is not looked at, what it has begun it finishes.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct GoAway;
+
+impl Fault for GoAway {
+    fn name(&self) -> &'static str {
+        "h32_h2_goaway"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.say_goaway(at);
+        Some(world.dice.millis(1, 300))
+    }
+}

@@ -1,0 +1,23 @@
+//! H33: the server refuses streams: it has not looked at the request and says so.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct RefusedStream;
+
+impl Fault for RefusedStream {
+    fn name(&self) -> &'static str {
+        "h33_h2_refused_stream"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[20, 50, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.refuses = Some(chance);
+        }
+        None
+    }
+}

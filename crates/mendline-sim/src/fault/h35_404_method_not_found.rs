@@ -1,0 +1,23 @@
+//! H35: a method that the server does not know is answered with 404 and an error that names the call.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Unwelcome;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct MethodNotFound;
+
+impl Fault for MethodNotFound {
+    fn name(&self) -> &'static str {
+        "h35_404_method_not_found"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.unwelcome = Some((Unwelcome::NoSuchMethod, 100));
+        }
+        None
+    }
+}

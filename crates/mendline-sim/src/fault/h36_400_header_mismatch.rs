@@ -1,0 +1,22 @@
+//! H36: a modern server begins to insist on the headers that its tools ask for, and refuses what comes without them.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct HeaderMismatch;
+
+impl Fault for HeaderMismatch {
+    fn name(&self) -> &'static str {
+        "h36_400_header_mismatch"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.insists_on_params = true;
+        }
+        None
+    }
+}

@@ -1,0 +1,24 @@
+//! H36: the server finds that the headers do not fit the body, once or for ever.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Unwelcome;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct HeadersRefused;
+
+impl Fault for HeadersRefused {
+    fn name(&self) -> &'static str {
+        "h36_400_headers_refused"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[20, 50, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.unwelcome = Some((Unwelcome::HeaderMismatch, chance));
+        }
+        None
+    }
+}

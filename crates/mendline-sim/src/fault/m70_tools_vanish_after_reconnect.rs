@@ -1,0 +1,27 @@
+//! M70: the server is started again in another edition, which has other tools, prompts and resources.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ToolsVanishAfterReconnect;
+
+impl Fault for ToolsVanishAfterReconnect {
+    fn name(&self) -> &'static str {
+        "m70_tools_vanish_after_reconnect"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.change_edition(at);
+        world.kill(at, Ending::Code(0));
+        world.restart(at);
+        Some(world.dice.millis(3_000, 40_000))
+    }
+}

@@ -1,0 +1,29 @@
+//! M71: the server wants more from its client before it finishes a call, and is started again in between.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct InputRequiredAcrossReconnect;
+
+impl Fault for InputRequiredAcrossReconnect {
+    fn name(&self) -> &'static str {
+        "m71_input_required_across_reconnect"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.needs_input = true;
+        Some(world.dice.millis(50, 1_000))
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if world.dice.percent(50) {
+            world.kill(at, Ending::Signal(9));
+            world.restart(at);
+        }
+        Some(world.dice.millis(300, 5_000))
+    }
+}

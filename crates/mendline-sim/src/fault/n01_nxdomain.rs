@@ -1,0 +1,21 @@
+//! N01: nobody knows the name of the server.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct NxDomain;
+
+impl Fault for NxDomain {
+    fn name(&self) -> &'static str {
+        "n01_nxdomain"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.block(at, Road::NoName);
+        None
+    }
+}

@@ -1,0 +1,21 @@
+//! N02: whoever could tell the address of the server says nothing.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct DnsTimeout;
+
+impl Fault for DnsTimeout {
+    fn name(&self) -> &'static str {
+        "n02_dns_timeout"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.block(at, Road::NoResolver);
+        None
+    }
+}

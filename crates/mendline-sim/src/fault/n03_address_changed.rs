@@ -1,0 +1,24 @@
+//! N03: the server has moved to another address. What was connected is dead and nobody says so; a new connection works.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct AddressChanged;
+
+impl Fault for AddressChanged {
+    fn name(&self) -> &'static str {
+        "n03_address_changed"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.silence(at);
+        Some(world.dice.millis(2_000, 30_000))
+    }
+}

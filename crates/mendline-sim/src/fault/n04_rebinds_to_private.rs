@@ -1,0 +1,21 @@
+//! N04: the name of the server leads to an address that nothing may be sent to.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct RebindsToPrivate;
+
+impl Fault for RebindsToPrivate {
+    fn name(&self) -> &'static str {
+        "n04_rebinds_to_private"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.block(at, Road::Forbidden("its name leads to 10.0.0.7, which is not allowed"));
+        None
+    }
+}

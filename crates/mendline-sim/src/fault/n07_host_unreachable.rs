@@ -1,0 +1,21 @@
+//! N07: there is no way to the machine.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct HostUnreachable;
+
+impl Fault for HostUnreachable {
+    fn name(&self) -> &'static str {
+        "n07_host_unreachable"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.block(at, Road::Unreachable);
+        None
+    }
+}

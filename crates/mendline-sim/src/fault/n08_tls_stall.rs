@@ -1,0 +1,21 @@
+//! N08: a connection is made, and then the other side says nothing of its certificate.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct TlsStall;
+
+impl Fault for TlsStall {
+    fn name(&self) -> &'static str {
+        "n08_tls_stall"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.block(at, Road::TlsStall);
+        None
+    }
+}

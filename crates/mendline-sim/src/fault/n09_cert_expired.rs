@@ -1,0 +1,21 @@
+//! N09: the certificate of the server is not valid any more.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct CertExpired;
+
+impl Fault for CertExpired {
+    fn name(&self) -> &'static str {
+        "n09_cert_expired"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.block(at, Road::Forbidden("its certificate has expired"));
+        None
+    }
+}

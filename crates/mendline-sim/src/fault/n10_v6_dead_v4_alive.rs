@@ -1,0 +1,21 @@
+//! N10: the first of the addresses leads nowhere and the second works: it only takes longer.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct V6DeadV4Alive;
+
+impl Fault for V6DeadV4Alive {
+    fn name(&self) -> &'static str {
+        "n10_v6_dead_v4_alive"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.block(at, Road::Slow);
+        None
+    }
+}

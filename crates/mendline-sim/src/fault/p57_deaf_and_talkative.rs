@@ -1,0 +1,38 @@
+//! P57: the child is busy with something else: it reads nothing, nobody wants anything of it, and it talks all the while.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct DeafAndTalkative;
+
+impl Fault for DeafAndTalkative {
+    fn name(&self) -> &'static str {
+        "p57_deaf_and_talkative"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.clients[at].resting = true;
+        Some(Duration::from_millis(1))
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if world.clients[at].open_keys().next().is_none() {
+            world.hosts[at].temper.deaf = true;
+            for link in world.living(at) {
+                let deeds = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
+                world.perform(link, deeds);
+            }
+        }
+        // Now and then: long enough after its last word to be tested, and not so long that the test is over.
+        let (low, high) = *world.dice.pick(&[(1_050, 1_400), (1_050, 1_400), (5_100, 5_900)]);
+        Some(world.dice.millis(low, high))
+    }
+
+    fn end(&self, world: &mut World, at: usize) {
+        world.clients[at].resting = false;
+        super::mend(world, at);
+    }
+}

@@ -1,0 +1,26 @@
+//! P59: the child dies and something that it started holds its pipes open: its end is known only later.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct GrandchildHoldsPipe;
+
+impl Fault for GrandchildHoldsPipe {
+    fn name(&self) -> &'static str {
+        "p59_grandchild_holds_pipe"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.lingers = world.dice.millis(100, 3_000);
+        world.kill(at, Ending::Code(0));
+        Some(world.dice.millis(2_000, 30_000))
+    }
+}

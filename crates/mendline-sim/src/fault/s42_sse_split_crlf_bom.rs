@@ -1,0 +1,27 @@
+//! S42: events come with every line end there is, a byte order mark, comments in between, and in small pieces.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::Site;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct SplitCrlfBom;
+
+impl Fault for SplitCrlfBom {
+    fn name(&self) -> &'static str {
+        "s42_sse_split_crlf_bom"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.odd_frames = true;
+        }
+        None
+    }
+
+    fn suit(&self, site: &mut Site) {
+        site.events = 100;
+    }
+}

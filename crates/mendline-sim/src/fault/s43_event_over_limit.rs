@@ -1,0 +1,23 @@
+//! S43: answers are larger than one message may be.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct EventOverLimit;
+
+impl Fault for EventOverLimit {
+    fn name(&self) -> &'static str {
+        "s43_event_over_limit"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let limit = *world.dice.pick(&[100, 300, 500]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.too_large = Some(limit);
+        }
+        None
+    }
+}

@@ -1,0 +1,25 @@
+//! S44: a response begins, and after that there are only comments, which say that somebody is there and nothing else.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::Site;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct CommentsOnly;
+
+impl Fault for CommentsOnly {
+    fn name(&self) -> &'static str {
+        "s44_comments_only"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.calls_hang = true;
+        None
+    }
+
+    fn suit(&self, site: &mut Site) {
+        site.events = 100;
+    }
+}

@@ -1,0 +1,29 @@
+//! S46: who asks for what came after an event gets everything from the beginning.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::site::Site;
+use crate::weather::Cut;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ReplaysSeenEvents;
+
+impl Fault for ReplaysSeenEvents {
+    fn name(&self) -> &'static str {
+        "s46_replays_seen_events"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.replays_all = true;
+            site.weather.cut = Some((Cut::Body, 30));
+        }
+        None
+    }
+
+    fn suit(&self, site: &mut Site) {
+        site.name_events();
+    }
+}

@@ -1,0 +1,25 @@
+//! T17: what we send arrives and is done, and nothing comes back: neither answers nor connections.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct PartitionOneWay;
+
+impl Fault for PartitionOneWay {
+    fn name(&self) -> &'static str {
+        "t17_partition_one_way"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.silent = Some(100);
+            site.weather.road = Road::BlackHole;
+        }
+        world.silence(at);
+        None
+    }
+}

@@ -1,0 +1,25 @@
+//! T18: nothing arrives on either side, and nobody is told.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct PartitionTwoWay;
+
+impl Fault for PartitionTwoWay {
+    fn name(&self) -> &'static str {
+        "t18_partition_two_way"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.silent = Some(0);
+            site.weather.road = Road::BlackHole;
+        }
+        world.silence(at);
+        None
+    }
+}

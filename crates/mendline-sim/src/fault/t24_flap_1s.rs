@@ -1,0 +1,43 @@
+//! T24: the server is there for a second and away for a second, for ever.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::clock::Ending;
+use crate::temper::SpawnMood;
+use crate::weather::Road;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct Flap1s;
+
+impl Fault for Flap1s {
+    fn name(&self) -> &'static str {
+        "t24_flap_1s"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let host = &mut world.hosts[at];
+        let away = match &mut host.site {
+            Some(site) => {
+                let away = site.weather.road == Road::Open;
+                site.weather.road = if away { Road::Refused } else { Road::Open };
+                away
+            }
+            None => {
+                let away = host.temper.spawn == SpawnMood::Works;
+                host.temper.spawn = if away { SpawnMood::Exhausted } else { SpawnMood::Works };
+                away
+            }
+        };
+        if away {
+            world.kill(at, Ending::Signal(9));
+            world.cut_all(at);
+        }
+        Some(Duration::from_secs(1))
+    }
+}

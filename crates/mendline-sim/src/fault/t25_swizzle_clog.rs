@@ -1,0 +1,37 @@
+//! T25: one server after the other goes silent, and they come back in another order.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct SwizzleClog;
+
+impl Fault for SwizzleClog {
+    fn name(&self) -> &'static str {
+        "t25_swizzle_clog"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.clog(at);
+        Some(world.dice.millis(100, 2_000))
+    }
+
+    fn go_on(&self, world: &mut World, _: usize) -> Option<Duration> {
+        let harmed = world.harmed();
+        let which = world.dice.below(harmed as u64) as usize;
+        if world.dice.percent(60) {
+            world.clog(which);
+        } else {
+            super::mend(world, which);
+        }
+        Some(world.dice.millis(100, 4_000))
+    }
+
+    fn end(&self, world: &mut World, _: usize) {
+        for which in 0..world.harmed() {
+            super::mend(world, which);
+        }
+    }
+}

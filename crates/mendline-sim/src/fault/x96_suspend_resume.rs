@@ -1,0 +1,25 @@
+//! X96: the machine sleeps. Time has passed when it wakes up, and whatever was connected is dead without a word.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct SuspendResume;
+
+impl Fault for SuspendResume {
+    fn name(&self) -> &'static str {
+        "x96_suspend_resume"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let slept = world.dice.millis(5_000, 900_000);
+        world.sleep_through(at, slept);
+        Some(world.dice.millis(5_000, 60_000))
+    }
+}

@@ -1,0 +1,25 @@
+//! X96b: the machine is in another network. What was connected is dead without a word; the shell says that something changed.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct RouteOrAddressChanged;
+
+impl Fault for RouteOrAddressChanged {
+    fn name(&self) -> &'static str {
+        "x96b_route_or_address_changed"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        self.go_on(world, at)
+    }
+
+    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.silence(at);
+        world.change_network();
+        Some(world.dice.millis(2_000, 20_000))
+    }
+}

@@ -1,0 +1,78 @@
+//! Did we stand still?
+//!
+//! Whoever lies down until a certain moment and is woken long after it was stopped, or the virtual machine around it was
+//! paused, or there was no processor for it: peers may have given us up meanwhile. That is told as waking up, like a sleep
+//! of the whole machine. Several signs of the same stillness are told once.
+
+use std::time::Duration;
+
+use mendline_core::Moment;
+
+/// A busy machine is late by milliseconds; this late is no machine.
+const LATE: Duration = Duration::from_secs(5);
+
+/// Signs that come within this time are signs of the same stillness.
+const SAME: Duration = Duration::from_secs(5);
+
+/// When we wanted to be awake, and when it was last told that we were not.
+#[derive(Debug, Default)]
+pub(super) struct Vigil {
+    expected: Option<Moment>,
+    told: Option<Moment>,
+}
+
+impl Vigil {
+    /// Nothing is to be done before `due`.
+    pub(super) fn rest_until(&mut self, due: Option<Moment>) {
+        self.expected = due;
+    }
+
+    /// Up again. Says whether that is so late that we must have stood still.
+    pub(super) fn rise(&mut self, now: Moment) -> bool {
+        self.expected.take().is_some_and(|due| now.since(due) > LATE)
+    }
+
+    /// There is a sign of stillness. Says whether it is the first of this one.
+    pub(super) fn is_news(&mut self, now: Moment) -> bool {
+        let is_news = self.told.is_none_or(|told| now.since(told) > SAME);
+        if is_news {
+            self.told = Some(now);
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_timer_that_comes_late_is_a_sign_and_one_that_comes_early_or_in_time_is_none() {
+        let mut vigil = Vigil::default();
+        for (up, late) in [(9_000, false), (10_001, false), (15_000, false), (15_001, true), (900_000, true)] {
+            vigil.rest_until(Some(at(10_000)));
+            assert_eq!(vigil.rise(at(up)), late, "{up}");
+        }
+        assert!(!vigil.rise(at(1_000_000)), "it was not waiting for anything");
+    }
+
+    #[test]
+    fn nobody_is_late_for_nothing() {
+        let mut vigil = Vigil::default();
+        vigil.rest_until(None);
+        assert!(!vigil.rise(at(3_600_000)));
+    }
+
+    #[test]
+    fn signs_of_the_same_stillness_are_told_once() {
+        let mut vigil = Vigil::default();
+        assert!(vigil.is_news(at(7_000)));
+        assert!(!vigil.is_news(at(7_001)));
+        assert!(!vigil.is_news(at(12_000)));
+        assert!(vigil.is_news(at(12_001)));
+    }
+}

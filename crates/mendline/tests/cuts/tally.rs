@@ -1,0 +1,207 @@
+//! What came of all the cuts, as a table for people.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::cable::Fault;
+use super::check::{Came, came, violations};
+use super::seen::{Role, Seen};
+
+/// What came of cutting conversations.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// In the order in which they were held.
+    held: Vec<Held>,
+    /// What was found, and at how many bytes of which kind of fault.
+    violations: BTreeMap<Violation, BTreeSet<usize>>,
+}
+
+/// One conversation.
+#[derive(Debug)]
+struct Held {
+    name: &'static str,
+    up: usize,
+    down: usize,
+    /// By kind of fault, in the order of [`Fault::KINDS`].
+    rows: [Row; Fault::KINDS.len()],
+}
+
+/// What became of the unsafe call, over many cuts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    cuts: usize,
+    answered: usize,
+    /// Of those that were answered: after the response had been resumed.
+    resumed: usize,
+    not_sent: usize,
+    refused: usize,
+    unknown: usize,
+    cancelled: usize,
+    /// Of all requests, not only of unsafe calls.
+    slowest: Duration,
+}
+
+/// A promise that was broken. The same one is usually broken at many bytes in a row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Violation {
+    what: String,
+    conversation: &'static str,
+    fault: &'static str,
+}
+
+impl Tally {
+    /// Counts a conversation that was held with this fault. The first one comes without.
+    pub fn add(&mut self, name: &'static str, fault: Option<Fault>, seen: &Seen) {
+        if fault.is_none() {
+            self.held.push(Held { name, up: seen.up.0, down: seen.down.0, rows: Default::default() });
+        }
+        let kind = Fault::KINDS.iter().position(|(known, _, _)| fault.is_some_and(|fault| fault.name() == *known));
+        if let (Some(kind), Some(held)) = (kind, self.held.last_mut()) {
+            held.rows[kind].count(seen);
+        }
+        for what in violations(seen, fault) {
+            let violation = Violation { what, conversation: name, fault: fault.map_or("none", |fault| fault.name()) };
+            self.violations.entry(violation).or_default().insert(fault.map_or(0, |fault| fault.at));
+        }
+    }
+
+    /// Takes another tally in.
+    pub fn absorb(&mut self, other: Tally) {
+        self.held.extend(other.held);
+        self.violations.extend(other.violations);
+    }
+
+    pub fn cuts(&self) -> usize {
+        self.held.iter().flat_map(|held| &held.rows).map(|row| row.cuts).sum()
+    }
+
+    /// How many cuts broke how many promises.
+    pub fn found(&self) -> usize {
+        self.violations.values().map(BTreeSet::len).sum()
+    }
+
+    /// What became of the unsafe call: a block for each conversation, and one for all.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "what became of the unsafe call (none is made after a greeting that failed), and the slowest answer to anything\n\n{:<22}{:<12}{}\n",
+            "conversation",
+            "fault",
+            Row::HEAD
+        );
+        let mut sums = [Row::default(); Fault::KINDS.len()];
+        for held in &self.held {
+            let mut labels = [held.name.to_owned(), format!("  {} B up", held.up), format!("  {} B down", held.down)];
+            put_block(&mut text, &mut labels, &held.rows);
+            for (sum, row) in sums.iter_mut().zip(&held.rows) {
+                sum.absorb(row);
+            }
+        }
+        if self.held.len() > 1 {
+            put_block(&mut text, &mut ["all conversations".to_owned()], &sums);
+        }
+        let mut all = Row::default();
+        sums.iter().for_each(|sum| all.absorb(sum));
+        let _ = writeln!(text, "\n{:<22}{:<12}{}", "everything", "", all.text());
+        let _ = write!(text, "\n{} conversations, {} cuts, {} violations", self.held.len(), all.cuts, self.found());
+        text
+    }
+
+    /// One line for each kind of violation, with the bytes and what repeats the first of them.
+    pub fn complaints(&self) -> Vec<String> {
+        let line = |(violation, bytes): (&Violation, &BTreeSet<usize>)| {
+            let Violation { what, conversation, fault } = violation;
+            let (first, last) = (bytes.first().unwrap_or(&0), bytes.last().unwrap_or(&0));
+            format!(
+                "{what} ({} bytes from {first} to {last})\n    cargo xtask cuts --conversation {conversation} --fault {fault} --at {first}",
+                bytes.len()
+            )
+        };
+        self.violations.iter().map(line).collect()
+    }
+}
+
+/// The rows of one conversation, with its labels beside the first of them.
+fn put_block(text: &mut String, labels: &mut [String], rows: &[Row]) {
+    let mut labels = labels.iter_mut();
+    text.push('\n');
+    for ((fault, _, _), row) in Fault::KINDS.iter().zip(rows).filter(|(_, row)| row.cuts > 0) {
+        let label = labels.next().map(std::mem::take).unwrap_or_default();
+        let _ = writeln!(text, "{label:<22}{fault:<12}{}", row.text());
+    }
+}
+
+impl Row {
+    const HEAD: &str = "  cuts  answered   resumed  not sent   refused   unknown cancelled   slowest";
+
+    fn count(&mut self, seen: &Seen) {
+        self.cuts += 1;
+        let call = seen.of(Role::Unsafe);
+        match call.and_then(|asked| asked.answers.first()).map(came) {
+            Some(Came::Well) => {
+                self.answered += 1;
+                self.resumed += usize::from(seen.resumed > 0);
+            }
+            Some(Came::NotSent) => self.not_sent += 1,
+            Some(Came::Refused) => self.refused += 1,
+            Some(Came::Unknown) => self.unknown += 1,
+            None if call.is_some_and(|asked| asked.cancelled) => self.cancelled += 1,
+            Some(Came::Badly) | None => {}
+        }
+        let slowest = seen.asked.iter().filter_map(|asked| asked.took).max();
+        self.slowest = self.slowest.max(slowest.unwrap_or_default());
+    }
+
+    fn absorb(&mut self, other: &Row) {
+        self.cuts += other.cuts;
+        self.answered += other.answered;
+        self.resumed += other.resumed;
+        self.not_sent += other.not_sent;
+        self.refused += other.refused;
+        self.unknown += other.unknown;
+        self.cancelled += other.cancelled;
+        self.slowest = self.slowest.max(other.slowest);
+    }
+
+    /// Its numbers; what did not happen is a dot, so that what did is seen.
+    fn text(&self) -> String {
+        let Row { cuts, answered, resumed, not_sent, refused, unknown, cancelled, slowest } = *self;
+        let counts = [answered, resumed, not_sent, refused, unknown, cancelled];
+        let counts: String =
+            counts.map(|count| if count == 0 { format!("{:>10}", "·") } else { format!("{count:>10}") }).concat();
+        format!("{cuts:>6}{counts}{:>10}", spoken(slowest))
+    }
+}
+
+/// A time as one would say it.
+fn spoken(time: Duration) -> String {
+    match time.as_millis() {
+        0 => "at once".to_owned(),
+        millis @ 1..1000 => format!("{millis} ms"),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::cable::{Kind, Way};
+    use super::super::conversation::Wire;
+    use super::super::site::{Manner, Twist};
+    use super::*;
+
+    #[test]
+    fn a_cut_is_counted_where_it_belongs() {
+        let mut seen = Seen::nothing(Wire::Http1, Manner::ResumableEvents, Twist::Plain);
+        seen.ask(&[Role::Unsafe], false);
+        seen.note(&json!({"id": "unsafe", "result": {}}).to_string(), Duration::from_millis(1200));
+        (seen.runs, seen.resumed, seen.ended) = (1, 1, Some(Duration::ZERO));
+        let mut tally = Tally::default();
+        tally.add("one", None, &seen);
+        tally.add("one", Some(Fault { kind: Kind::Cut, way: Way::Down, at: 3 }), &seen);
+        let row = "one                   cut-down         1         1         1         ·         ·         ·         ·     1.2 s";
+        assert!(tally.table().contains(row), "{}", tally.table());
+        assert_eq!((tally.cuts(), tally.found()), (1, 0));
+    }
+}

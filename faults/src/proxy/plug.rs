@@ -1,0 +1,72 @@
+//! Taking the plug out of one connection.
+//!
+//! A proxy that does not read is still acknowledged by its kernel, so a client that probes a silent connection finds it
+//! alive. When a host has vanished nobody acknowledges anything. A packet filter on the socket does just that: every packet
+//! that the client sends is dropped before TCP has seen it, probes included. It needs no privileges; where there is no such
+//! filter, a connection that is unplugged is only silent.
+
+use std::os::fd::AsFd as _;
+
+#[cfg(target_os = "linux")]
+use socket2::SockFilter;
+use socket2::Socket;
+use tokio::net::TcpStream;
+
+use super::shared::{Life, Shared};
+
+/// `BPF_RET | BPF_K`: give back a constant, which is how many bytes of the packet are kept.
+#[cfg(target_os = "linux")]
+const KEEP: u16 = 0x06;
+
+/// The client's side of a connection, by which it is unplugged.
+pub(super) struct Plug(Option<Socket>);
+
+impl Plug {
+    pub(super) fn of(client: &TcpStream) -> Plug {
+        Plug(client.as_fd().try_clone_to_owned().ok().map(Socket::from))
+    }
+
+    /// Follows the toxics for as long as it is polled.
+    pub(super) async fn follow(&self, shared: &Shared, life: &Life) {
+        let mut changed = shared.watch();
+        let mut was_deaf = false;
+        loop {
+            changed.mark_unchanged();
+            let is_deaf = shared.is_deaf(life);
+            if is_deaf != was_deaf {
+                self.turn(is_deaf);
+                shared.counts.note(|counts| counts.unplugged += u64::from(is_deaf));
+                was_deaf = is_deaf;
+            }
+            if changed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn turn(&self, is_deaf: bool) {
+        let Some(socket) = &self.0 else { return };
+        // A connection that has just ended cannot be filtered and need not be.
+        let _ = if is_deaf { deafen(socket) } else { hear(socket) };
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn deafen(socket: &Socket) -> std::io::Result<()> {
+    socket.attach_filter(&[SockFilter::new(KEEP, 0, 0, 0)])
+}
+
+#[cfg(target_os = "linux")]
+fn hear(socket: &Socket) -> std::io::Result<()> {
+    socket.detach_filter()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn deafen(_: &Socket) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hear(_: &Socket) -> std::io::Result<()> {
+    Ok(())
+}

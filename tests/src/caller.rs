@@ -1,0 +1,137 @@
+//! A client without a package: lines to a real `mendline run` and lines back, many calls at a time.
+//!
+//! The official clients are polite, and hide what a test of many calls has to know: when each was sent, when it was
+//! answered, and that nothing else came.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// `mendline run` and its client.
+#[derive(Debug)]
+pub struct Caller {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<(Instant, String)>,
+    log: PathBuf,
+}
+
+impl Caller {
+    /// Starts a command with pipes to talk through. What it logs goes to a file, so that no pipe can fill up.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start(command: &[OsString], environment: &[(&str, OsString)], log: &Path) -> Result<Self, String> {
+        let [program, args @ ..] = command else { return Err("no command".into()) };
+        let file = File::create(log).map_err(|why| format!("{}: {why}", log.display()))?;
+        let mut process = Command::new(program)
+            .args(args)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .spawn()
+            .map_err(|why| format!("{}: {why}", program.display()))?;
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take().ok_or("no stdout")?);
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send((Instant::now(), line)).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { process, stdin, lines, log: log.to_owned() })
+    }
+
+    /// The greeting of the legacy era, and the list that tells which tools only read.
+    ///
+    /// # Errors
+    ///
+    /// When no answer comes in time.
+    pub fn greet(&mut self, within: Duration) -> Result<(), String> {
+        let who = json!({ "name": "caller", "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
+        self.ask("greeting", "initialize", &hello)?;
+        self.answer("greeting", within)?;
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        self.ask("list", "tools/list", &json!({}))?;
+        let list = self.answer("list", within)?;
+        if list["result"]["tools"].is_array() { Ok(()) } else { Err(format!("no list: {list}")) }
+    }
+
+    /// Calls a tool.
+    ///
+    /// # Errors
+    ///
+    /// When Mendline does not read any more.
+    pub fn call(&mut self, id: &str, tool: &str, arguments: &Value) -> Result<(), String> {
+        self.ask(id, "tools/call", &json!({ "name": tool, "arguments": arguments }))
+    }
+
+    fn ask(&mut self, id: &str, method: &str, params: &Value) -> Result<(), String> {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+    }
+
+    fn send(&mut self, message: &Value) -> Result<(), String> {
+        let stdin = self.stdin.as_mut().ok_or("stdin is closed")?;
+        stdin.write_all(format!("{message}\n").as_bytes()).map_err(|why| format!("{why}; log:\n{}", self.said()))
+    }
+
+    /// The next message, and when it came.
+    ///
+    /// # Errors
+    ///
+    /// When none comes in time, or one that is not JSON.
+    pub fn next(&mut self, within: Duration) -> Result<(Instant, Value), String> {
+        let (at, line) = self.lines.recv_timeout(within).map_err(|why| format!("{why}; log:\n{}", self.said()))?;
+        Ok((at, serde_json::from_str(&line).map_err(|why| format!("{line:?}: {why}"))?))
+    }
+
+    /// The answer to this request; everything before it is skipped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::next`].
+    pub fn answer(&mut self, id: &str, within: Duration) -> Result<Value, String> {
+        let deadline = Instant::now() + within;
+        loop {
+            let (_, message) = self.next(deadline.saturating_duration_since(Instant::now()))?;
+            if message["id"] == id && message.get("method").is_none() {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Mendline's process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What was logged.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // The end of stdin is the proper way out; whoever does not take it is killed.
+        drop(self.stdin.take());
+        for _ in 0..500 {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

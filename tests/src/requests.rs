@@ -1,0 +1,181 @@
+//! What a server was sent over HTTP, and whether two clients sent it the same.
+//!
+//! A message is compared as on a pipe: byte for byte, but for the table of [differences](crate::differences). Around it are
+//! headers, which may be written in many ways and mean the same; [what they mean](Request::meaning) is compared. A header that
+//! only says who speaks or how a connection is kept is each client's own affair.
+//!
+//! Each request has a connection to itself if need be, so which of two calls comes first is nobody's promise. Requests are
+//! therefore paired by what they say and not by when they came.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::compare::compare;
+use crate::differences::Side;
+use crate::rename::Cut;
+use crate::stage::Over;
+use crate::transcript::{Direction, Transcript};
+
+/// Headers whose meaning must be the same. Those that begin with [`OURS`] are compared too.
+const COMPARED: [&str; 2] = ["accept", CONTENT_TYPE];
+const CONTENT_TYPE: &str = "content-type";
+/// What the headers of the protocol begin with.
+const OURS: &str = "mcp-";
+/// Its value is the server's choice, so only its presence is compared.
+const SESSION: &str = "mcp-session-id";
+
+/// One request as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// POST, GET or DELETE.
+    pub verb: String,
+    /// The path without what is behind a question mark, where some servers write their session.
+    pub path: String,
+    /// By their names in small letters.
+    pub headers: BTreeMap<String, String>,
+    /// The message.
+    pub body: String,
+}
+
+/// All requests on one connection.
+///
+/// # Errors
+///
+/// When there is something else among them, or the last one is not whole.
+pub fn parse(mut bytes: &[u8]) -> Result<Vec<Request>, String> {
+    let mut requests = Vec::new();
+    while !bytes.is_empty() {
+        let end = find(bytes, b"\r\n\r\n").ok_or("a head without an end")?;
+        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "a head that is no text")?;
+        bytes = &bytes[end + 4..];
+        let (line, headers) = head.split_once("\r\n").unwrap_or((head, ""));
+        let [verb, target, "HTTP/1.1"] = line.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(format!("no request: {line}"));
+        };
+        let pair =
+            |line: &str| line.split_once(':').map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()));
+        let headers: BTreeMap<_, _> = headers.split("\r\n").filter_map(pair).collect();
+        if headers.contains_key("transfer-encoding") {
+            return Err(format!("a body without a length: {line}"));
+        }
+        let length: usize = match headers.get("content-length") {
+            Some(length) => length.parse().map_err(|_| format!("no length: {length}"))?,
+            None => 0,
+        };
+        let body = bytes.get(..length).ok_or_else(|| format!("a body that is cut short: {line}"))?;
+        let body = std::str::from_utf8(body).map_err(|_| format!("a body that is no text: {line}"))?.to_owned();
+        bytes = &bytes[length..];
+        let path = target.split('?').next().unwrap_or_default().to_owned();
+        requests.push(Request { verb: verb.to_owned(), path, headers, body });
+    }
+    Ok(requests)
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+impl Request {
+    /// What the headers say, apart from how it is written.
+    ///
+    /// The transport of the first revision demands a content type and nothing more; what else is sent to it is habit.
+    pub fn meaning(&self, over: Over) -> BTreeMap<&str, BTreeSet<String>> {
+        let is_told = |name: &str| match over {
+            Over::Sse => name == CONTENT_TYPE,
+            _ => COMPARED.contains(&name) || name.starts_with(OURS),
+        };
+        let told = self.headers.iter().filter(|(name, _)| is_told(name));
+        let told = told.map(|(name, value)| {
+            let parts: BTreeSet<_> = match name.as_str() {
+                SESSION => BTreeSet::new(),
+                name if COMPARED.contains(&name) => value.split(',').map(media_type).collect(),
+                _ => [value.clone()].into(),
+            };
+            (name.as_str(), parts)
+        });
+        told.collect()
+    }
+}
+
+/// `Application/JSON; charset=utf-8` is `application/json` to everybody.
+fn media_type(text: &str) -> String {
+    text.split(';').next().unwrap_or_default().trim().to_lowercase()
+}
+
+/// Holds what a server was sent through Mendline against what the client sent it by itself. Says how many messages it was.
+///
+/// # Errors
+///
+/// The first difference that the table does not allow, or the first header that means something else, in words.
+pub fn same(dialed: &[Request], bridged: &[Request], over: Over) -> Result<usize, String> {
+    let (dialed, bridged) = (posted(dialed), posted(bridged));
+    for (one, other) in dialed.iter().zip(&bridged) {
+        let (ours, theirs) = (one.meaning(over), other.meaning(over));
+        if ours != theirs || one.path != other.path {
+            let begin: String = one.body.chars().take(160).collect();
+            return Err(format!(
+                "the headers differ around {begin}\n  direct:  {} {ours:?}\n  bridged: {} {theirs:?}",
+                one.path, other.path
+            ));
+        }
+    }
+    let transcript = |posts: &[&Request]| Transcript {
+        up: posts.iter().map(|request| request.body.clone()).collect(),
+        down: Vec::new(),
+    };
+    compare(&transcript(&dialed), &transcript(&bridged), Some(Side::Server))?;
+    Ok(dialed.len())
+}
+
+/// The requests that bring a message, sorted by what they say apart from names.
+fn posted(requests: &[Request]) -> Vec<&Request> {
+    let mut posted: Vec<_> = requests.iter().filter(|request| request.verb == "POST").collect();
+    posted.sort_by_cached_key(|request| Cut::new(&request.body, Direction::Up).skeleton);
+    posted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Request, parse, same};
+    use crate::stage::Over;
+
+    fn post(headers: &str, body: &str) -> Vec<Request> {
+        let text =
+            format!("POST /mcp?s=1 HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len());
+        parse(text.as_bytes()).unwrap()
+    }
+
+    const CALL: &str = r#"{"id":1,"method":"tools/call","params":{"name":"a"}}"#;
+
+    #[test]
+    fn requests_are_read_one_after_another_and_half_of_one_is_none() {
+        let text = "GET /mcp HTTP/1.1\r\nA: b\r\n\r\nPOST /mcp HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}";
+        let requests = parse(text.as_bytes()).unwrap();
+        assert_eq!(requests.iter().map(|it| (&*it.verb, &*it.body)).collect::<Vec<_>>(), [("GET", ""), ("POST", "{}")]);
+        assert!(parse(&text.as_bytes()[..text.len() - 1]).unwrap_err().starts_with("a body that is cut short"));
+        assert!(parse(b"hello\r\n\r\n").unwrap_err().starts_with("no request"));
+    }
+
+    #[test]
+    fn headers_are_the_same_when_they_mean_the_same() {
+        let one = post("Accept: application/json, text/event-stream\r\nMcp-Session-Id: 5\r\nUser-Agent: me\r\n", CALL);
+        let other = post(
+            "accept: text/event-stream,Application/JSON;q=1\r\nmcp-session-id: 6\r\n",
+            &CALL.replace('1', "65536"),
+        );
+        assert_eq!(same(&one, &other, Over::Http), Ok(1));
+        let missing = post("accept: text/event-stream, application/json\r\n", CALL);
+        assert!(same(&one, &missing, Over::Http).unwrap_err().starts_with("the headers differ"));
+        assert_eq!(same(&one, &missing, Over::Sse), Ok(1), "the first revision has no such header");
+    }
+
+    #[test]
+    fn a_body_may_come_in_another_order_but_not_with_another_text() {
+        let two = CALL.replace("\"a\"", "\"b\"").replace('1', "2");
+        let one = [post("", CALL), post("", &two)].concat();
+        let other = [post("", &two), post("", CALL)].concat();
+        assert_eq!(same(&one, &other, Over::Http), Ok(2));
+        let changed = [post("", &two), post("", &CALL.replace(":{", ": {"))].concat();
+        assert!(same(&one, &changed, Over::Http).unwrap_err().contains("the text differs"));
+        assert!(same(&one, &one[..1], Over::Http).is_err(), "one is missing");
+    }
+}

@@ -1,0 +1,100 @@
+//! Foreign programs in a folder of their own, installed from lock files.
+//!
+//! A copy of each lock file is put beside an installation when it is complete. As long as the copies equal the lock files
+//! in the repository nothing is fetched; a changed lock file, or an installation that was cut short, starts from nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::command::Line;
+
+/// Sees to it that `folder` holds what `install` makes of these lock files.
+pub(crate) fn ensure(
+    folder: &Path,
+    locks: &[PathBuf],
+    install: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    if locks.iter().all(|lock| is_same(lock, &stamp_of(folder, lock))) {
+        return Ok(());
+    }
+    for lock in locks {
+        eprintln!("installing {} into {}", lock.display(), folder.display());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    }
+    make(folder)?;
+    install()?;
+    make(&folder.join(STAMPS))?;
+    locks.iter().try_for_each(|lock| copy(lock, &stamp_of(folder, lock)))
+}
+
+/// The packages that the lock file of `from` names.
+pub(crate) fn npm(from: &Path, folder: &Path) -> Result<(), String> {
+    for file in ["package.json", "package-lock.json", ".npmrc"] {
+        copy(&from.join(file), &folder.join(file))?;
+    }
+    // What npm says goes to stderr, because stdout may belong to a report.
+    let npm = "npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2";
+    Line::new("sh", &["-c", npm]).within(folder).run()
+}
+
+/// A Python of its own with the packages of this lock file.
+pub(crate) fn pip(lock: &Path, folder: &Path) -> Result<(), String> {
+    Line::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
+    let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
+    let lock = lock.to_string_lossy();
+    let args: Vec<&str> = quiet.into_iter().chain(["--requirement", &lock]).collect();
+    Line::new(folder.join("bin/python"), &args).run()
+}
+
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    fs::copy(from, to).map(drop).map_err(|why| format!("{} to {}: {why}", from.display(), to.display()))
+}
+
+/// Where the copies of the lock files lie.
+const STAMPS: &str = "installed";
+
+fn stamp_of(folder: &Path, lock: &Path) -> PathBuf {
+    folder.join(STAMPS).join(lock.file_name().unwrap_or_default())
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((fs::read(one), fs::read(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+fn make(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn an_installation_counts_only_while_it_is_complete_and_its_lock_files_are_unchanged() {
+        let home = std::env::temp_dir().join(format!("mendline-xtask-{}", std::process::id()));
+        let (folder, locks) = (home.join("there"), [home.join("one.lock"), home.join("two.lock")]);
+        make(&home).unwrap();
+        locks.iter().for_each(|lock| fs::write(lock, "1").unwrap());
+        let installed = Cell::new(0);
+        let ensured = |works: bool| {
+            ensure(&folder, &locks, || {
+                installed.set(installed.get() + 1);
+                assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "it starts from nothing");
+                fs::write(folder.join("program"), "").unwrap();
+                if works { Ok(()) } else { Err("cut short".into()) }
+            })
+        };
+        assert!(ensured(false).is_err());
+        assert!(ensured(true).is_ok());
+        assert!(ensured(true).is_ok());
+        assert_eq!(installed.get(), 2, "once cut short, once complete, and then it is there");
+        fs::write(&locks[1], "2").unwrap();
+        assert!(ensured(true).is_ok());
+        assert_eq!(installed.get(), 3, "a lock file has changed");
+        fs::remove_dir_all(&home).unwrap();
+    }
+}

@@ -1,0 +1,137 @@
+//! `cargo xtask mutants`: does anybody notice when a decision of the core is another one?
+//!
+//! cargo-mutants changes one thing in the code (a comparison, a whole function) and runs the tests of the core; a mutant that
+//! survives is behaviour that no test holds. All of them take hours, so a run takes one shard of twelve, dealt out in turn so
+//! that every file has its share; the same shard is the same mutants for as long as the code is the same.
+//!
+//! What may survive is listed with its reason in `survivors.txt` beside this crate's manifest. Names there have no line
+//! numbers, which would be wrong after the next edit.
+
+use std::fs;
+use std::path::Path;
+
+use crate::command::{Line, root, target};
+use crate::tools;
+
+const HELP: &str = "\
+Usage: cargo xtask mutants [--shard K/N]
+
+  --shard K/N   which part of the mutants, K from 0 [default: 0/12, about a hundred]
+
+Needs cargo-mutants, which it does not install: cargo install --locked cargo-mutants
+";
+
+/// Where the decisions are that must not change unseen.
+const FILES: [&str; 4] = [
+    "crates/mendline-core/src/client/**",
+    "crates/mendline-core/src/upstream/**",
+    "crates/mendline-core/src/evidence.rs",
+    "crates/mendline-core/src/policy/backoff.rs",
+];
+
+/// How many of a hundred must be noticed.
+const ENOUGH: usize = 90;
+
+/// What cargo-mutants ends with when it has run to its end: all noticed, some missed, some timed out.
+const FINISHED: [i32; 3] = [0, 2, 3];
+
+/// Runs one shard and judges it.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let shard = match args {
+        [] => "0/12",
+        [option, shard] if option == "--shard" => shard,
+        [only] if only == "--help" || only == "-h" => {
+            print!("{HELP}");
+            return Ok(());
+        }
+        _ => return Err(format!("unknown options\n{HELP}")),
+    };
+    if !is_shard(shard) {
+        return Err(format!("--shard is K/N with K below N, not {shard:?}"));
+    }
+    if !tools::has_mutants() {
+        return Err("cargo-mutants is needed and missing: cargo install --locked cargo-mutants".into());
+    }
+    let folder = target().join("mutants");
+    let results = folder.join("mutants.out");
+    fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    // What an earlier run left would be counted as this one's.
+    let _ = fs::remove_dir_all(&results);
+    let folder = folder.display().to_string();
+    let mut line = vec!["mutants", "--package", "mendline-core", "--output", &folder];
+    for file in FILES {
+        line.extend(["--file", file]);
+    }
+    line.extend(["--sharding", "round-robin", "--shard", shard, "--jobs", "1", "--timeout", "30"]);
+    line.extend(["--", "--lib", "--tests"]);
+    // A place of its own to build in: changed sources are no business of the next ordinary build.
+    let code = Line::cargo(&line).env("CARGO_TARGET_DIR", &folder).code()?;
+    if !FINISHED.contains(&code) {
+        return Err(format!("cargo mutants did not get to its end ({code})"));
+    }
+    judge(&results)
+}
+
+fn is_shard(text: &str) -> bool {
+    let number = |text: &str| text.parse::<u32>().ok();
+    text.split_once('/').and_then(|(k, n)| Some(number(k)? < number(n)?)) == Some(true)
+}
+
+/// Says who survived and why that is known, and whether enough did not.
+fn judge(results: &Path) -> Result<(), String> {
+    let read = |name: &str| {
+        let path = results.join(name);
+        fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    // A test that never ends has noticed, too.
+    let noticed = read("caught.txt")?.lines().count() + read("timeout.txt")?.lines().count();
+    let missed = read("missed.txt")?;
+    let survivors = root().join("xtask/survivors.txt");
+    let known = fs::read_to_string(&survivors).map_err(|why| format!("{}: {why}", survivors.display()))?;
+    for mutant in missed.lines() {
+        println!("{mutant}\n    {}", reason(&known, mutant).unwrap_or("not in xtask/survivors.txt: a test is missing"));
+    }
+    let all = noticed + missed.lines().count();
+    println!("{noticed} of {all} noticed");
+    if noticed * 100 < all * ENOUGH {
+        return Err(format!("fewer than {ENOUGH} in a hundred are noticed"));
+    }
+    Ok(())
+}
+
+/// Why a mutant may survive: the indented line below its name.
+fn reason<'a>(known: &'a str, mutant: &str) -> Option<&'a str> {
+    let name = without_place(mutant);
+    known.lines().skip_while(|line| *line != name).nth(1).map(str::trim)
+}
+
+/// `file:line:column: what` without line and column.
+fn without_place(mutant: &str) -> String {
+    let mut parts = mutant.splitn(4, ':');
+    match (parts.next(), parts.nth(2)) {
+        (Some(file), Some(what)) => format!("{file}:{what}"),
+        _ => mutant.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_shard, reason, run};
+
+    #[test]
+    fn a_shard_that_is_none_is_refused_before_anything_is_built() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        for shard in ["12/12", "0/0", "1", "a/b", "-1/3"] {
+            assert!(run(&words(&["--shard", shard])).unwrap_err().contains("K below N"), "{shard}");
+        }
+        assert!(is_shard("11/12"));
+        assert!(run(&words(&["--all", "yes"])).is_err());
+    }
+
+    #[test]
+    fn a_reason_is_found_whatever_line_the_mutant_is_on() {
+        let known = "# prose\n\na.rs: replace A::b -> u8 with 1\n    only for the log\n";
+        assert_eq!(reason(known, "a.rs:7:9: replace A::b -> u8 with 1"), Some("only for the log"));
+        assert_eq!(reason(known, "a.rs:7:9: replace A::b -> u8 with 0"), None);
+    }
+}
