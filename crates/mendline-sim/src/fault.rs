@@ -76,6 +76,7 @@ mod s50_stderr_flood;
 mod s51_stdin_not_read;
 mod s52_prime_then_close_for_ever;
 mod server_restart;
+mod session_loss;
 mod session_lost_in_body;
 mod t12_reset_mid_request;
 mod t13_reset_before_headers;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Fault;
+use super::{Fault, session_loss};
 use crate::site::Site;
 use crate::weather::Farewell;
 use crate::world::World;
@@ -16,19 +16,14 @@ impl Fault for SessionExpired {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        if let Some(site) = &mut world.hosts[at].site {
-            site.weather.farewell = Farewell::NotFound;
-        }
-        self.go_on(world, at)
+        session_loss::begin(world, at, Farewell::NotFound)
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.forget_sessions(at);
-        Some(world.dice.millis(500, 20_000))
+        session_loss::go_on(world, at)
     }
 
     fn suit(&self, site: &mut Site) {
-        site.keep_sessions();
-        site.polls = 30;
+        session_loss::suit(site);
     }
 }
