@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mendline::decisions::UpstreamConfig;
-use mendline::decisions::config::{AutoReconnect, KeepAlive, Reconnect, Transport};
+use mendline::decisions::config::{AutoReconnect, KeepAlive, Reconnect, ToolPolicy, Transport};
 use mendline::decisions::policy::effect::Effect;
 
 /// Everything that may be chosen.
@@ -175,9 +175,10 @@ impl Calls {
                 return Err(format!("--effect says two different things about {tool:?}"));
             }
         }
-        upstream.effects = effects;
+        let chosen = |effect| ToolPolicy { effect: Some(effect), timeout: None };
+        upstream.tools = effects.into_iter().map(|(tool, effect)| (tool, chosen(effect))).collect();
         upstream.trust_hints = !self.no_trust_hints;
-        upstream.attempts = self.max_attempts.unwrap_or(upstream.attempts);
+        upstream.retry.attempts = self.max_attempts.unwrap_or(upstream.retry.attempts);
         upstream.resume_attempts = self.resume_attempts.unwrap_or(upstream.resume_attempts);
         upstream.limits.in_flight = self.max_in_flight.unwrap_or(upstream.limits.in_flight);
         upstream.limits.waiting = self.max_waiting.unwrap_or(upstream.limits.waiting);
@@ -345,9 +346,10 @@ mod tests {
         assert_eq!((policy.initial, policy.multiplier, policy.silent), (seconds(2), 1.5, false));
         assert_eq!((policy.cap_idle, policy.cap_called), (seconds(20), defaults::RECONNECT_CAP_CALLED));
         assert_eq!(upstream.keep_alive, Some(KeepAlive { interval: seconds(15), timeout: seconds(4) }));
-        assert_eq!((upstream.attempts, upstream.resume_attempts, upstream.trust_hints), (5, 2, false));
+        assert_eq!((upstream.retry.attempts, upstream.resume_attempts, upstream.trust_hints), (5, 2, false));
         let effects = [("a".to_owned(), Effect::Read), ("b=c".to_owned(), Effect::Unsafe)];
-        assert_eq!(upstream.effects, BTreeMap::from(effects));
+        let told = upstream.tools.into_iter().filter_map(|(tool, policy)| Some((tool, policy.effect?)));
+        assert_eq!(told.collect::<BTreeMap<_, _>>(), BTreeMap::from(effects));
         assert_eq!((upstream.limits.in_flight, upstream.limits.waiting), (9, 11));
         let timeouts = &upstream.timeouts;
         assert_eq!((timeouts.call, timeouts.total), (seconds(60), seconds(180)));

@@ -46,8 +46,12 @@ pub struct UpstreamConfig {
     pub timeouts: Timeouts,
     /// Limits in number.
     pub limits: Limits,
-    /// Attempts per call, the first included.
-    pub attempts: u32,
+    /// When a call is sent again.
+    pub retry: Retry,
+    /// When calls are held back from a server that is sick; `None`: never.
+    pub breaker: Option<Breaker>,
+    /// How many calls it is sent in what time; `None`: as many as there are.
+    pub rate_limit: Option<RateLimit>,
     /// When to dial again.
     pub reconnect: Reconnect,
     /// How often an idle line is tested; `None`: never.
@@ -56,8 +60,10 @@ pub struct UpstreamConfig {
     pub resume_attempts: u32,
     /// Whether the server's own hints about its tools are believed.
     pub trust_hints: bool,
-    /// What single tools do to the world, whatever their server says.
-    pub effects: BTreeMap<String, Effect>,
+    /// What holds for single tools, whatever their server says.
+    pub tools: BTreeMap<String, ToolPolicy>,
+    /// What is answered before the server is there.
+    pub catalogue: Catalogue,
 }
 
 impl UpstreamConfig {
@@ -78,12 +84,15 @@ impl UpstreamConfig {
             transport: Transport::Child,
             timeouts: Timeouts::default(),
             limits: Limits::default(),
-            attempts: defaults::ATTEMPTS,
+            retry: Retry::default(),
+            breaker: Some(Breaker::default()),
+            rate_limit: None,
             reconnect: Reconnect::default(),
             keep_alive: Some(KeepAlive::default()),
             resume_attempts: defaults::RESUME_ATTEMPTS,
             trust_hints: true,
-            effects: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            catalogue: Catalogue::default(),
         }
     }
 }
@@ -148,6 +157,130 @@ impl Default for Limits {
     fn default() -> Self {
         Limits { in_flight: defaults::IN_FLIGHT, waiting: defaults::WAITING }
     }
+}
+
+/// When a call is sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts per call, the first included.
+    pub attempts: u32,
+    /// The first wait on a link that stayed up; doubles, with full jitter.
+    pub initial: Duration,
+    /// The longest such wait.
+    pub cap: Duration,
+    /// What a person says about single error codes.
+    pub codes: BTreeMap<i64, OnError>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry {
+            attempts: defaults::ATTEMPTS,
+            initial: defaults::RETRY_INITIAL,
+            cap: defaults::RETRY_CAP,
+            codes: BTreeMap::new(),
+        }
+    }
+}
+
+/// Which calls are sent again when they are answered by an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// None.
+    Never,
+    /// Those that do nothing to the world.
+    Reads,
+    /// All of them: who says so knows that the server did nothing.
+    Always,
+}
+
+/// When calls are held back from a server, or a tool, that is sick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Breaker {
+    /// So many failures in a row open it.
+    pub failures: u32,
+    /// Or fewer successes than this share …
+    pub success_rate: f64,
+    /// … over this time …
+    pub window: Duration,
+    /// … with at least so many calls in it.
+    pub window_calls: u32,
+    /// How long it stays open.
+    pub open_for: OpenFor,
+    /// So many answered calls close it again.
+    pub successes: u32,
+    /// Whether a result that says `isError` is a failure of its tool.
+    pub count_tool_errors: bool,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Breaker {
+            failures: defaults::BREAKER_FAILURES,
+            success_rate: defaults::BREAKER_SUCCESS_RATE,
+            window: defaults::BREAKER_WINDOW,
+            window_calls: defaults::BREAKER_WINDOW_CALLS,
+            open_for: OpenFor::Growing { first: defaults::BREAKER_OPEN, cap: defaults::BREAKER_OPEN_CAP },
+            successes: defaults::BREAKER_SUCCESSES,
+            count_tool_errors: false,
+        }
+    }
+}
+
+/// How long a breaker stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenFor {
+    /// Twice as long each time that a trial fails, a little more or less by chance.
+    Growing {
+        /// The first time.
+        first: Duration,
+        /// The longest.
+        cap: Duration,
+    },
+    /// As long as somebody said.
+    Exactly(Duration),
+}
+
+/// How many calls a server is sent in what time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateLimit {
+    /// So many at once after a pause.
+    pub burst: u32,
+    /// So many per second in the long run; a fraction is one in several seconds.
+    pub per_second: f64,
+}
+
+/// What holds for one tool, whatever its server says of it. What is not said follows the server's own policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolPolicy {
+    /// What it does to the world.
+    pub effect: Option<Effect>,
+    /// How long its calls may take, from their arrival or their last progress.
+    pub timeout: Option<Duration>,
+}
+
+/// What is answered before the server is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Catalogue {
+    /// Whether its lists are kept, and answered from there while it is away.
+    pub cache: bool,
+    /// What a greeting waits for.
+    pub startup: Startup,
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Catalogue { cache: true, startup: Startup::AtOnce }
+    }
+}
+
+/// What a client's greeting waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Startup {
+    /// Nothing: it is answered while the server starts.
+    AtOnce,
+    /// The server's own answer.
+    Wait,
 }
 
 /// How an idle line is tested.

@@ -52,6 +52,23 @@ pub const BUDGET_PER_SUCCESS_MILLI: u32 = 100;
 /// One retry grows back in this time, so that a quiet upstream can still retry.
 pub const BUDGET_REGROWTH: Duration = Duration::from_secs(6);
 
+/// So many failures in a row open a breaker: fewer would be chance, more would be a crowd of calls that fail one by one.
+pub const BREAKER_FAILURES: u32 = 5;
+/// Or fewer successes than this share of the calls …
+pub const BREAKER_SUCCESS_RATE: f64 = 0.5;
+/// … of the last so many seconds: MCP's calls come seldom, a shorter time would hold none …
+pub const BREAKER_WINDOW: Duration = Duration::from_secs(30);
+/// … if there were at least so many: a share of three calls says nothing.
+pub const BREAKER_WINDOW_CALLS: u32 = 10;
+/// How long a breaker stays open the first time: about a restart …
+pub const BREAKER_OPEN: Duration = Duration::from_secs(5);
+/// … and, twice as long each time, at most: nobody waits longer for a server that is well again.
+pub const BREAKER_OPEN_CAP: Duration = Duration::from_secs(60);
+/// By how much that is more or less, by chance, so that many breakers do not close at once.
+pub const BREAKER_JITTER: f64 = 0.2;
+/// So many answered calls close it: one may have been luck.
+pub const BREAKER_SUCCESSES: u32 = 2;
+
 /// The first redial comes within this time: a quick first repair, yet never two machines at once.
 pub const RECONNECT_FIRST: Duration = Duration::from_millis(200);
 /// The second redial waits about this long; doubles from there.

@@ -6,7 +6,7 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::config::{AutoReconnect, Reconnect};
+use mendline_core::config::{AutoReconnect, Reconnect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Signal, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, Output, defaults};
@@ -563,7 +563,9 @@ fn a_quick_policy_that_has_used_up_its_burst_goes_on_at_a_steady_pace() {
 
 #[test]
 fn a_person_can_say_what_a_tool_does() {
-    let mut stage = greeted_with(|notes| notes.effects = [("sync".into(), Effect::Idempotent)].into());
+    let mut stage = greeted_with(|notes| {
+        notes.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
+    });
     stage.client_says(&call("1", "sync"));
     stage.server_reads().unwrap();
     restart(&mut stage);

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use mendline_core::config::{AutoReconnect, Dialect, KeepAlive, Transport};
+use mendline_core::config::{AutoReconnect, Dialect, KeepAlive, ToolPolicy, Transport};
 use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 
@@ -190,15 +190,13 @@ fn choose(upstream: &mut UpstreamConfig, dice: &mut Dice) {
     };
     said.silent = Some(dice.percent(50));
     upstream.reconnect = said.into();
-    upstream.attempts = *dice.pick(&[1, 2, 3, 3, 5]);
+    upstream.retry.attempts = *dice.pick(&[1, 2, 3, 3, 5]);
     upstream.resume_attempts = *dice.pick(&[0, 2, 10, 10]);
     upstream.trust_hints = dice.percent(80);
     if dice.percent(30) {
-        upstream.effects = [
-            ("read_note".to_owned(), Effect::Read),
-            ("put_note".to_owned(), *dice.pick(&[Effect::Idempotent, Effect::Unsafe])),
-        ]
-        .into();
+        upstream.tools = [("read_note", Effect::Read), ("put_note", *dice.pick(&[Effect::Idempotent, Effect::Unsafe]))]
+            .map(|(tool, effect)| (tool.to_owned(), ToolPolicy { effect: Some(effect), timeout: None }))
+            .into();
     }
 }
 
@@ -330,11 +328,11 @@ impl fmt::Display for Plan {
         }
         if self.mends {
             for upstream in &self.config.upstreams {
-                let (attempts, resumes) = (upstream.attempts, upstream.resume_attempts);
+                let (attempts, resumes) = (upstream.retry.attempts, upstream.resume_attempts);
                 writeln!(
                     f,
                     "  chosen for {}: {:?}, {:?}, {attempts} attempts, {resumes} resumptions, hints: {}, {:?}",
-                    upstream.name, upstream.keep_alive, upstream.reconnect, upstream.trust_hints, upstream.effects
+                    upstream.name, upstream.keep_alive, upstream.reconnect, upstream.trust_hints, upstream.tools
                 )?;
             }
         }

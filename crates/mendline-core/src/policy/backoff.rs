@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use crate::config::Reconnect;
-use crate::defaults;
+use crate::config::{Reconnect, Retry};
 use crate::dice::Dice;
 
 /// The wait before redial number `attempt` of an incident, counted from 1.
@@ -30,15 +29,16 @@ pub fn unsent(policy: &Reconnect, times: u32, dice: &mut Dice) -> Duration {
 }
 
 /// The wait before a call is sent again as attempt number `attempt` (2 or more) on a link that stayed up.
-pub fn retry(attempt: u32, dice: &mut Dice) -> Duration {
+pub fn retry(policy: &Retry, attempt: u32, dice: &mut Dice) -> Duration {
     let doublings = attempt.saturating_sub(2).min(16);
-    let delay = defaults::RETRY_INITIAL.saturating_mul(1 << doublings).min(defaults::RETRY_CAP);
+    let delay = policy.initial.saturating_mul(1 << doublings).min(policy.cap);
     dice.between(Duration::ZERO, delay)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::defaults;
     use proptest::prelude::*;
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
 
         #[test]
         fn a_retry_never_waits_longer_than_its_cap(attempt in 0u32.., seed: u64) {
-            prop_assert!(retry(attempt, &mut Dice::new(seed)) <= defaults::RETRY_CAP);
+            prop_assert!(retry(&Retry::default(), attempt, &mut Dice::new(seed)) <= defaults::RETRY_CAP);
         }
     }
 }

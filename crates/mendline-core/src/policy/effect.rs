@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use mendline_wire::{Message, Method};
 
+use crate::config::ToolPolicy;
+
 /// What a call does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -35,7 +37,8 @@ pub struct Tools {
 
 impl Tools {
     /// Knows what a person says about single tools; that counts before anything that the server says.
-    pub fn new(configured: BTreeMap<String, Effect>) -> Tools {
+    pub fn new(configured: &BTreeMap<String, ToolPolicy>) -> Tools {
+        let configured = configured.iter().filter_map(|(tool, policy)| Some((tool.clone(), policy.effect?))).collect();
         Tools { effects: BTreeMap::new(), configured }
     }
 
@@ -161,8 +164,11 @@ mod tests {
 
     #[test]
     fn what_a_person_says_about_a_tool_counts_before_what_its_server_says() {
-        let mut tools =
-            Tools::new(BTreeMap::from([("look".into(), Effect::Unsafe), ("sync".into(), Effect::Idempotent)]));
+        let said = |effect| ToolPolicy { effect: Some(effect), timeout: None };
+        let mut tools = Tools::new(&BTreeMap::from([
+            ("look".into(), said(Effect::Unsafe)),
+            ("sync".into(), said(Effect::Idempotent)),
+        ]));
         assert_eq!(tools.effect_of(&call("sync")), Effect::Idempotent);
         let list =
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}}"#;

@@ -120,6 +120,7 @@ impl Upstream {
         if matches!(call.owner, Owner::Us(_)) {
             return self.errand_lost(key, &words, turn);
         }
+        let most = self.config.retry.attempts;
         let outcome = evidence.outcome();
         call.doubt = call.doubt.max(outcome);
         let may_repeat = match outcome {
@@ -129,14 +130,12 @@ impl Upstream {
                 call.unsent += 1;
                 true
             }
-            Outcome::Refused if call.attempts >= self.config.attempts => false,
+            Outcome::Refused if call.attempts >= most => false,
             Outcome::Refused => match (call.lost_in.take(), &mut self.http) {
                 (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, turn.now),
                 _ => self.budget.try_spend(turn.now),
             },
-            Outcome::Unknown => {
-                call.effect.is_repeatable() && call.attempts < self.config.attempts && self.budget.try_spend(turn.now)
-            }
+            Outcome::Unknown => call.effect.is_repeatable() && call.attempts < most && self.budget.try_spend(turn.now),
             Outcome::Answered => false,
         };
         if !may_repeat {

@@ -126,14 +126,14 @@ impl Upstream {
         let may_repeat = error_code(answer) == Some(code::INTERNAL_ERROR)
             && matches!(call.owner, Owner::Client { .. })
             && call.effect == Effect::Read
-            && call.attempts < self.config.attempts
+            && call.attempts < self.config.retry.attempts
             && self.budget.try_spend(turn.now);
         if !may_repeat {
             return false;
         }
         // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
         call.doubt = call.doubt.max(Outcome::Unknown);
-        let again = turn.now + backoff::retry(call.attempts + 1, turn.dice);
+        let again = turn.now + backoff::retry(&self.config.retry, call.attempts + 1, turn.dice);
         call.state = State::Waiting { since: turn.now, not_before: again };
         let (name, attempt) = (call.name, call.attempts + 1);
         turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome: Outcome::Answered });
@@ -259,7 +259,7 @@ impl Upstream {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
         let Some(key) = self.find_named(id) else { return };
         let greets = self.calls.get(key).is_some_and(|call| call.method() == Method::Initialize);
-        let again = turn.now + backoff::retry(2, turn.dice);
+        let again = turn.now + backoff::retry(&self.config.retry, 2, turn.dice);
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, turn);
         self.sort_waiting();
         if greets {

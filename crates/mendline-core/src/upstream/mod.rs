@@ -107,7 +107,7 @@ impl Upstream {
                 Transport::Child => None,
                 Transport::Http(dialect) => Some(Http::new(id, dialect)),
             },
-            tools: Tools::new(config.effects.clone()),
+            tools: Tools::new(&config.tools),
             config,
             session: Session::new(),
             calls: Slab::default(),

@@ -42,7 +42,7 @@ pub(super) struct BoundedAttempts {
 
 impl BoundedAttempts {
     pub(super) fn new(config: &Config) -> BoundedAttempts {
-        let limit: Vec<u32> = config.upstreams.iter().map(|upstream| upstream.attempts).collect();
+        let limit: Vec<u32> = config.upstreams.iter().map(|upstream| upstream.retry.attempts).collect();
         BoundedAttempts {
             traffic: vec![Traffic::default(); limit.len()],
             limit,

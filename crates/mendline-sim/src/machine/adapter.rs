@@ -100,9 +100,11 @@ macro_rules! adapter {
                 to.timeouts.ping = from.timeouts.ping;
                 to.limits.in_flight = from.limits.in_flight;
                 to.limits.waiting = from.limits.waiting;
-                to.attempts = from.attempts;
+                to.retry.attempts = from.retry.attempts;
+                to.retry.initial = from.retry.initial;
+                to.retry.cap = from.retry.cap;
                 to.trust_hints = from.trust_hints;
-                to.effects = from.effects.iter().map(|(tool, it)| (tool.clone(), effect(*it))).collect();
+                to.tools = from.tools.iter().map(|(tool, it)| (tool.clone(), policy(*it))).collect();
                 to.resume_attempts = from.resume_attempts;
                 to.keep_alive = from.keep_alive.map(|it| core::config::KeepAlive { interval: it.interval, timeout: it.timeout });
                 to.reconnect.first = from.reconnect.first;
@@ -114,6 +116,10 @@ macro_rules! adapter {
                 to.reconnect.patience = from.reconnect.patience;
                 to.reconnect.silent = from.reconnect.silent;
                 to
+            }
+
+            fn policy(from: real::config::ToolPolicy) -> core::config::ToolPolicy {
+                core::config::ToolPolicy { effect: from.effect.map(effect), timeout: from.timeout }
             }
 
             fn effect(from: real::policy::effect::Effect) -> core::policy::effect::Effect {

@@ -80,7 +80,7 @@ impl Upstream {
                 // What never gets there whole costs no attempt, so only its pauses keep it from being a storm.
                 let pause = match evidence.outcome() {
                     Outcome::NotSent => backoff::unsent(&self.config.reconnect, unsent, turn.dice),
-                    _ => backoff::retry(call.attempts + 1, turn.dice),
+                    _ => backoff::retry(&self.config.retry, call.attempts + 1, turn.dice),
                 };
                 let again = turn.now + hinted.max(pause);
                 let greets = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
@@ -175,7 +175,8 @@ impl Upstream {
         let was_cut = matches!(how, EndHow::Cut(_) | EndHow::Refused);
         let may_repeat = note.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
         let lost = note.lost + 1;
-        (is_current && was_cut && may_repeat && lost < self.config.attempts).then(|| Note { lost, ..note.clone() })
+        (is_current && was_cut && may_repeat && lost < self.config.retry.attempts)
+            .then(|| Note { lost, ..note.clone() })
     }
 
     pub(in crate::upstream) fn unreachable(&mut self, words: String, hopeless: bool, turn: &mut Turn<'_>) {
