@@ -5,6 +5,7 @@
 mod bench;
 mod command;
 mod cuts;
+mod defaults;
 mod installation;
 mod matrix;
 mod mutants;
@@ -28,6 +29,7 @@ Commands:
   soak     a server that is killed every twenty seconds, for long: --minutes N
   cuts     conversations over cables in memory, cut at single bytes: --all --conversation NAME --fault KIND --at N
   matrix   the tables of PROMISE.md against the tests, both ways: --write
+  defaults docs/defaults.md against the one file of defaults: --write
   mutants  changes decisions of the core and looks whether a test notices: --shard K/N
   bench    speed and memory as ratios against minimal relays, measured in one run
   help     this text
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         "soak" => soak::run(&rest),
         "cuts" => cuts::run(&rest),
         "matrix" => matrix::run(&rest),
+        "defaults" => defaults::run(&rest),
         "mutants" => mutants::run(&rest),
         "bench" => bench::run(&rest),
         "help" | "--help" | "-h" => {

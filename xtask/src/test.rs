@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::Line;
-use crate::{matrix, peers, sim, tools};
+use crate::{defaults, matrix, peers, sim, tools};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
@@ -44,6 +44,7 @@ fn steps(fast: bool) -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("format", Line::cargo(&["fmt", "--all", "--", "--check"])),
         Step::chore("matrix", "cargo xtask matrix", || matrix::run(&[])),
+        Step::chore("defaults", "cargo xtask defaults", || defaults::run(&[])),
         Step::cargo("clippy", Line::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
         Step::cargo("docs", Line::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
         Step::cargo(unit, unit_command),

@@ -2,22 +2,32 @@
 
 use std::time::Duration;
 
+// Deadlines
+
 /// Deadline of a call, from its arrival or its last progress: a silent three-minute tool works directly, so it must work
 /// through us; what is silent for five minutes is lost.
+/// Set by `timeouts.call`, `--call-timeout`; for one tool `tools.<name>.timeout`, `--tool-timeout`.
 pub const CALL: Duration = Duration::from_secs(5 * 60);
 /// The hard end of a call, whatever progress it reports: progress for ever is a hang with a heartbeat.
+/// Set by `timeouts.total`, `--total-timeout`.
 pub const TOTAL: Duration = Duration::from_secs(30 * 60);
 /// How long a call waits for an upstream that is not up: below the 60 s at which common clients give up, so that our answer
 /// wins over their timeout.
+/// Set by `timeouts.recovery`, `--recovery-timeout`.
 pub const RECOVERY: Duration = Duration::from_secs(45);
 /// How long a child may take to answer the greeting that we replay: `npx` may have to download it.
+/// Set by `timeouts.handshake`, `--handshake-timeout`.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// The same over HTTP, where nothing has to be installed first.
+/// Set by the same.
 pub const HANDSHAKE_HTTP: Duration = Duration::from_secs(10);
+
+// Streams over HTTP
 
 /// A response stream that ended early is resumed at most this often since its last message: a server that accepts and
 /// closes for ever must not be asked for ever.
+/// Set by `resume.maxAttempts`, `--resume-attempts`.
 pub const RESUME_ATTEMPTS: u32 = 10;
 /// The wait before a stream is resumed or opened again when the server names none.
 pub const RESUME_WAIT: Duration = Duration::from_secs(1);
@@ -39,11 +49,16 @@ pub const LOOKUP: Duration = Duration::from_secs(5);
 /// How many pages of that list are read: a list without end must not be one for us.
 pub const LOOKUP_PAGES: u32 = 20;
 
+// Retries
+
 /// Attempts per call, the first included: what SRE practice found to mask blips without feeding an outage.
+/// Set by `retry.maxAttempts`, `--max-attempts`.
 pub const ATTEMPTS: u32 = 3;
 /// First delay before a call is sent again on a link that stayed up; doubles, with full jitter.
+/// Set by `retry.initialDelay`.
 pub const RETRY_INITIAL: Duration = Duration::from_millis(100);
 /// The longest such delay.
+/// Set by `retry.maxDelay`.
 pub const RETRY_CAP: Duration = Duration::from_secs(5);
 /// Retries that an upstream may save up.
 pub const BUDGET_BUCKET: u32 = 10;
@@ -52,7 +67,10 @@ pub const BUDGET_PER_SUCCESS_MILLI: u32 = 100;
 /// One retry grows back in this time, so that a quiet upstream can still retry.
 pub const BUDGET_REGROWTH: Duration = Duration::from_secs(6);
 
+// Breakers
+
 /// So many failures in a row open a breaker: fewer would be chance, more would be a crowd of calls that fail one by one.
+/// Set by `circuitBreaker.failureThreshold`, `--breaker-threshold`.
 pub const BREAKER_FAILURES: u32 = 5;
 /// Or fewer successes than this share of the calls …
 pub const BREAKER_SUCCESS_RATE: f64 = 0.5;
@@ -61,6 +79,7 @@ pub const BREAKER_WINDOW: Duration = Duration::from_secs(30);
 /// … if there were at least so many: a share of three calls says nothing.
 pub const BREAKER_WINDOW_CALLS: u32 = 10;
 /// How long a breaker stays open the first time: about a restart …
+/// Set by `circuitBreaker.resetTimeout`, `--breaker-reset`.
 pub const BREAKER_OPEN: Duration = Duration::from_secs(5);
 /// … and, twice as long each time, at most: nobody waits longer for a server that is well again.
 pub const BREAKER_OPEN_CAP: Duration = Duration::from_secs(60);
@@ -69,17 +88,23 @@ pub const BREAKER_JITTER: f64 = 0.2;
 /// So many answered calls close it: one may have been luck.
 pub const BREAKER_SUCCESSES: u32 = 2;
 
+// Reconnecting
+
 /// The first redial comes within this time: a quick first repair, yet never two machines at once.
 pub const RECONNECT_FIRST: Duration = Duration::from_millis(200);
 /// The second redial waits about this long; doubles from there.
+/// Set by `autoReconnect.initialRetryDelay`, `--initial-retry-delay`.
 pub const RECONNECT_INITIAL: Duration = Duration::from_millis(200);
 /// Each wait is this many times longer than the one before.
+/// Set by `autoReconnect.backoffMultiplier`, `--backoff-multiplier`.
 pub const RECONNECT_MULTIPLIER: f64 = 2.0;
 /// The longest wait between redials while nobody calls.
+/// Set by `autoReconnect.maxRetryDelay`, `--max-retry-delay`.
 pub const RECONNECT_CAP_IDLE: Duration = Duration::from_secs(30);
 /// The longest wait between redials while a call waits.
 pub const RECONNECT_CAP_CALLED: Duration = Duration::from_secs(5);
 /// Redials of one incident before an upstream is parked …
+/// Set by `autoReconnect.maxRetries`, `--max-retries`.
 pub const RECONNECT_ATTEMPTS: u32 = 10;
 /// … and not before the incident is this old: a redeploy takes 30 to 90 seconds.
 pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(120);
@@ -103,14 +128,20 @@ pub const DIAL_PACE: Duration = Duration::from_secs(3);
 /// After a sleep, or when the network has changed, every upstream is tried within this time, not all at once.
 pub const STAGGER: Duration = Duration::from_millis(500);
 
+// Idle servers
+
 /// A line that has been silent for this long is tested: below the 60 s after which common proxies cut it.
+/// Set by `keepAlive.interval`, `--keep-alive`.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long a server has to answer the test …
+/// Set by `keepAlive.timeout`, `--keep-alive-timeout`.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// … and how often in a row it may fail to: one lost packet is not an outage.
 pub const KEEP_ALIVE_MISSES: u32 = 2;
 /// The pause between two of them, when the first was lost rather than late.
 pub const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(1);
+// Sessions and children
+
 /// So many answers in a row that only say that a connection is gone mean that the child, a bridge itself, will not mend it.
 pub const DEAD_ANSWERS: u32 = 3;
 /// By how much progress grows that we report ourselves while a call waits: it must grow, and must not get in the server's way.
@@ -124,12 +155,16 @@ pub const ERRANDS: usize = 7 + RESTORES;
 /// Pages of a list that are read to find out whether it has changed.
 pub const LIST_PAGES: u32 = 64;
 
+// Limits
+
 /// Calls sent and unanswered per upstream.
+/// Set by `limits.inFlight`, `--max-in-flight`.
 pub const IN_FLIGHT: usize = 256;
 /// Subscriptions that listen at a time, per upstream. They stay open for as long as somebody wants them, so they take no place
 /// from calls; a client needs one, and changes it by opening the next before it ends the last.
 pub const LISTENS: usize = 64;
 /// Calls that wait for a place or for the upstream: every queue has an end.
+/// Set by `limits.waiting`, `--max-waiting`.
 pub const WAITING: usize = 1024;
 /// Requests of a server that wait for the client's answer.
 pub const ASKS: usize = 256;
@@ -145,6 +180,8 @@ pub const CLIENT_QUEUE_HARD: usize = 4096;
 pub const CLIENT_QUEUE_HARD_BYTES: usize = 64 << 20;
 /// All bytes that the engine holds for others, together.
 pub const LEDGER: usize = 256 << 20;
+
+// The end
 
 /// How long running calls may take to finish once we are told to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
