@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod greeted;
+pub mod http;
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,0 +1,280 @@
+//! Stories about what people may choose about reconnecting and retrying, and about a laptop's day.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::{AutoReconnect, Reconnect, ToolPolicy};
+use mendline_core::policy::effect::Effect;
+use mendline_core::port::{SpawnFailure, SpawnFailureKind};
+use mendline_core::{Input, LinkState, defaults};
+use serde_json::{Value, json};
+use stage::greeted::{ask, greet, greeted, greeted_with, restart};
+use stage::{Stage, call};
+
+// ---- what people may choose ----
+
+#[test]
+fn without_reconnecting_the_next_call_dials_once_and_is_answered_either_way() {
+    let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
+    let mut stage = greeted_with(|notes| notes.reconnect = off.into());
+    stage.die(stage.written);
+    stage.pass(Duration::from_secs(600));
+    assert_eq!((stage.dials, stage.state()), (1, LinkState::Idle), "not by itself");
+    stage.client_says(&call("1", "create_note"));
+    assert_eq!(stage.dials, 2);
+    stage.accept_dial();
+    stage.die(0);
+    let answer = stage.client_reads().unwrap();
+    assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["outcome"], "not_sent");
+    stage.pass(Duration::from_secs(600));
+    assert_eq!(stage.dials, 2);
+    stage.client_says(&call("2", "create_note"));
+    stage.accept_dial();
+    stage.server_answers("{}");
+    stage.server_reads();
+    assert_eq!(stage.server_answers("{}")["method"], "tools/call");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+}
+
+#[test]
+fn a_number_of_retries_that_someone_chose_is_meant_exactly() {
+    let three = AutoReconnect { max_retries: Some(Some(3)), ..AutoReconnect::default() };
+    let mut stage = greeted_with(|notes| notes.reconnect = three.into());
+    stage.pass(defaults::PROVEN);
+    stage.die(stage.written);
+    for _ in 0..3 {
+        assert_eq!(stage.state(), LinkState::Waiting);
+        stage.pass(Duration::from_secs(2));
+        stage.accept_dial();
+        stage.die(0);
+    }
+    assert_eq!(stage.state(), LinkState::Parked);
+}
+
+#[test]
+fn a_server_that_worked_for_a_while_has_all_its_retries_again_and_one_that_did_not_has_not() {
+    let two = || AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
+    let mut lasting = greeted_with(|notes| notes.reconnect = two().into());
+    for _ in 0..10 {
+        lasting.pass(defaults::CRASH_LOOP_WINDOW);
+        restart(&mut lasting);
+    }
+    assert_eq!(lasting.state(), LinkState::Up);
+
+    let mut fleeting = greeted_with(|notes| notes.reconnect = two().into());
+    restart(&mut fleeting);
+    restart(&mut fleeting);
+    fleeting.die(fleeting.written);
+    assert_eq!(fleeting.state(), LinkState::Parked, "an answer alone proves nothing");
+}
+
+#[test]
+fn hints_of_a_server_that_is_not_trusted_count_for_nothing() {
+    for (trusted, outcome) in [(true, None), (false, Some("unknown"))] {
+        let mut stage = greeted_with(|notes| notes.trust_hints = trusted);
+        let tools = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}"#;
+        ask(&mut stage, "tools/list", &json!({}), tools);
+        stage.client_says(&call("1", "look"));
+        stage.server_reads().unwrap();
+        stage.die(stage.written);
+        let said = stage.client_reads().map(|it| it["result"]["_meta"]["dev.mendline/failure"]["outcome"].clone());
+        assert_eq!(said.as_ref().and_then(Value::as_str), outcome, "trusted: {trusted}");
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_its_server_a_second_time_may_wait_as_long_as_the_first() {
+    let mut stage = greeted();
+    stage.pass(defaults::PROVEN);
+    stage.die(stage.written);
+    stage.client_says(&call("1", "create_note"));
+    let fails = |stage: &mut Stage, time: Duration| {
+        let end = stage.now + time;
+        while stage.now < end {
+            stage.pass(Duration::from_millis(100));
+            if let Some(link) = stage.spawned.take() {
+                let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
+                stage.tell(Input::SpawnFailed { link, why });
+            }
+        }
+    };
+    fails(&mut stage, defaults::RECOVERY / 2);
+    while stage.spawned.is_none() {
+        stage.pass(Duration::from_millis(100));
+    }
+    stage.accept_dial();
+    stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
+    stage.server_reads().unwrap();
+    assert_eq!(stage.server_reads().unwrap()["method"], "tools/call");
+    stage.die(stage.written - 2);
+    fails(&mut stage, defaults::RECOVERY - Duration::from_secs(1));
+    assert_eq!(stage.client_reads(), None);
+    fails(&mut stage, Duration::from_secs(2));
+    assert_eq!(stage.client_reads().unwrap()["result"]["_meta"]["dev.mendline/failure"]["outcome"], "not_sent");
+}
+
+#[test]
+fn a_quick_policy_that_has_used_up_its_burst_goes_on_at_a_steady_pace() {
+    let quick = AutoReconnect {
+        initial_retry_delay: Some(Duration::from_millis(50)),
+        backoff_multiplier: Some(1.0),
+        max_retries: Some(None),
+        ..AutoReconnect::default()
+    };
+    let mut stage = greeted_with(|notes| notes.reconnect = quick.into());
+    stage.die(stage.written);
+    let (mut last, mut longest) = (stage.now, Duration::ZERO);
+    while stage.now.since(last) < Duration::from_secs(30) && stage.dials < 100 {
+        stage.pass(Duration::from_millis(10));
+        if let Some(link) = stage.spawned.take() {
+            longest = longest.max(stage.now.since(last));
+            last = stage.now;
+            let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
+            stage.tell(Input::SpawnFailed { link, why });
+        }
+    }
+    assert_eq!(stage.dials, 100);
+    assert!(longest < Duration::from_secs(5), "nothing was tried for {longest:?}");
+}
+
+#[test]
+fn a_person_can_say_what_a_tool_does() {
+    let mut stage = greeted_with(|notes| {
+        notes.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
+    });
+    stage.client_says(&call("1", "sync"));
+    stage.server_reads().unwrap();
+    restart(&mut stage);
+    assert_eq!(stage.server_answers("{}")["params"]["name"], "sync", "it may run twice");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}
+
+#[test]
+fn a_client_that_wants_to_hear_of_it_hears_of_it() {
+    let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
+    let mut stage = greeted_with(|notes| notes.reconnect = loud.into());
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
+    stage.die(stage.written);
+    let lost = stage.client_reads().unwrap();
+    assert_eq!((&lost["method"], &lost["params"]["level"]), (&json!("notifications/message"), &json!("warning")));
+    stage.client_says(
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#,
+    );
+    let mut seen = 0.0;
+    for attempt in 2..=4 {
+        stage.pass(Duration::from_secs(1));
+        stage.accept_dial();
+        stage.die(0);
+        let told = stage.client_reads().unwrap();
+        assert_eq!(
+            (&told["method"], &told["params"]["progressToken"]),
+            (&json!("notifications/progress"), &json!("t"))
+        );
+        assert_eq!(told["params"]["message"], format!("reconnecting to \"notes\", attempt {attempt} of 10"));
+        let progress = told["params"]["progress"].as_f64().unwrap();
+        assert!(progress > seen, "progress never falls");
+        seen = progress;
+        assert_eq!(stage.client_reads(), None);
+    }
+    stage.pass(Duration::from_secs(2));
+    stage.accept_dial();
+    stage.server_answers("{}");
+    assert_eq!(stage.client_reads().unwrap()["params"]["data"], "the server \"notes\" is back");
+    stage.server_reads();
+    stage.server_answers("{}");
+    let id = stage.server_reads().unwrap()["id"].clone();
+    for (value, shown) in [(0, false), (1, true)] {
+        stage.server_says(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":{value}}}}}"#
+        ));
+        assert_eq!(stage.client_reads().is_some(), shown, "the server's own progress goes on from there");
+    }
+}
+
+#[test]
+fn retries_without_an_end_are_counted_without_one() {
+    let endless = AutoReconnect { silent: Some(false), max_retries: Some(None), ..AutoReconnect::default() };
+    let mut stage = greeted_with(|notes| notes.reconnect = endless.into());
+    stage.die(stage.written);
+    stage.client_says(
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#,
+    );
+    stage.pass(Duration::from_secs(1));
+    stage.accept_dial();
+    stage.die(0);
+    let told = std::iter::from_fn(|| stage.client_reads()).find(|it| it["method"] == "notifications/progress");
+    assert_eq!(told.unwrap()["params"]["message"], "reconnecting to \"notes\", attempt 2");
+}
+
+#[test]
+fn silence_is_the_default() {
+    let mut stage = greeted();
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":"t"}}}"#);
+    stage.server_reads().unwrap();
+    restart(&mut stage);
+    assert_eq!(stage.client_reads(), None);
+}
+
+// ---- a laptop's day ----
+
+#[test]
+fn after_a_sleep_what_is_lost_is_tried_at_once_and_what_is_there_is_tested() {
+    let mut stage = Stage::with(|notes| {
+        notes.reconnect = Reconnect { attempts: 2, patience: Duration::ZERO, ..Reconnect::default() };
+    });
+    stage.accept_dial();
+    greet(&mut stage);
+    stage.tell(Input::Woke);
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+    stage.die(stage.written);
+    for _ in 0..2 {
+        stage.pass(Duration::from_secs(1));
+        stage.accept_dial();
+        stage.die(0);
+    }
+    assert_eq!(stage.state(), LinkState::Parked);
+    let dials = stage.dials;
+    stage.tell(Input::NetworkChanged);
+    stage.pass(defaults::STAGGER);
+    assert_eq!(stage.dials, dials + 1, "the backoff is forgotten");
+    stage.accept_dial();
+    stage.die(0);
+    assert_eq!(stage.state(), LinkState::Waiting, "and the count begins anew");
+}
+
+#[test]
+fn a_network_that_changes_all_the_time_is_tested_once_in_a_second() {
+    let mut stage = greeted();
+    let mut pings = 0;
+    for _ in 0..40 {
+        stage.tell(Input::NetworkChanged);
+        while let Some(ping) = stage.server_reads() {
+            assert_eq!(ping["method"], "ping");
+            stage.server_says(&json!({ "jsonrpc": "2.0", "id": ping["id"], "result": {} }).to_string());
+            pings += 1;
+        }
+        stage.pass(Duration::from_millis(100));
+    }
+    assert!((4..=5).contains(&pings), "{pings} within four seconds");
+    stage.pass(defaults::KEEP_ALIVE_PAUSE);
+    assert_eq!(stage.server_answers("{}")["method"], "ping", "the last change is not forgotten");
+}
+
+#[test]
+fn a_network_that_changes_all_the_time_is_no_reason_for_a_storm() {
+    let mut stage = greeted();
+    stage.die(stage.written);
+    for _ in 0..600 {
+        stage.tell(Input::NetworkChanged);
+        stage.pass(Duration::from_millis(100));
+        if stage.spawned.is_some() {
+            stage.accept_dial();
+            stage.die(0);
+        }
+    }
+    assert!(stage.dials <= 31, "{} dials in a minute", stage.dials);
+}

@@ -1,0 +1,286 @@
+//! Stories about what a client missed while its server was away, and about children that are dead inside.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::{LinkState, defaults};
+use serde_json::{Value, json};
+use stage::greeted::{ask, greeted, greeted_with, restart};
+use stage::{Stage, call};
+
+// ---- gaps ----
+
+#[test]
+fn a_new_server_is_told_the_log_level_and_the_subscriptions_of_the_old_one() {
+    let mut stage = greeted();
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "warning" }), "{}");
+    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///b" }), "{}");
+    ask(&mut stage, "resources/unsubscribe", &json!({ "uri": "file:///a" }), "{}");
+    restart(&mut stage);
+    let level = stage.server_answers("{}");
+    assert_eq!((&level["method"], &level["params"]["level"]), (&json!("logging/setLevel"), &json!("warning")));
+    let subscription = stage.server_answers("{}");
+    assert_eq!(
+        (&subscription["method"], &subscription["params"]["uri"]),
+        (&json!("resources/subscribe"), &json!("file:///b"))
+    );
+    assert_eq!(stage.server_reads(), None, "nothing else is told");
+    let updated = stage.client_reads().unwrap();
+    assert_eq!(
+        (&updated["method"], &updated["params"]["uri"]),
+        (&json!("notifications/resources/updated"), &json!("file:///b")),
+        "what happened to it meanwhile is unknown"
+    );
+    assert_eq!(stage.client_reads(), None);
+}
+
+#[test]
+fn a_log_level_that_got_lost_on_its_way_to_a_new_server_does_not_undo_a_newer_one() {
+    let mut stage = greeted_with(|notes| notes.keep_alive = None);
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
+    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    restart(&mut stage);
+    // It answers neither of the two.
+    while stage.server_reads().is_some() {}
+    stage.pass(defaults::CALL);
+    while stage.server_reads().is_some() {}
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "error" }), "{}");
+    let told = stage.server_answers("{}");
+    assert_eq!((&told["method"], &told["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
+    assert_eq!(stage.server_reads(), None, "what the client chose last is what the server knows");
+}
+
+#[test]
+fn so_many_subscriptions_are_restored_and_no_more() {
+    let mut stage = greeted();
+    for at in 0..=defaults::SUBSCRIPTIONS {
+        ask(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
+    }
+    restart(&mut stage);
+    let mut restored = 0;
+    while let Some(told) = stage.server_reads() {
+        assert_eq!(told["method"], "resources/subscribe");
+        stage.server_says(&json!({ "jsonrpc": "2.0", "id": told["id"], "result": {} }).to_string());
+        restored += 1;
+    }
+    assert_eq!(restored, defaults::SUBSCRIPTIONS);
+}
+
+#[test]
+fn a_subscription_that_the_new_server_refuses_is_not_tried_for_ever() {
+    let mut stage = greeted();
+    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    restart(&mut stage);
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32002,"message":"gone"}}}}"#));
+    assert_eq!(stage.client_reads(), None);
+    restart(&mut stage);
+    assert_eq!(stage.server_reads(), None);
+}
+
+#[test]
+fn what_a_new_server_did_not_take_in_is_told_again_when_it_answers() {
+    let mut stage = greeted_with(|notes| notes.keep_alive = None);
+    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    restart(&mut stage);
+    assert_eq!(stage.server_reads().unwrap()["method"], "resources/subscribe");
+    stage.pass(defaults::HANDSHAKE);
+    assert_eq!(stage.server_reads(), None, "not again and again");
+    ask(&mut stage, "tools/call", &json!({ "name": "create_note" }), "{}");
+    let again = stage.server_answers("{}");
+    assert_eq!((&again["method"], &again["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/resources/updated");
+    stage.pass(defaults::HANDSHAKE);
+    assert_eq!(stage.server_reads(), None, "and now it knows");
+}
+
+#[test]
+fn what_a_client_chooses_anew_is_not_undone_by_what_it_chose_before() {
+    let mut stage = greeted();
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
+    stage.die(stage.written);
+    stage.client_says(r#"{"jsonrpc":"2.0","id":8,"method":"logging/setLevel","params":{"level":"debug"}}"#);
+    stage.pass(Duration::from_secs(1));
+    stage.accept_dial();
+    stage.server_answers("{}");
+    stage.server_reads().unwrap();
+    let old = stage.server_reads().unwrap();
+    assert_eq!(old["params"]["level"], "info");
+    assert_eq!(stage.server_reads(), None, "the new one waits for the old one");
+    stage.server_says(&json!({ "jsonrpc": "2.0", "id": old["id"], "result": {} }).to_string());
+    assert_eq!(stage.server_answers("{}")["params"]["level"], "debug");
+    assert_eq!(stage.client_reads().unwrap()["id"], 8);
+}
+
+#[test]
+fn a_list_that_could_not_be_compared_is_looked_at_again() {
+    let mut stage = greeted_with(|notes| notes.keep_alive = None);
+    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
+    restart(&mut stage);
+    assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
+    stage.pass(defaults::HANDSHAKE);
+    ask(&mut stage, "tools/call", &json!({ "name": "create_note" }), "{}");
+    assert_eq!(stage.server_answers(r#"{"tools":[]}"#)["method"], "tools/list");
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+}
+
+const ONE: &str = r#"{"name":"one"}"#;
+const TWO: &str = r#"{"name":"two","description":"…"}"#;
+
+#[test]
+fn a_list_that_reads_differently_after_a_gap_has_changed_and_one_that_does_not_has_not() {
+    let mut stage = greeted();
+    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE},{TWO}]}}"#));
+    ask(&mut stage, "prompts/list", &json!({}), r#"{"prompts":[{"name":"p"}]}"#);
+    restart(&mut stage);
+    assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{TWO},{ONE}]}}"#))["method"], "tools/list");
+    assert_eq!(stage.server_answers(r#"{"prompts":[]}"#)["method"], "prompts/list");
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/prompts/list_changed");
+    assert_eq!(stage.client_reads(), None, "the order of entries is no difference");
+    assert_eq!(stage.server_reads(), None, "what was never read is not read again");
+}
+
+#[test]
+fn as_many_pages_are_compared_as_the_client_has_read() {
+    let mut stage = greeted();
+    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#));
+    ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{TWO}]}}"#));
+    restart(&mut stage);
+    stage.server_answers(&format!(r#"{{"tools":[{ONE}],"nextCursor":"x"}}"#));
+    assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{TWO}]}}"#))["params"]["cursor"], "x");
+    assert_eq!(stage.client_reads(), None);
+    restart(&mut stage);
+    stage.server_answers(&format!(r#"{{"tools":[{ONE}],"nextCursor":"x"}}"#));
+    stage.server_answers(r#"{"tools":[]}"#);
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+}
+
+#[test]
+fn a_list_that_can_no_longer_be_read_has_changed() {
+    let mut stage = greeted();
+    ask(&mut stage, "resources/templates/list", &json!({}), r#"{"resourceTemplates":[]}"#);
+    restart(&mut stage);
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"unknown"}}}}"#));
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/resources/list_changed");
+}
+
+#[test]
+fn calls_that_waited_go_out_before_lists_are_compared() {
+    let mut stage = greeted();
+    ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[]}"#);
+    stage.die(stage.written);
+    stage.client_says(&call("1", "create_note"));
+    stage.pass(Duration::from_secs(1));
+    stage.accept_dial();
+    stage.server_answers("{}");
+    let order: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
+    assert_eq!(order, ["notifications/initialized", "tools/call", "tools/list"]);
+}
+
+const LISTEN: &str = r#"{"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["file:///a"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+
+fn acknowledge(stage: &mut Stage) {
+    let listen = stage.server_reads().unwrap();
+    assert_eq!(listen["method"], "subscriptions/listen");
+    let id = &listen["id"];
+    stage.server_says(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
+    ));
+}
+
+#[test]
+fn a_modern_subscription_is_opened_again_and_the_gap_is_shown() {
+    let mut stage = Stage::up();
+    stage.client_says(LISTEN);
+    acknowledge(&mut stage);
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/subscriptions/acknowledged");
+    for _ in 0..8 {
+        stage.die(stage.written);
+        stage.pass(Duration::from_secs(40));
+        stage.accept_dial();
+        acknowledge(&mut stage);
+        let tools = stage.client_reads().unwrap();
+        assert_eq!(tools["method"], "notifications/tools/list_changed");
+        assert_eq!(tools["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "L");
+        let resource = stage.client_reads().unwrap();
+        assert_eq!(
+            (&resource["method"], &resource["params"]["uri"]),
+            (&json!("notifications/resources/updated"), &json!("file:///a"))
+        );
+        assert_eq!(
+            stage.client_reads(),
+            None,
+            "it was confirmed to the client once, and only what it asked for is shown"
+        );
+        stage.pass(Duration::from_secs(60));
+    }
+}
+
+// ---- errors that pass, and children that are dead inside ----
+
+fn server_fails(stage: &mut Stage, code: i64, words: &str) -> Value {
+    let asked = stage.server_reads().expect("a request");
+    let error = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": code, "message": words } });
+    stage.server_says(&error.to_string());
+    asked
+}
+
+#[test]
+fn an_internal_error_to_a_read_is_asked_once_more_and_then_passed_on() {
+    let mut stage = greeted();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    for attempt in 1..=3 {
+        assert_eq!(stage.client_reads(), None, "attempt {attempt}");
+        server_fails(&mut stage, -32603, "database is locked");
+        stage.pass(defaults::RETRY_CAP);
+    }
+    assert_eq!(stage.client_reads().unwrap()["error"], json!({ "code": -32603, "message": "database is locked" }));
+    stage.client_says(&call("2", "create_note"));
+    server_fails(&mut stage, -32603, "database is locked");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2, "what may not run twice is not asked twice");
+    stage.client_says(r#"{"jsonrpc":"2.0","id":3,"method":"resources/list"}"#);
+    server_fails(&mut stage, -32602, "bad cursor");
+    assert_eq!(stage.client_reads().unwrap()["id"], 3, "other errors are answers");
+}
+
+#[test]
+fn a_read_that_was_answered_with_an_internal_error_is_not_said_to_have_been_unsent() {
+    let mut stage = greeted();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    server_fails(&mut stage, -32603, "database is locked");
+    stage.die(stage.written);
+    stage.pass(defaults::RECOVERY);
+    assert_eq!(stage.client_reads().unwrap()["error"]["data"]["outcome"], "unknown");
+}
+
+#[test]
+fn a_child_that_only_says_that_its_own_connection_is_gone_is_replaced() {
+    let mut stage = greeted();
+    stage.pass(defaults::PROVEN);
+    for id in 1..=3 {
+        assert_eq!(stage.state(), LinkState::Up);
+        stage.client_says(&call(&id.to_string(), "create_note"));
+        server_fails(&mut stage, -32000, "Connection closed");
+        assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32000, "its answers are passed on");
+    }
+    assert_eq!(stage.state(), LinkState::Draining);
+}
+
+#[test]
+fn other_answers_in_between_show_that_a_child_is_alive() {
+    let mut stage = greeted();
+    for _ in 0..5 {
+        for (code, words) in [(-32000, "Connection closed"), (-32001, "Request timed out"), (-32000, "bad argument")] {
+            stage.client_says(&call("1", "create_note"));
+            server_fails(&mut stage, code, words);
+            stage.client_reads().unwrap();
+        }
+    }
+    assert_eq!(stage.state(), LinkState::Up);
+}

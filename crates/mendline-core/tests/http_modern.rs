@@ -1,0 +1,250 @@
+//! Stories about the modern era over HTTP: no session, headers that repeat the message, and calls that end with their exchange.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::Dialect;
+use mendline_core::port::{Content, EndHow};
+use mendline_core::{Port, UpstreamConfig, defaults};
+use serde_json::Value;
+use stage::CLIENT;
+use stage::http::{GREETING, Seen, Stage, modern};
+
+fn query(id: u32) -> String {
+    let arguments = r#"{"region":"Zürich","limit":5.0,"deep":{"dry":true},"none":null}"#;
+    modern(id, "tools/call", &format!(r#""name":"query","arguments":{arguments},"#))
+}
+
+const QUERY: &str = r#"{"name":"query","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"limit":{"type":"integer","x-mcp-header":"Limit"},"none":{"type":"string","x-mcp-header":"None"},"deep":{"type":"object","properties":{"dry":{"type":"boolean","x-mcp-header":"Dry"}}}}}}"#;
+
+fn params_of(seen: &Seen) -> Vec<(String, String)> {
+    let is_param = |name: &str| name.to_ascii_lowercase().starts_with("mcp-param-");
+    let params = seen.ask.headers.iter().filter(|(name, _)| is_param(name));
+    params.map(|(name, value)| (name.to_string(), value.clone())).collect()
+}
+
+fn query_params() -> Vec<(String, String)> {
+    [("Region", "=?base64?WsO8cmljaA==?="), ("Limit", "5"), ("Dry", "true")]
+        .map(|(name, value)| (format!("Mcp-Param-{name}"), value.to_owned()))
+        .to_vec()
+}
+
+fn refuse_headers(stage: &mut Stage, seen: &Seen, id: &Value) {
+    stage.status(seen.id, 400, Content::Json, None);
+    stage.body(
+        seen.id,
+        &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32020,"message":"Header mismatch"}}}}"#),
+    );
+    stage.end(seen.id, EndHow::Complete);
+}
+
+#[test]
+fn a_modern_call_is_cancelled_by_giving_its_exchange_up() {
+    let mut stage = Stage::new(Dialect::Streamable);
+    stage.client_says(
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+    );
+    let seen = stage.takes();
+    assert_eq!((seen.header("mcp-method"), seen.header("mcp-name")), (Some("tools/call"), Some("slow")));
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    assert_eq!(stage.aborted, [seen.id]);
+    assert!(stage.seen.is_empty(), "no notification");
+}
+
+#[test]
+fn arguments_that_a_listed_tool_marks_travel_as_headers_too() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&modern(1, "tools/list", ""));
+    let list = stage.takes();
+    stage.answer(&list, &format!(r#"{{"tools":[{QUERY}]}}"#));
+    assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "query");
+    stage.client_says(&query(2));
+    let call = stage.takes();
+    assert_eq!(params_of(&call), query_params());
+    assert_eq!(call.header("mcp-name"), Some("query"));
+    stage.answer(&call, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+    stage.client_says(&modern(3, "prompts/get", r#""name":"query","arguments":{"region":"Bern"},"#));
+    assert_eq!(params_of(&stage.takes()), [], "a prompt of the same name is no tool");
+}
+
+#[test]
+fn a_tool_whose_marks_break_the_rules_is_left_out_of_the_list_and_nothing_else_is_touched() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&modern(1, "tools/list", ""));
+    let list = stage.takes();
+    let bad = QUERY.replace("\"query\"", "\"bad\"").replace("\"integer\"", "\"number\"");
+    let odd = r#"{ "name" : "plain\u0020", "inputSchema" : {"maximum":1.50E+1} }"#;
+    let tools = |list: &str| format!(r#"{{"tools":[{list}],"z":1.0}}"#);
+    stage.answer(&list, &tools(&format!("{bad},{odd}, {bad} ,{QUERY} , {bad}")));
+    let text = stage.engine.poll_write(Port::Client(CLIENT)).unwrap().to_bytes();
+    let left = tools(&format!("{odd} ,{QUERY}"));
+    assert_eq!(String::from_utf8_lossy(&text), format!(r#"{{"jsonrpc":"2.0","id":1,"result":{left}}}"#));
+    assert_eq!(stage.heard.iter().filter(|line| line.contains("left the tool \"bad\" out")).count(), 3);
+
+    let mut legacy = Stage::greeted();
+    legacy.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let list = legacy.takes();
+    legacy.answer(&list, &tools(&bad));
+    assert_eq!(legacy.client_reads().unwrap()["result"]["tools"][0]["name"], "bad", "marks are of the modern era");
+}
+
+#[test]
+fn a_call_that_is_refused_for_its_headers_goes_out_again_once_the_tools_are_listed() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&query(1));
+    stage.client_says(&query(2));
+    for _ in 0..2 {
+        let call = stage.takes();
+        assert_eq!(params_of(&call), [], "nobody has told us of the tool");
+        refuse_headers(&mut stage, &call, &call.json()["id"]);
+    }
+    let first_page = stage.takes();
+    assert!(stage.seen.is_empty(), "one lookup for both, and nothing before it");
+    assert_eq!(first_page.method(), "tools/list");
+    let said = first_page.json();
+    assert_eq!(said["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"], "c");
+    assert_eq!(said["params"]["_meta"].get("progressToken"), None, "that belongs to the call");
+    assert_eq!(first_page.header("mcp-method"), Some("tools/list"));
+    stage.answer(&first_page, r#"{"tools":[],"nextCursor":"p\"2"}"#);
+    let second_page = stage.takes();
+    assert_eq!(second_page.json()["params"]["cursor"], "p\"2");
+    stage.answer(&second_page, &format!(r#"{{"tools":[{QUERY}]}}"#));
+    assert!(stage.client_reads().is_none(), "no client asked for these lists");
+    for id in [1, 2] {
+        let again = stage.takes();
+        assert_eq!(params_of(&again), query_params());
+        stage.answer(&again, "{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], id);
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_for_its_headers_twice_has_its_answer() {
+    for named in [true, false] {
+        let mut stage = Stage::new(Dialect::Auto);
+        stage.client_says(&query(1));
+        let id_of = |seen: &Seen| if named { seen.json()["id"].clone() } else { Value::Null };
+        let call = stage.takes();
+        refuse_headers(&mut stage, &call, &id_of(&call));
+        let list = stage.takes();
+        stage.answer(&list, r#"{"tools":[]}"#);
+        let again = stage.takes();
+        refuse_headers(&mut stage, &again, &id_of(&again));
+        let answer = stage.client_reads().expect("said, not looped");
+        assert_eq!(answer["id"], 1);
+        let said = if named { &answer["error"]["message"] } else { &answer["result"]["content"][0]["text"] };
+        assert!(said.as_str().unwrap().contains("Header mismatch"), "{answer}");
+        stage.pass(Duration::from_secs(60));
+        assert!(stage.seen.is_empty());
+    }
+}
+
+#[test]
+fn a_list_of_tools_that_does_not_come_holds_a_refused_call_for_a_moment_only() {
+    for how in ["silence", "a cut", "another error"] {
+        let mut stage = Stage::new(Dialect::Auto);
+        stage.client_says(&query(1));
+        let call = stage.takes();
+        refuse_headers(&mut stage, &call, &call.json()["id"]);
+        let list = stage.takes();
+        match how {
+            "a cut" => stage.end(list.id, EndHow::Cut("reset".into())),
+            "another error" => {
+                stage.status(list.id, 500, Content::Other, None);
+                stage.end(list.id, EndHow::Complete);
+            }
+            _ => {}
+        }
+        stage.pass(defaults::LOOKUP);
+        let again = stage.takes();
+        assert_eq!(again.method(), "tools/call", "after {how}");
+        stage.answer(&again, "{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], 1);
+        assert!(stage.seen.is_empty());
+    }
+}
+
+#[test]
+fn the_end_of_a_subscription_names_it_as_the_client_did_and_other_answers_are_left_as_they_are() {
+    const NAMED: &str = r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":77}}"#;
+    for (method, named) in [("subscriptions/listen", 5), ("resources/list", 77)] {
+        let mut stage = Stage::new(Dialect::Auto);
+        stage.client_says(&modern(5, method, ""));
+        let seen = stage.takes();
+        stage.answer(&seen, NAMED);
+        let answer = stage.client_reads().unwrap();
+        assert_eq!(answer["id"], 5);
+        assert_eq!(answer["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], named, "{method}");
+    }
+}
+
+#[test]
+fn a_legacy_server_that_refuses_a_modern_question_makes_the_client_greet_it() {
+    let said = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
+    for (status, body) in [(400, Some(said)), (400, None), (404, None), (405, None), (406, Some(said))] {
+        let mut stage = Stage::new(Dialect::Auto);
+        stage.client_says(&modern(7, "server/discover", ""));
+        let seen = stage.takes();
+        stage.status(seen.id, status, if body.is_some() { Content::Json } else { Content::Other }, None);
+        body.into_iter().for_each(|body| stage.body(seen.id, body));
+        stage.end(seen.id, EndHow::Complete);
+        let answer = stage.client_reads().expect("an answer to fall back from");
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&7.into(), &(-32601).into()), "{status} {body:?}");
+        assert_eq!(answer["error"]["data"]["cause"], "other_era");
+        assert!(stage.seen.is_empty(), "and no other dialect is tried for it");
+        stage.client_says(GREETING);
+        stage.greet("s1");
+        assert_eq!(stage.client_reads().unwrap()["id"], 0);
+    }
+}
+
+#[test]
+fn a_modern_server_that_refuses_is_not_taken_for_a_legacy_one() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&modern(1, "tools/list", ""));
+    let seen = stage.takes();
+    stage.answer(&seen, r#"{"tools":[]}"#);
+    stage.client_reads().unwrap();
+    stage.client_says(&modern(2, "prompts/list", ""));
+    let seen = stage.takes();
+    stage.status(seen.id, 405, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+    assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "cannot_bridge");
+}
+
+#[test]
+fn subscriptions_take_no_place_from_calls_and_have_a_limit_of_their_own() {
+    let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    (config.limits.in_flight, config.limits.waiting) = (2, 2);
+    let mut stage = Stage::of(config);
+    stage.client_says(&modern(0, "tools/list", ""));
+    let first = stage.takes();
+    stage.answer(&first, "{}");
+    stage.client_reads().unwrap();
+    let listens = defaults::LISTENS as u32;
+    for id in 0..listens {
+        stage.client_says(&modern(1_000 + id, "subscriptions/listen", ""));
+        assert_eq!(stage.takes().method(), "subscriptions/listen");
+    }
+    stage.client_says(&modern(2_000, "subscriptions/listen", ""));
+    assert_eq!(stage.client_reads().expect("one too many")["error"]["data"]["cause"], "overloaded");
+    for id in 1..=4 {
+        stage.client_says(&query(id));
+    }
+    let (first, _second) = (stage.takes(), stage.takes());
+    assert!(stage.seen.is_empty(), "two places, and two wait");
+    stage.client_says(&query(5));
+    assert_eq!(stage.client_reads().unwrap()["id"], 5, "no place and nowhere to wait");
+    stage.answer(&first, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+    assert_eq!(stage.takes().method(), "tools/call");
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1000}}"#;
+    stage.client_says(cancel);
+    stage.client_says(&modern(3_000, "subscriptions/listen", ""));
+    assert_eq!(stage.takes().method(), "subscriptions/listen", "it waits behind no call");
+    assert!(stage.seen.is_empty());
+}

@@ -1,0 +1,263 @@
+//! Stories about whether a server over HTTP can be reached: who looks for it, who waits meanwhile, and how an idle line is tested.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::Dialect;
+use mendline_core::port::{Content, EndHow, Head, Written};
+use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
+use stage::NOTES;
+use stage::http::{Stage, call, complete_greeting, outcome, watched};
+
+#[test]
+fn calls_wait_for_a_server_that_is_not_there_and_one_exchange_at_a_time_looks_for_it() {
+    let mut stage = Stage::new(Dialect::Auto);
+    for id in 1..=5 {
+        stage.client_says(&call(id, "create_note"));
+    }
+    for _ in 0..4 {
+        assert_eq!(stage.seen.len(), 1, "one pathfinder");
+        stage.refuse_connection();
+        assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
+        stage.pass(Duration::from_secs(2));
+    }
+    let first = stage.takes();
+    assert_eq!(stage.seen.len(), 4, "once it is reached, the others follow");
+    stage.answer(&first, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}
+
+#[test]
+fn a_server_that_goes_away_after_a_long_health_is_not_asked_without_growing_pauses() {
+    let mut stage = Stage::greeted();
+    stage.pass(Duration::from_secs(60));
+    stage.client_says(&call(1, "create_note"));
+    let began = stage.now;
+    for _ in 0..8 {
+        stage.refuse_connection();
+        while stage.seen.is_empty() {
+            stage.pass(Duration::from_millis(10));
+        }
+    }
+    assert!(stage.now.since(began) > Duration::from_secs(3), "eight dials took {:?}", stage.now.since(began));
+}
+
+#[test]
+fn a_request_that_never_gets_there_whole_is_sent_ever_more_slowly_and_not_for_ever() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let began = stage.now;
+    let mut sent = 0;
+    let answer = loop {
+        while let Some(seen) = stage.seen.pop_front() {
+            sent += 1;
+            stage.tell(Input::Reached { exchange: seen.id });
+            let how = EndHow::Cut("reset".into());
+            stage.tell(Input::End { exchange: seen.id, how, written: Written::Partly });
+        }
+        if let Some(answer) = stage.client_reads() {
+            break answer;
+        }
+        stage.pass(Duration::from_millis(50));
+    };
+    assert_eq!(outcome(&answer), "not_sent");
+    assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("(reset)"), "{answer}");
+    assert!((5..=30).contains(&sent), "{sent} requests");
+    let waited = stage.now.since(began);
+    assert!(waited <= defaults::RECOVERY + Duration::from_millis(50), "{waited:?}");
+}
+
+#[test]
+fn a_call_that_waits_for_its_next_try_holds_nobody_up() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let busy = stage.takes();
+    let head = Head { status: 429, content: Content::Empty, session: None, retry_after_ms: Some(30_000) };
+    stage.tell(Input::Head { exchange: busy.id, head });
+    stage.end(busy.id, EndHow::Complete);
+    assert!(stage.seen.is_empty());
+    stage.client_says(&call(2, "create_note"));
+    let next = stage.takes();
+    stage.answer(&next, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+}
+
+#[test]
+fn a_call_that_never_had_a_connection_was_not_sent() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    stage.seen.pop_front().expect("a request that gets no connection");
+    stage.pass(defaults::CALL);
+    assert_eq!(outcome(&stage.client_reads().unwrap()), "not_sent");
+}
+
+#[test]
+fn an_exchange_that_hangs_keeps_nobody_from_looking_for_a_path() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let hangs = stage.takes();
+    stage.client_says(&call(2, "create_note"));
+    stage.refuse_connection();
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
+    stage.status(hangs.id, 200, Content::Events, None);
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting), "an old connection proves nothing");
+    stage.pass(Duration::from_secs(1));
+    let looks = stage.takes();
+    stage.answer(&looks, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+}
+
+#[test]
+fn lists_are_not_compared_while_the_way_to_the_server_is_lost() {
+    let mut stage = watched();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let list = stage.takes();
+    stage.answer(&list, r#"{"tools":[]}"#);
+    stage.client_reads().unwrap();
+    stage.client_says(&call(2, "create_note"));
+    stage.refuse_connection();
+    stage.pass(Duration::from_secs(1));
+    let old = stage.takes();
+    stage.client_says(&call(3, "create_note"));
+    stage.refuse_connection();
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
+    stage.answer(&old, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+    assert!(stage.seen.is_empty(), "one looks for a path, and it is not time yet");
+}
+
+#[test]
+fn an_idle_server_that_has_gone_is_looked_for_and_found_by_itself() {
+    let mut stage = watched();
+    stage.pass(defaults::KEEP_ALIVE);
+    for _ in 0..5 {
+        assert_eq!(stage.seen.len(), 1, "one at a time");
+        assert_eq!(stage.seen[0].method(), "ping");
+        stage.refuse_connection();
+        assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
+        while stage.seen.is_empty() {
+            stage.pass(Duration::from_secs(1));
+        }
+    }
+    assert!(stage.now.since(Moment::ZERO) < Duration::from_secs(60));
+    let found = stage.takes();
+    assert_eq!((found.method().as_str(), found.header("mcp-session-id")), ("ping", Some("s1")));
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+    stage.answer(&found, "{}");
+    assert_eq!(stage.client_reads(), None, "the client never hears of it");
+}
+
+#[test]
+fn a_session_that_was_lost_while_idle_is_replaced_before_anyone_calls() {
+    let mut stage = watched();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#);
+    let level = stage.takes();
+    stage.answer(&level, "{}");
+    stage.client_reads().unwrap();
+    stage.pass(defaults::KEEP_ALIVE);
+    let ping = stage.takes();
+    stage.status(ping.id, 404, Content::Empty, None);
+    stage.end(ping.id, EndHow::Complete);
+    stage.greet("s2");
+    complete_greeting(&mut stage);
+    let level = stage.takes();
+    assert_eq!((level.method().as_str(), level.header("mcp-session-id")), ("logging/setLevel", Some("s2")));
+    assert_eq!(level.json()["params"]["level"], "error");
+}
+
+#[test]
+fn pings_that_get_lost_cost_the_line_and_not_the_session() {
+    let mut stage = watched();
+    stage.pass(defaults::KEEP_ALIVE);
+    for _ in 0..defaults::KEEP_ALIVE_MISSES {
+        assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+        let ping = stage.takes();
+        stage.end(ping.id, EndHow::Cut("reset".into()));
+        stage.pass(defaults::KEEP_ALIVE_PAUSE);
+    }
+    let looks = stage.takes();
+    assert_eq!((looks.method().as_str(), looks.header("mcp-session-id")), ("ping", Some("s1")), "it is looked for");
+    stage.answer(&looks, "{}");
+    stage.client_says(&call(1, "create_note"));
+    assert_eq!(stage.takes().header("mcp-session-id"), Some("s1"));
+}
+
+#[test]
+fn a_server_that_answers_a_ping_with_any_status_is_there() {
+    let mut stage = watched();
+    for _ in 0..5 {
+        stage.pass(defaults::KEEP_ALIVE);
+        let ping = stage.takes();
+        stage.status(ping.id, 500, Content::Other, None);
+        stage.end(ping.id, EndHow::Complete);
+        assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+    }
+}
+
+#[test]
+fn lists_are_compared_when_a_session_outlives_a_gap() {
+    let mut stage = watched();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let list = stage.takes();
+    stage.answer(&list, r#"{"tools":[{"name":"one"}]}"#);
+    stage.client_reads().unwrap();
+    stage.client_says(&call(2, "create_note"));
+    stage.refuse_connection();
+    stage.pass(Duration::from_secs(1));
+    let found = stage.takes();
+    stage.answer(&found, "{}");
+    stage.client_reads().unwrap();
+    let again = stage.takes();
+    assert_eq!(again.method(), "tools/list");
+    stage.answer(&again, r#"{"tools":[]}"#);
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+}
+
+#[test]
+fn a_call_that_runs_out_of_time_before_it_was_sent_says_what_was_in_the_way() {
+    let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    config.timeouts.call = Duration::from_secs(3);
+    let mut stage = Stage::of(config.clone());
+    stage.client_says(&call(1, "create_note"));
+    let answer = loop {
+        while !stage.seen.is_empty() {
+            stage.refuse_connection();
+        }
+        if let Some(answer) = stage.client_reads() {
+            break answer;
+        }
+        stage.pass(Duration::from_millis(100));
+    };
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!((outcome(&answer), text.contains("nothing listens there")), ("not_sent", true), "{text}");
+
+    let mut stage = Stage::of(config);
+    stage.client_says(&call(1, "create_note"));
+    stage.pass(Duration::from_secs(3));
+    let answer = stage.client_reads().unwrap();
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(outcome(&answer) == "not_sent" && text.contains("no connection has been made yet"), "{text}");
+    assert!(stage.heard.iter().any(|line| line.contains("no connection has been made yet")), "the log says so too");
+
+    let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    (config.limits.in_flight, config.keep_alive) = (1, None);
+    config.timeouts.call = Duration::from_secs(3);
+    let mut stage = Stage::of(config).greeting();
+    let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
+    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#));
+    let slow = stage.takes();
+    stage.status(slow.id, 200, Content::Events, None);
+    stage.client_says(&call(2, "create_note"));
+    stage.pass(Duration::from_secs(2));
+    let progress = format!(r#"{{"progressToken":{},"progress":1}}"#, slow.json()["params"]["_meta"]["progressToken"]);
+    let notice = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{progress}}}"#);
+    stage.event(slow.id, None, &notice);
+    assert_eq!(stage.client_reads().unwrap()["params"]["progressToken"], "t", "the first one goes on");
+    stage.pass(Duration::from_secs(1));
+    let answer = stage.client_reads().unwrap();
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(outcome(&answer) == "not_sent" && text.contains("no place became free in time"), "{text}");
+}

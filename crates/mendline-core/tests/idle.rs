@@ -1,0 +1,112 @@
+//! Stories about idle lines: when a line is tested, and what a test that fails costs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::{LinkState, defaults};
+use serde_json::Value;
+use stage::greeted::{ended_by_the_ladder, greeted, greeted_with};
+use stage::{Stage, call};
+
+#[test]
+fn a_silent_line_is_tested_and_two_pings_without_an_answer_end_the_child() {
+    let mut stage = greeted();
+    stage.pass(defaults::KEEP_ALIVE);
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+    stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
+    assert_eq!(stage.state(), LinkState::Up, "one lost packet is not an outage");
+    stage.pass(defaults::KEEP_ALIVE_PAUSE);
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+    stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
+    assert_eq!(stage.state(), LinkState::Draining);
+    assert!(ended_by_the_ladder(&mut stage));
+}
+
+#[test]
+fn a_server_that_answers_its_pings_is_left_alone_for_ever() {
+    let mut stage = greeted();
+    for _ in 0..100 {
+        stage.pass(defaults::KEEP_ALIVE);
+        assert_eq!(stage.server_answers("{}")["method"], "ping");
+        assert_eq!(stage.client_reads(), None, "the client never hears of it");
+    }
+    assert_eq!((stage.state(), stage.dials), (LinkState::Up, 1));
+}
+
+#[test]
+fn an_error_to_a_ping_is_an_answer_too() {
+    let mut stage = greeted();
+    for _ in 0..3 {
+        stage.pass(defaults::KEEP_ALIVE);
+        let id = stage.server_reads().unwrap()["id"].clone();
+        stage.server_says(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no ping here"}}}}"#
+        ));
+    }
+    assert_eq!(stage.state(), LinkState::Up);
+}
+
+#[test]
+fn a_busy_child_is_not_tested_and_after_a_call_that_timed_out_it_is_tested_at_once() {
+    let mut stage = greeted();
+    stage.client_says(&call("1", "slow"));
+    stage.server_reads().unwrap();
+    stage.pass(defaults::CALL - Duration::from_millis(1));
+    assert_eq!(stage.server_reads(), None, "a single-threaded server would miss it");
+    stage.pass(Duration::from_millis(1));
+    assert_eq!(stage.client_reads().unwrap()["result"]["_meta"]["dev.mendline/failure"]["cause"], "timed_out");
+    assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+    stage.pass(defaults::KEEP_ALIVE_TIMEOUT * 2 + defaults::KEEP_ALIVE_PAUSE);
+    assert_eq!(stage.state(), LinkState::Draining, "a frozen child is replaced");
+}
+
+#[test]
+fn a_line_is_not_tested_when_the_end_of_one_call_lets_the_next_one_out() {
+    let mut stage = greeted_with(|notes| notes.limits.in_flight = 1);
+    stage.client_says(&call("1", "slow"));
+    stage.server_reads().unwrap();
+    stage.pass(defaults::CALL / 2);
+    stage.pass(defaults::CALL / 2 - defaults::RECOVERY / 2);
+    stage.client_says(&call("2", "create_note"));
+    stage.pass(defaults::RECOVERY / 2);
+    let said: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
+    assert_eq!(said, ["notifications/cancelled", "tools/call"], "it is busy with the next one");
+}
+
+#[test]
+fn whatever_is_heard_shows_that_somebody_is_there() {
+    let mut stage = greeted();
+    let mut silence = defaults::KEEP_ALIVE;
+    for _ in 0..5 {
+        stage.pass(silence);
+        assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+        stage.pass(defaults::KEEP_ALIVE_TIMEOUT / 2);
+        silence = defaults::KEEP_ALIVE - defaults::KEEP_ALIVE_TIMEOUT / 2;
+        stage.server_says(
+            r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"busy"}}"#,
+        );
+        stage.client_reads().unwrap();
+        stage.pass(defaults::KEEP_ALIVE_TIMEOUT / 2);
+    }
+    assert_eq!(stage.state(), LinkState::Up);
+}
+
+#[test]
+fn a_modern_conversation_and_one_that_has_not_begun_are_not_tested() {
+    let mut stage = Stage::up();
+    stage.pass(Duration::from_secs(600));
+    assert_eq!(stage.server_reads(), None);
+    stage.client_says(
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+    );
+    stage.server_answers(r#"{"tools":[]}"#);
+    stage.pass(Duration::from_secs(600));
+    assert_eq!(stage.server_reads(), None);
+    let mut off = greeted_with(|notes| notes.keep_alive = None);
+    off.pass(Duration::from_secs(600));
+    assert_eq!(off.server_reads(), None, "and none where nobody wants it");
+}

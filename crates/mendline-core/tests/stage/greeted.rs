@@ -1,0 +1,56 @@
+//! A client and a child that have greeted each other, as the legacy era does.
+
+use std::time::Duration;
+
+use mendline_core::port::Signal;
+use mendline_core::{Output, UpstreamConfig, defaults};
+use serde_json::{Value, json};
+
+use super::Stage;
+
+pub const GREETING: &str =
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// Lets the client greet its server.
+pub fn greet(stage: &mut Stage) {
+    stage.client_says(GREETING);
+    stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
+    stage.client_reads().unwrap();
+    stage.client_says(INITIALIZED);
+    assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
+}
+
+pub fn greeted() -> Stage {
+    let mut stage = Stage::up();
+    greet(&mut stage);
+    stage
+}
+
+pub fn greeted_with(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+    let mut stage = Stage::with(change);
+    stage.accept_dial();
+    greet(&mut stage);
+    stage
+}
+
+/// The client asks, the server answers, the client reads.
+pub fn ask(stage: &mut Stage, method: &str, params: &Value, result: &str) {
+    stage.client_says(&json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string());
+    assert_eq!(stage.server_answers(result)["method"], method);
+    assert_eq!(stage.client_reads().unwrap()["id"], 7);
+}
+
+/// The child dies and the next one is greeted by us.
+pub fn restart(stage: &mut Stage) {
+    stage.die(stage.written);
+    stage.pass(Duration::from_secs(1));
+    stage.accept_dial();
+    assert_eq!(stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#)["method"], "initialize");
+    assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
+}
+
+pub fn ended_by_the_ladder(stage: &mut Stage) -> bool {
+    stage.pass(defaults::LADDER_STEP * 2);
+    stage.asked.iter().any(|asked| matches!(asked, Output::Signal { signal: Signal::Kill, .. }))
+}

@@ -1,0 +1,247 @@
+//! One client and one server over HTTP, both played by a test.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::config::Dialect;
+use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, Written};
+use mendline_core::{Config, Engine, Input, Moment, Output, Port, UpstreamConfig};
+use mendline_wire::{Limits, Line, Received, SseEvent};
+use serde_json::Value;
+
+use super::{CLIENT, NOTES};
+
+pub const GREETING: &str =
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+
+/// One request as the server sees it.
+pub struct Seen {
+    pub id: ExchangeId,
+    pub ask: Ask,
+    pub reuse: Reuse,
+}
+
+impl Seen {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.ask.body.as_ref().unwrap().to_bytes()).unwrap()
+    }
+
+    pub fn method(&self) -> String {
+        self.json()["method"].as_str().unwrap().to_owned()
+    }
+}
+
+pub struct Stage {
+    pub engine: Engine,
+    pub now: Moment,
+    pub seen: VecDeque<Seen>,
+    pub aborted: Vec<ExchangeId>,
+    /// What the log would show.
+    pub heard: Vec<String>,
+    pub finished: bool,
+}
+
+impl Stage {
+    pub fn new(dialect: Dialect) -> Self {
+        // Most stories are about something else than an idle line.
+        Stage::with(dialect, |notes| notes.keep_alive = None)
+    }
+
+    pub fn with(dialect: Dialect, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+        let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", dialect);
+        change(&mut notes);
+        Stage::of(notes)
+    }
+
+    pub fn of(upstream: UpstreamConfig) -> Self {
+        let mut stage = Stage {
+            engine: Engine::new(Config::new(vec![upstream]), 1),
+            now: Moment::ZERO,
+            seen: Default::default(),
+            aborted: Vec::new(),
+            heard: Vec::new(),
+            finished: false,
+        };
+        stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
+        stage
+    }
+
+    /// A stage whose client has greeted in a session called `s1`; the stream for notices is refused.
+    pub fn greeted() -> Self {
+        Stage::new(Dialect::Auto).greeting()
+    }
+
+    pub fn greeting(self) -> Self {
+        let mut stage = self;
+        stage.client_says(GREETING);
+        stage.greet("s1");
+        stage.client_reads().unwrap();
+        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let note = stage.takes();
+        assert_eq!(note.method(), "notifications/initialized");
+        stage.status(note.id, 202, Content::Empty, None);
+        stage.end(note.id, EndHow::Complete);
+        let notices = stage.takes();
+        assert_eq!((notices.ask.verb, notices.header("mcp-session-id")), (Verb::Get, Some("s1")));
+        stage.status(notices.id, 405, Content::Empty, None);
+        stage.end(notices.id, EndHow::Complete);
+        stage
+    }
+
+    /// The server answers a greeting with this session.
+    pub fn greet(&mut self, session: &str) -> Seen {
+        let greeting = self.takes();
+        assert_eq!((greeting.method().as_str(), greeting.header("mcp-session-id")), ("initialize", None));
+        self.status(greeting.id, 200, Content::Json, Some(session));
+        let id = &greeting.json()["id"];
+        self.body(
+            greeting.id,
+            &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#),
+        );
+        self.end(greeting.id, EndHow::Complete);
+        greeting
+    }
+
+    pub fn tell(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.collect();
+    }
+
+    pub fn collect(&mut self) {
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Exchange { exchange, ask, reuse, .. } => self.seen.push_back(Seen { id: exchange, ask, reuse }),
+                Output::Abort { exchange } => {
+                    self.aborted.push(exchange);
+                    self.end(exchange, EndHow::Aborted);
+                }
+                Output::Finished { .. } => self.finished = true,
+                Output::Happened(event) => self.heard.push(event.to_string()),
+                other => panic!("not over HTTP: {other:?}"),
+            }
+        }
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
+            self.now = at;
+            self.engine.handle_timeout(at);
+            self.collect();
+        }
+        self.now = end;
+    }
+
+    pub fn client_says(&mut self, text: &str) {
+        let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
+        self.tell(Input::FromClient { client: CLIENT, received });
+    }
+
+    pub fn client_reads(&mut self) -> Option<Value> {
+        let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
+        Some(serde_json::from_slice(&text).unwrap())
+    }
+
+    /// The next request that reaches the server.
+    pub fn takes(&mut self) -> Seen {
+        let seen = self.seen.pop_front().expect("a request");
+        self.tell(Input::Reached { exchange: seen.id });
+        seen
+    }
+
+    pub fn status(&mut self, exchange: ExchangeId, status: u16, content: Content, session: Option<&str>) {
+        let head = Head { status, content, session: session.map(str::to_owned), retry_after_ms: None };
+        self.tell(Input::Head { exchange, head });
+    }
+
+    pub fn body(&mut self, exchange: ExchangeId, text: &str) {
+        let received = Received::from_text(Bytes::copy_from_slice(text.as_bytes()), &Limits::default());
+        self.tell(Input::Body { exchange, received });
+    }
+
+    pub fn event(&mut self, exchange: ExchangeId, id: Option<&str>, data: &str) {
+        let event = SseEvent {
+            id: id.map(|id| Bytes::copy_from_slice(id.as_bytes())),
+            event: None,
+            data: Some(Bytes::copy_from_slice(data.as_bytes())),
+            retry: None,
+        };
+        self.tell(Input::StreamEvent { exchange, event });
+    }
+
+    pub fn end(&mut self, exchange: ExchangeId, how: EndHow) {
+        self.tell(Input::End { exchange, how, written: Written::Whole });
+    }
+
+    pub fn answer(&mut self, seen: &Seen, result: &str) {
+        self.status(seen.id, 200, Content::Json, None);
+        self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.json()["id"]));
+        self.end(seen.id, EndHow::Complete);
+    }
+
+    pub fn refuse_connection(&mut self) {
+        let seen = self.seen.pop_front().expect("a request");
+        let how = EndHow::NoConnection("nothing listens there".into());
+        self.tell(Input::End { exchange: seen.id, how, written: Written::Nothing });
+    }
+}
+
+pub fn call(id: u32, tool: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
+}
+
+pub fn outcome(answer: &Value) -> &str {
+    answer["result"]["_meta"]["dev.mendline/failure"]["outcome"].as_str().unwrap_or("none")
+}
+
+/// Answers the notification that completes a greeting, and refuses the stream for notices that follows it.
+pub fn complete_greeting(stage: &mut Stage) {
+    let note = stage.takes();
+    assert_eq!(note.method(), "notifications/initialized");
+    stage.status(note.id, 202, Content::Empty, None);
+    stage.end(note.id, EndHow::Complete);
+    stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
+}
+
+pub fn endpoint(stage: &mut Stage, trunk: ExchangeId, target: &str) {
+    stage.status(trunk, 200, Content::Events, None);
+    let event = SseEvent {
+        id: None,
+        event: Some(Bytes::from_static(b"endpoint")),
+        data: Some(Bytes::copy_from_slice(target.as_bytes())),
+        retry: None,
+    };
+    stage.tell(Input::StreamEvent { exchange: trunk, event });
+}
+
+/// A stage whose client has greeted over a trunk.
+pub fn over_a_trunk() -> (Stage, ExchangeId) {
+    let mut stage = Stage::new(Dialect::Sse);
+    stage.client_says(GREETING);
+    let trunk = stage.takes().id;
+    endpoint(&mut stage, trunk, "/messages?s=1");
+    let post = stage.takes();
+    stage.status(post.id, 202, Content::Empty, None);
+    stage.end(post.id, EndHow::Complete);
+    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
+    stage.client_reads().unwrap();
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    complete_greeting(&mut stage);
+    (stage, trunk)
+}
+
+/// A greeted stage whose idle line is tested.
+pub fn watched() -> Stage {
+    Stage::with(Dialect::Auto, |_| {}).greeting()
+}
+
+pub const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{},"progressToken":9}"#;
+
+pub fn modern(id: u32, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{META}}}}}"#)
+}
