@@ -2,204 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+#[path = "stage/http.rs"]
+mod http;
+
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{CLIENT, GREETING, NOTES, Seen, Stage, call, outcome};
 use mendline_core::config::Dialect;
-use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, Written};
-use mendline_core::{
-    ClientId, Config, Engine, Input, LinkState, Moment, Output, Port, UpstreamConfig, UpstreamId, defaults,
-};
-use mendline_wire::{Limits, Line, Received, SseEvent};
+use mendline_core::port::{Content, EndHow, ExchangeId, Reuse, Verb, Written};
+use mendline_core::{Input, LinkState, Moment, Port, UpstreamConfig, defaults};
+use mendline_wire::SseEvent;
 use serde_json::Value;
-
-const CLIENT: ClientId = ClientId(0);
-const NOTES: UpstreamId = UpstreamId(0);
-const GREETING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
-
-/// One request as the server sees it.
-struct Seen {
-    id: ExchangeId,
-    ask: Ask,
-    reuse: Reuse,
-}
-
-impl Seen {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.ask.body.as_ref().unwrap().to_bytes()).unwrap()
-    }
-
-    fn method(&self) -> String {
-        self.json()["method"].as_str().unwrap().to_owned()
-    }
-}
-
-struct Stage {
-    engine: Engine,
-    now: Moment,
-    seen: std::collections::VecDeque<Seen>,
-    aborted: Vec<ExchangeId>,
-    /// What the log would show.
-    heard: Vec<String>,
-    finished: bool,
-}
-
-impl Stage {
-    fn new(dialect: Dialect) -> Self {
-        // Most stories are about something else than an idle line.
-        Stage::with(dialect, |notes| notes.keep_alive = None)
-    }
-
-    fn with(dialect: Dialect, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
-        let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", dialect);
-        change(&mut notes);
-        Stage::of(notes)
-    }
-
-    fn of(upstream: UpstreamConfig) -> Self {
-        let mut stage = Stage {
-            engine: Engine::new(Config::new(vec![upstream]), 1),
-            now: Moment::ZERO,
-            seen: Default::default(),
-            aborted: Vec::new(),
-            heard: Vec::new(),
-            finished: false,
-        };
-        stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
-        stage
-    }
-
-    /// A stage whose client has greeted in a session called `s1`; the stream for notices is refused.
-    fn greeted() -> Self {
-        Stage::new(Dialect::Auto).greeting()
-    }
-
-    fn greeting(self) -> Self {
-        let mut stage = self;
-        stage.client_says(GREETING);
-        stage.greet("s1");
-        stage.client_reads().unwrap();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let note = stage.takes();
-        assert_eq!(note.method(), "notifications/initialized");
-        stage.status(note.id, 202, Content::Empty, None);
-        stage.end(note.id, EndHow::Complete);
-        let notices = stage.takes();
-        assert_eq!((notices.ask.verb, notices.header("mcp-session-id")), (Verb::Get, Some("s1")));
-        stage.status(notices.id, 405, Content::Empty, None);
-        stage.end(notices.id, EndHow::Complete);
-        stage
-    }
-
-    /// The server answers a greeting with this session.
-    fn greet(&mut self, session: &str) -> Seen {
-        let greeting = self.takes();
-        assert_eq!((greeting.method().as_str(), greeting.header("mcp-session-id")), ("initialize", None));
-        self.status(greeting.id, 200, Content::Json, Some(session));
-        let id = &greeting.json()["id"];
-        self.body(
-            greeting.id,
-            &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#),
-        );
-        self.end(greeting.id, EndHow::Complete);
-        greeting
-    }
-
-    fn tell(&mut self, input: Input) {
-        self.engine.handle(input, self.now);
-        self.collect();
-    }
-
-    fn collect(&mut self) {
-        while let Some(output) = self.engine.poll_output() {
-            match output {
-                Output::Exchange { exchange, ask, reuse, .. } => self.seen.push_back(Seen { id: exchange, ask, reuse }),
-                Output::Abort { exchange } => {
-                    self.aborted.push(exchange);
-                    self.end(exchange, EndHow::Aborted);
-                }
-                Output::Finished { .. } => self.finished = true,
-                Output::Happened(event) => self.heard.push(event.to_string()),
-                other => panic!("not over HTTP: {other:?}"),
-            }
-        }
-    }
-
-    fn pass(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
-            self.now = at;
-            self.engine.handle_timeout(at);
-            self.collect();
-        }
-        self.now = end;
-    }
-
-    fn client_says(&mut self, text: &str) {
-        let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.tell(Input::FromClient { client: CLIENT, received });
-    }
-
-    fn client_reads(&mut self) -> Option<Value> {
-        let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
-        Some(serde_json::from_slice(&text).unwrap())
-    }
-
-    /// The next request that reaches the server.
-    fn takes(&mut self) -> Seen {
-        let seen = self.seen.pop_front().expect("a request");
-        self.tell(Input::Reached { exchange: seen.id });
-        seen
-    }
-
-    fn status(&mut self, exchange: ExchangeId, status: u16, content: Content, session: Option<&str>) {
-        let head = Head { status, content, session: session.map(str::to_owned), retry_after_ms: None };
-        self.tell(Input::Head { exchange, head });
-    }
-
-    fn body(&mut self, exchange: ExchangeId, text: &str) {
-        let received = Received::from_text(Bytes::copy_from_slice(text.as_bytes()), &Limits::default());
-        self.tell(Input::Body { exchange, received });
-    }
-
-    fn event(&mut self, exchange: ExchangeId, id: Option<&str>, data: &str) {
-        let event = SseEvent {
-            id: id.map(|id| Bytes::copy_from_slice(id.as_bytes())),
-            event: None,
-            data: Some(Bytes::copy_from_slice(data.as_bytes())),
-            retry: None,
-        };
-        self.tell(Input::StreamEvent { exchange, event });
-    }
-
-    fn end(&mut self, exchange: ExchangeId, how: EndHow) {
-        self.tell(Input::End { exchange, how, written: Written::Whole });
-    }
-
-    fn answer(&mut self, seen: &Seen, result: &str) {
-        self.status(seen.id, 200, Content::Json, None);
-        self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.json()["id"]));
-        self.end(seen.id, EndHow::Complete);
-    }
-
-    fn refuse_connection(&mut self) {
-        let seen = self.seen.pop_front().expect("a request");
-        let how = EndHow::NoConnection("nothing listens there".into());
-        self.tell(Input::End { exchange: seen.id, how, written: Written::Nothing });
-    }
-}
-
-fn call(id: u32, tool: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
-}
-
-fn outcome(answer: &Value) -> &str {
-    answer["result"]["_meta"]["dev.mendline/failure"]["outcome"].as_str().unwrap_or("none")
-}
 
 #[test]
 fn a_call_carries_the_session_and_the_version_that_the_greeting_settled() {
@@ -743,9 +557,7 @@ fn a_call_that_waits_for_its_next_try_holds_nobody_up() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let busy = stage.takes();
-    let head = Head { status: 429, content: Content::Empty, session: None, retry_after_ms: Some(30_000) };
-    stage.tell(Input::Head { exchange: busy.id, head });
-    stage.end(busy.id, EndHow::Complete);
+    stage.busy(&busy, 429, None);
     assert!(stage.seen.is_empty());
     stage.client_says(&call(2, "create_note"));
     let next = stage.takes();

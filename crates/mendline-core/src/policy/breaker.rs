@@ -9,7 +9,7 @@
 //! which catches a server that fails every other call and so never five times in a row.
 //!
 //! Calls that were out together fall together: a server that is killed under eight calls has failed once, not eight times. So
-//! a failure is one more in the row only if its attempt began after the last one was seen. In the window an answer that is a
+//! a failure is one more in the row only if its attempt did not begin before the last one was seen. In the window an answer that is a
 //! failure always counts, for it is the server's own; a line that broke under many calls counts once there too.
 //!
 //! # How it recovers
@@ -28,7 +28,6 @@ use super::window::Window;
 use crate::config::{self, OpenFor};
 use crate::defaults;
 use crate::dice::Dice;
-use crate::event::Short;
 use crate::moment::Moment;
 
 /// Where a breaker stands.
@@ -233,7 +232,7 @@ impl Breaker {
             Sign::Failed(began) => (began, false),
             Sign::Broke(began) => (began, true),
         };
-        let is_news = self.failed.is_none_or(|failed| began > failed);
+        let is_news = self.failed.is_none_or(|failed| began >= failed);
         if is_news {
             self.row += 1;
             self.failed = Some(now);
@@ -280,14 +279,6 @@ impl Breaker {
         self.window.clear();
         self.why.clone_from(&why);
         Edge::Opened(self.open_for, why)
-    }
-}
-
-/// What a caller is told: why it is held back, and when that is looked at again.
-pub fn say(why: &str, wait: Option<Duration>) -> String {
-    match wait {
-        Some(wait) => format!("{why}; it is tried again in {}", Short(wait)),
-        None => format!("{why}, and stays so until it is resumed by hand"),
     }
 }
 
@@ -434,18 +425,6 @@ mod tests {
             assert_eq!(without.note(n, Sign::Failed(at(n)), at(n), &mut dice), None, "without a policy nothing counts");
         }
         assert!(without.isolate());
-    }
-
-    #[test]
-    fn callers_are_told_when() {
-        assert_eq!(
-            say("5 calls in a row have failed", Some(Duration::from_secs(5))),
-            "5 calls in a row have failed; it is tried again in 5.0 s"
-        );
-        assert_eq!(
-            say("it was isolated by hand", None),
-            "it was isolated by hand, and stays so until it is resumed by hand"
-        );
     }
 
     /// What can happen to a breaker.
