@@ -87,6 +87,16 @@ pub const BREAKER_OPEN_CAP: Duration = Duration::from_secs(60);
 pub const BREAKER_JITTER: f64 = 0.2;
 /// So many answered calls close it: one may have been luck.
 pub const BREAKER_SUCCESSES: u32 = 2;
+/// What a caller is told who comes while another one tries: a moment. Most trials are over by then.
+pub const BREAKER_TRIAL_HINT: Duration = Duration::from_secs(1);
+/// Tools of one server that have a breaker at a time: more than ever fail together, and names come from outside.
+pub const TOOL_BREAKERS: usize = 64;
+/// How much of a tool's name is remembered, in characters.
+pub const TOOL_NAME: usize = 200;
+
+/// The longest that a server is left alone because it said so: a quota may take an hour to come back, but nobody knows
+/// whether the hour is meant until one call looks.
+pub const PAUSE_CAP: Duration = Duration::from_secs(5 * 60);
 
 // Reconnecting
 

@@ -132,6 +132,8 @@ impl Engine {
                 self.with_upstream(exchange, |it, turn| it.handle_end(exchange, &how, written, turn));
             }
             Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
+            Input::Isolate { upstream } => self.with_upstream(upstream, Upstream::isolate),
+            Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_by_hand),
             Input::Woke => self.shake("the machine was asleep, or stood still"),
             Input::NetworkChanged => self.shake("the network has changed"),
             Input::Stop => match self.phase {
@@ -159,6 +161,7 @@ impl Engine {
                 Alarm::Greeting(upstream) => self.with_upstream(upstream, Upstream::handle_greeting_timer),
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
+                Alarm::Gate(upstream) => self.with_upstream(upstream, Upstream::handle_gate_timer),
                 Alarm::Drain => self.close(),
             }
             self.carry();

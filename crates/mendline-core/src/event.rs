@@ -185,6 +185,44 @@ pub enum Event {
         cause: Cause,
     },
 
+    /// Calls to a server, or to one of its tools, are held back from now on.
+    BreakerOpened {
+        upstream: UpstreamId,
+        tool: Option<String>,
+        open_for: Duration,
+        why: String,
+    },
+    /// One call finds out whether they may flow again.
+    BreakerHalfOpened {
+        upstream: UpstreamId,
+        tool: Option<String>,
+    },
+    BreakerClosed {
+        upstream: UpstreamId,
+        tool: Option<String>,
+    },
+    Isolated {
+        upstream: UpstreamId,
+    },
+    Resumed {
+        upstream: UpstreamId,
+    },
+    /// The server asked to be left alone for `hint`, and is for `wait`.
+    Paused {
+        upstream: UpstreamId,
+        wait: Duration,
+        hint: Duration,
+    },
+    PauseEnded {
+        upstream: UpstreamId,
+    },
+    /// A call waits because of the rate limit.
+    RateLimited {
+        upstream: UpstreamId,
+        call: u64,
+        wait: Duration,
+    },
+
     AskForwarded {
         client: ClientId,
         link: LinkId,
@@ -235,6 +273,7 @@ impl Event {
             | Event::CallAnswered { .. }
             | Event::CallCancelled { .. }
             | Event::CallAbandoned { .. }
+            | Event::RateLimited { .. }
             | Event::AskForwarded { .. }
             | Event::AskAnswered { .. }
             | Event::ClientOpened { .. }
@@ -253,6 +292,9 @@ impl Event {
             | Event::CallRetried { .. }
             | Event::CallFailed { .. }
             | Event::CallTurnedAway { .. }
+            | Event::BreakerOpened { .. }
+            | Event::Isolated { .. }
+            | Event::Paused { .. }
             | Event::AskWithdrawn { .. }
             | Event::AskDeclined { .. }
             | Event::IdMended { .. }
@@ -260,6 +302,10 @@ impl Event {
             Event::UpstreamReady { .. }
             | Event::SessionReplayed { .. }
             | Event::ListChanged { .. }
+            | Event::BreakerHalfOpened { .. }
+            | Event::BreakerClosed { .. }
+            | Event::Resumed { .. }
+            | Event::PauseEnded { .. }
             | Event::Shaken { .. }
             | Event::Stopping { .. }
             | Event::Stopped => Level::Info,
@@ -290,6 +336,14 @@ impl Event {
             | Event::CallCancelled { upstream, .. }
             | Event::CallAbandoned { upstream, .. }
             | Event::CallTurnedAway { upstream, .. }
+            | Event::BreakerOpened { upstream, .. }
+            | Event::BreakerHalfOpened { upstream, .. }
+            | Event::BreakerClosed { upstream, .. }
+            | Event::Isolated { upstream }
+            | Event::Resumed { upstream }
+            | Event::Paused { upstream, .. }
+            | Event::PauseEnded { upstream }
+            | Event::RateLimited { upstream, .. }
             | Event::AskDeclined { upstream, .. }
             | Event::IdMended { upstream, .. }
             | Event::MessageDropped { upstream, .. } => Some(*upstream),
@@ -358,6 +412,23 @@ impl fmt::Display for Event {
             }
             Event::CallAbandoned { call, .. } => write!(f, "call {call} is of no use to anyone any more"),
             Event::CallTurnedAway { method, cause, .. } => write!(f, "{} turned away: {}", name(method), cause.word()),
+            Event::BreakerOpened { tool, open_for, why, .. } => {
+                write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Short(*open_for))
+            }
+            Event::BreakerHalfOpened { tool, .. } => {
+                write!(f, "breaker{} half open: one call tries", OfTool(tool))
+            }
+            Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed: calls flow again", OfTool(tool)),
+            Event::Isolated { .. } => write!(f, "isolated by hand: nothing is sent to it"),
+            Event::Resumed { .. } => write!(f, "resumed by hand"),
+            Event::Paused { wait, hint, .. } if wait == hint => {
+                write!(f, "paused for {}, as the server asks", Short(*wait))
+            }
+            Event::Paused { wait, hint, .. } => {
+                write!(f, "paused for {}, of the {} that the server asks for", Short(*wait), Short(*hint))
+            }
+            Event::PauseEnded { .. } => write!(f, "the pause is over"),
+            Event::RateLimited { call, wait, .. } => write!(f, "call {call} waits {} for its turn", Short(*wait)),
             Event::AskForwarded { method, .. } => write!(f, "the server asks the client ({})", name(method)),
             Event::AskAnswered { .. } => write!(f, "the client answered the server"),
             Event::AskWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
@@ -380,6 +451,18 @@ impl fmt::Display for Event {
             Event::Stopping { running: 0 } => write!(f, "stopping"),
             Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
             Event::Stopped => write!(f, "stopped"),
+        }
+    }
+}
+
+/// Whose breaker it is, if it is not the server's.
+struct OfTool<'a>(&'a Option<String>);
+
+impl fmt::Display for OfTool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(tool) => write!(f, " of the tool {tool:?}"),
+            None => Ok(()),
         }
     }
 }

@@ -212,6 +212,16 @@ pub enum Input {
         /// Of which upstream.
         upstream: UpstreamId,
     },
+    /// Someone takes an upstream out by hand: nothing new is sent to it until it is resumed.
+    Isolate {
+        /// Which upstream.
+        upstream: UpstreamId,
+    },
+    /// Someone brings it back.
+    Resume {
+        /// Which upstream.
+        upstream: UpstreamId,
+    },
     /// The machine slept, or this process stood still for long: what was connected may not be any more.
     Woke,
     /// An interface, an address or a route has changed: what was connected may not be any more, what was out of reach may be

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::event::{Event, LinkState};
 use crate::evidence::Outcome;
+use crate::policy::breaker::Standing;
 use crate::port::UpstreamId;
 
 /// How all upstreams stand.
@@ -21,6 +22,12 @@ pub struct Status {
 pub struct UpstreamStatus {
     /// Its link.
     pub link: LinkState,
+    /// Its breaker.
+    pub breaker: Standing,
+    /// The tools whose breakers are not closed.
+    pub tools: BTreeMap<String, Standing>,
+    /// It asked to be left alone, and still is.
+    pub paused: bool,
     /// Why it is not up, or why it last was not.
     pub last_trouble: Option<String>,
     /// Calls accepted and neither answered nor cancelled.
@@ -37,6 +44,8 @@ pub struct UpstreamStatus {
     pub cancelled: u64,
     /// Calls turned away without being accepted.
     pub turned_away: u64,
+    /// Calls that waited because of the rate limit.
+    pub slowed: u64,
     /// Messages dropped.
     pub dropped: u64,
 }
@@ -45,6 +54,9 @@ impl Default for UpstreamStatus {
     fn default() -> Self {
         UpstreamStatus {
             link: LinkState::Idle,
+            breaker: Standing::Closed,
+            tools: BTreeMap::new(),
+            paused: false,
             last_trouble: None,
             open: 0,
             answered: 0,
@@ -53,7 +65,18 @@ impl Default for UpstreamStatus {
             retried: 0,
             cancelled: 0,
             turned_away: 0,
+            slowed: 0,
             dropped: 0,
+        }
+    }
+}
+
+impl UpstreamStatus {
+    fn stand(&mut self, tool: &Option<String>, standing: Standing) {
+        match tool {
+            None => self.breaker = standing,
+            Some(tool) if standing == Standing::Closed => drop(self.tools.remove(tool)),
+            Some(tool) => drop(self.tools.insert(tool.clone(), standing)),
         }
     }
 }
@@ -87,6 +110,14 @@ impl Status {
             Event::CallRetried { .. } => it.retried += 1,
             Event::CallTurnedAway { .. } => it.turned_away += 1,
             Event::MessageDropped { .. } => it.dropped += 1,
+            Event::BreakerOpened { tool, .. } => it.stand(tool, Standing::Open),
+            Event::BreakerHalfOpened { tool, .. } => it.stand(tool, Standing::HalfOpen),
+            Event::BreakerClosed { tool, .. } => it.stand(tool, Standing::Closed),
+            Event::Isolated { .. } => it.breaker = Standing::Isolated,
+            Event::Resumed { .. } => it.breaker = Standing::Closed,
+            Event::Paused { .. } => it.paused = true,
+            Event::PauseEnded { .. } => it.paused = false,
+            Event::RateLimited { .. } => it.slowed += 1,
             _ => {}
         }
     }

@@ -29,6 +29,8 @@ pub enum Alarm {
     Orphans(UpstreamId),
     /// A server had time enough for our goodbye.
     Goodbye(UpstreamId),
+    /// A pause is over, or the next call's turn has come.
+    Gate(UpstreamId),
     /// The drain is over.
     Drain,
 }

@@ -103,6 +103,7 @@ impl Failure {
     /// The text for a model.
     pub fn text(&self) -> String {
         let Failure { what, upstream, detail, .. } = self;
+        let not_sent = if self.attempts == 0 { "not sent" } else { "not sent again" };
         let happened = match self.cause {
             Cause::Unavailable if self.outcome == Outcome::Refused => {
                 format!("{what} failed: the server {upstream:?} would not take it ({detail}).")
@@ -116,9 +117,11 @@ impl Failure {
                 format!("{what} was not sent: too many calls to the server {upstream:?} are waiting ({detail}).")
             }
             Cause::RateLimited => {
-                format!("{what} was not sent: the server {upstream:?} asks callers to slow down ({detail}).")
+                format!("{what} was {not_sent}: the server {upstream:?} takes no more calls for now ({detail}).")
             }
-            Cause::BreakerOpen => format!("{what} was not sent: the server {upstream:?} has been failing ({detail})."),
+            Cause::BreakerOpen => {
+                format!("{what} was {not_sent}: calls to the server {upstream:?} are held back ({detail}).")
+            }
             Cause::Parked => format!(
                 "{what} was not sent: the server {upstream:?} keeps failing and is tried only now and then ({detail})."
             ),
@@ -141,6 +144,9 @@ impl Failure {
             _ if self.cause == Cause::NeedsLogin => {
                 "Ask a person to log in or to provide a valid credential, then call it again.".to_owned()
             }
+            (None, true, _) if self.cause == Cause::BreakerOpen => {
+                "Ask a person to resume it, then call it again.".to_owned()
+            }
             (Some(wait), true, _) => format!("Try again in {}.", Short(wait)),
             (None, true, _) => "You can try again.".to_owned(),
             (_, false, Outcome::Unknown) => "Check whether it took effect before you call it again.".to_owned(),
@@ -155,7 +161,7 @@ impl Failure {
             "outcome": self.outcome.word(),
             "retryable": self.retryable,
             "attempts": self.attempts,
-            "retryAfterMs": self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            "retryAfterMs": self.retry_after.map(whole_millis),
             "upstream": self.upstream,
             "detail": self.detail,
         })
@@ -175,6 +181,11 @@ impl Failure {
             respond(id, "error", &json!({ "code": self.cause.code(), "message": text, "data": self.facts() }))
         }
     }
+}
+
+/// A wait in milliseconds, rounded up: who comes back when it was told to must not be told so again.
+fn whole_millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// A JSON-RPC error response of ours that is not about an upstream (a malformed request, for instance).

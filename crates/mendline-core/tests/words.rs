@@ -17,7 +17,7 @@ type Case = (Cause, Outcome, bool, u32, Option<u64>, &'static str);
 /// What can happen, as the upstream says it.
 const CASES: &[Case] = &[
     (Cause::Unavailable, Outcome::NotSent, true, 0, Some(2), "nothing listens there"),
-    (Cause::Unavailable, Outcome::Refused, true, 3, Some(5), "the server answered HTTP 429"),
+    (Cause::Unavailable, Outcome::Refused, true, 3, Some(5), "the server refused the stream"),
     (Cause::Unavailable, Outcome::Unknown, true, 2, Some(2), "the server was killed by signal 9"),
     (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, "the server was killed by signal 9"),
     (Cause::OutcomeUnknown, Outcome::Unknown, true, 3, None, "its answer could not be read"),
@@ -25,8 +25,12 @@ const CASES: &[Case] = &[
     (Cause::TimedOut, Outcome::Unknown, true, 1, None, "no answer after 5 min"),
     (Cause::TimedOut, Outcome::NotSent, true, 0, None, "it could not be sent for 45 s: nothing listens there"),
     (Cause::Overloaded, Outcome::NotSent, true, 0, Some(1), "1024 are waiting, which is the limit"),
-    (Cause::RateLimited, Outcome::Refused, true, 1, Some(60), "it asked for a pause of 60 s"),
+    (Cause::RateLimited, Outcome::Refused, true, 1, Some(60), "the server answered HTTP 429"),
+    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(3600), "it asked to be left alone for another 60 min"),
+    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(50), "the limit is one call in 10 s, 5 at once"),
     (Cause::BreakerOpen, Outcome::NotSent, true, 0, Some(5), "5 calls in a row have failed"),
+    (Cause::BreakerOpen, Outcome::NotSent, true, 0, Some(9), "6 of the last 10 calls have failed, of this tool only"),
+    (Cause::BreakerOpen, Outcome::NotSent, true, 0, None, "it was isolated by hand"),
     (Cause::Parked, Outcome::NotSent, true, 0, Some(10), "the server ended with exit code 1; its last words: no token"),
     (Cause::NeedsLogin, Outcome::Refused, true, 1, None, "the server answered HTTP 401"),
     (Cause::CannotBridge, Outcome::Answered, false, 1, None, "its answer is larger than the limit for one message"),

@@ -1,5 +1,7 @@
 //! One call to an upstream, and the times that bound it.
 
+use std::time::Duration;
+
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
 use super::errand::Errand;
@@ -63,6 +65,10 @@ pub struct Call {
     /// The least certain outcome of the attempts so far: what a later one says cannot undo what an earlier one may have done.
     pub doubt: Outcome,
     pub arrived: Moment,
+    /// When its current attempt was handed to the shell.
+    pub begun: Moment,
+    /// How long it may take, if its tool has a time of its own.
+    pub timeout: Option<Duration>,
     /// When it arrived, or last made progress.
     pub renewed: Moment,
     pub timer: Option<(TimerId, Moment)>,
@@ -101,6 +107,8 @@ impl Call {
             attempts: 0,
             doubt: Outcome::NotSent,
             arrived: now,
+            begun: now,
+            timeout: None,
             renewed: now,
             timer: None,
             token,
@@ -153,7 +161,10 @@ impl Call {
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
             Owner::Us(_) => Some(self.arrived + timeouts.handshake),
             Owner::Client { .. } if self.listens() => None,
-            Owner::Client { .. } => Some((self.renewed + timeouts.call).min(self.arrived + timeouts.total)),
+            Owner::Client { .. } => {
+                let timeout = self.timeout.unwrap_or(timeouts.call);
+                Some((self.renewed + timeout).min(self.arrived + timeouts.total))
+            }
         }
     }
 
@@ -165,6 +176,11 @@ impl Call {
             State::Waiting { since, .. } => Some(since + timeouts.recovery),
             State::Queued | State::Sent(_) => None,
         }
+    }
+
+    /// Until when it waits at most.
+    pub fn waits_until(&self, timeouts: &Timeouts) -> Option<Moment> {
+        [self.deadline(timeouts), self.patience(timeouts)].into_iter().flatten().min()
     }
 
     /// When it next needs attention.
@@ -212,7 +228,6 @@ pub fn describe(message: &Message) -> String {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use std::time::Duration;
 
     fn call() -> Call {
         let text = r#"{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#;

@@ -6,8 +6,6 @@
 //! - [`Upstream::take`] is the only way out for a call; whoever takes it answers it or says why nobody needs an answer.
 //! - [`Upstream::handle_time`] is where time runs out.
 
-use std::time::Duration;
-
 use mendline_wire::{Id, Method, Spliced, meta};
 
 use super::Upstream;
@@ -17,6 +15,7 @@ use crate::event::{Event, Short};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::ToClient;
 use crate::moment::Moment;
+use crate::policy::retry::{self, Again, Loss};
 use crate::port::LinkId;
 use crate::slab::Key;
 use crate::turn::{Alarm, Turn};
@@ -45,11 +44,17 @@ impl Upstream {
 
     /// Lets waiting calls go as far as there are places.
     pub(super) fn promote(&mut self, turn: &mut Turn<'_>) {
+        if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_place() {
+            self.take_turns();
+        }
         let mut index = 0;
         while index < self.waiting.len() {
             let has_place = self.has_place();
             if !has_place && (self.listens == 0 || !self.is_open()) {
                 return;
+            }
+            if !self.gate.is_open(turn.now) {
+                return self.watch_gate(turn);
             }
             let key = self.waiting[index];
             let call = self.calls.get(key);
@@ -61,7 +66,7 @@ impl Upstream {
             let is_held = call.is_some_and(|call| self.is_held(&call.message));
             if is_time && may_go && !is_held {
                 self.waiting.remove(index);
-                self.enqueue(key);
+                self.let_out(key, turn);
             } else {
                 index += 1;
             }
@@ -94,6 +99,7 @@ impl Upstream {
                     let text = call.spliced(key);
                     call.state = State::Sent(Way::Line(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
+                    call.begun = turn.now;
                     turn.tell(call.sent(self.id));
                     return Some(text);
                 }
@@ -104,6 +110,7 @@ impl Upstream {
     /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.
     pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, turn: &mut Turn<'_>) {
         let words = self.link_words(evidence.reply);
+        self.note_loss(key, evidence, turn);
         self.settle_saying(key, evidence, again, words, turn);
     }
 
@@ -123,29 +130,32 @@ impl Upstream {
         let most = self.config.retry.attempts;
         let outcome = evidence.outcome();
         call.doubt = call.doubt.max(outcome);
-        let may_repeat = match outcome {
-            // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
-            Outcome::NotSent => {
-                call.attempts -= 1;
-                call.unsent += 1;
-                true
-            }
-            Outcome::Refused if call.attempts >= most => false,
-            Outcome::Refused => match (call.lost_in.take(), &mut self.http) {
-                (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, turn.now),
-                _ => self.budget.try_spend(turn.now),
-            },
-            Outcome::Unknown => call.effect.is_repeatable() && call.attempts < most && self.budget.try_spend(turn.now),
-            Outcome::Answered => false,
-        };
-        if !may_repeat {
-            let cause = if outcome == Outcome::Refused { Cause::Unavailable } else { Cause::OutcomeUnknown };
-            return self.fail(key, cause, outcome, words, turn);
+        let lost_in = call.lost_in.take();
+        let price = retry::again(Loss::Unanswered(outcome), call.effect, &self.config.retry);
+        if price == Again::Never || (price == Again::ForAPrice && call.attempts >= most) {
+            return self.fail(key, cause_of(evidence), outcome, words, turn);
         }
-        call.trouble = Some(words).filter(|words| !words.is_empty());
+        if price == Again::Free {
+            // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
+            call.attempts -= 1;
+            call.unsent += 1;
+        }
         // Over HTTP a call looks for its own way, time and again; that is all one wait.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
         call.state = State::Waiting { since: trying.unwrap_or(turn.now), not_before: again };
+        if let Some((cause, why)) = self.gives_up_waiting(key, evidence, turn.now) {
+            return self.fail(key, cause, outcome, why.unwrap_or(words), turn);
+        }
+        let is_paid = price == Again::Free
+            || match (lost_in, &mut self.http) {
+                (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, turn.now),
+                _ => self.budget.try_spend(turn.now),
+            };
+        if !is_paid {
+            return self.fail(key, cause_of(evidence), outcome, words, turn);
+        }
+        let Some(call) = self.calls.get_mut(key) else { return };
+        call.trouble = Some(words).filter(|words| !words.is_empty());
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome != Outcome::NotSent {
             turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome });
@@ -168,6 +178,7 @@ impl Upstream {
     pub(super) fn take(&mut self, key: Key, turn: &mut Turn<'_>) -> Option<Call> {
         self.disarm(key, turn);
         let call = self.calls.remove(key)?;
+        self.gate.let_go(call.name);
         turn.ledger.release(call.message.text().len());
         self.errands -= usize::from(matches!(call.owner, Owner::Us(_)));
         self.listens -= usize::from(call.listens());
@@ -189,10 +200,7 @@ impl Upstream {
             Outcome::Unknown => call.effect.is_repeatable(),
             Outcome::Answered => false,
         };
-        let retry_after = match cause {
-            Cause::Parked | Cause::Unavailable => Some(self.link.next_try(turn.now).max(Duration::from_secs(1))),
-            _ => None,
-        };
+        let retry_after = self.comes_back_in(cause, &call.message, turn.now);
         turn.tell(Event::CallFailed {
             upstream: self.id,
             call: call.name,
@@ -266,6 +274,9 @@ impl Upstream {
                     (Cause::Unavailable, self.link.trouble().to_owned())
                 }
                 Some(words) => (Cause::Unavailable, words),
+                None if !self.gate.is_open(turn.now) => {
+                    (Cause::RateLimited, self.why_slow(turn.now).unwrap_or_default())
+                }
                 None => (Cause::Overloaded, "no place became free in time".to_owned()),
             };
             self.fail(key, cause, Outcome::NotSent, detail, turn);
@@ -297,6 +308,9 @@ impl Upstream {
         let was_sent = matches!(call.state, State::Sent(_));
         if was_sent && call.method() != Method::Initialize {
             self.cancel_upstream(key, "deadline passed", turn);
+        }
+        if was_sent {
+            self.note_silence(key, turn);
         }
         self.drop_exchange(key, turn);
         self.fail(key, Cause::TimedOut, outcome, detail, turn);
@@ -347,5 +361,14 @@ impl Upstream {
         if let Some((timer, _)) = self.calls.get_mut(key).and_then(|call| call.timer.take()) {
             turn.timers.disarm(timer);
         }
+    }
+}
+
+/// Why a call failed whose attempt was lost like this.
+pub(super) fn cause_of(evidence: Evidence) -> Cause {
+    match (evidence.reply, evidence.outcome()) {
+        (Reply::Status(429), _) => Cause::RateLimited,
+        (_, Outcome::Refused) => Cause::Unavailable,
+        _ => Cause::OutcomeUnknown,
     }
 }

@@ -201,8 +201,11 @@ impl Upstream {
         if let Some(greeting) = self.session.greet_again() {
             return self.replay(greeting, turn);
         }
+        if !self.waiting.is_empty() && !self.gate.is_open(turn.now) {
+            return self.watch_gate(turn);
+        }
         match self.waiting.pop_front() {
-            Some(key) => self.enqueue(key),
+            Some(key) => self.let_out(key, turn),
             // Nobody wants anything. In a session there may be news, so it is looked for; else the next call will look.
             None if self.session.is_greeted() && self.config.keep_alive.is_some() => self.ping(turn),
             None => self.link.rest(turn),
@@ -234,6 +237,7 @@ impl Upstream {
         };
         call.state = State::Sent(Way::Exchange);
         call.attempts += 1;
+        call.begun = turn.now;
         turn.tell(call.sent(self.id));
         let reuse = if call.effect.is_repeatable() { Reuse::Any } else { Reuse::Fresh };
         let body = Some(call.spliced(key));

@@ -10,13 +10,14 @@ use mendline_wire::{Id, Kind, Message, Method, Received, code, meta};
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::errand::Errand;
+use super::gate::Health;
 use super::link::Wish;
 use crate::defaults;
 use crate::event::{Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::{ToClient, ToUpstream};
 use crate::policy::backoff;
-use crate::policy::effect::Effect;
+use crate::policy::retry::{self, Again, Loss};
 use crate::port::{LinkId, Written};
 use crate::slab::Key;
 use crate::turn::Turn;
@@ -74,6 +75,10 @@ impl Upstream {
     fn handle_response(&mut self, message: Message, turn: &mut Turn<'_>) {
         let Some(key) = self.find_answered(&message, turn) else { return };
         self.note_answer(&message, turn);
+        if self.dead_answers == 0 {
+            let health = self.health_of_tool(&message);
+            self.note_health(key, health, turn);
+        }
         let is_error = message.kind() == Kind::Error;
         if is_error && self.asks_once_more(key, &message, turn) {
             return;
@@ -120,19 +125,29 @@ impl Upstream {
         }
     }
 
-    /// An internal error to a read may be gone the next time; it costs an attempt and budget like any other second try.
-    fn asks_once_more(&mut self, key: Key, answer: &Message, turn: &mut Turn<'_>) -> bool {
-        let Some(call) = self.calls.get_mut(key) else { return false };
-        let may_repeat = error_code(answer) == Some(code::INTERNAL_ERROR)
-            && matches!(call.owner, Owner::Client { .. })
-            && call.effect == Effect::Read
-            && call.attempts < self.config.retry.attempts
-            && self.budget.try_spend(turn.now);
-        if !may_repeat {
-            return false;
+    /// How the tool is that gave this answer. A client's mistake says nothing about it.
+    fn health_of_tool(&self, answer: &Message) -> Option<Health> {
+        let is_counted = || self.config.breaker.is_some_and(|breaker| breaker.count_tool_errors);
+        match answer.kind() {
+            Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Sick),
+            _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Sick),
+            _ => Some(Health::Well),
         }
+    }
+
+    /// Some errors may be gone the next time, an internal one to a read for instance; it costs an attempt and budget like any
+    /// other second try.
+    fn asks_once_more(&mut self, key: Key, answer: &Message, turn: &mut Turn<'_>) -> bool {
+        let Some(call) = self.calls.get(key) else { return false };
+        let code = error_code(answer).unwrap_or_default();
+        let may_repeat = matches!(call.owner, Owner::Client { .. })
+            && retry::again(Loss::Error(code), call.effect, &self.config.retry) == Again::ForAPrice
+            && call.attempts < self.config.retry.attempts
+            && !self.is_held_back(call, turn.now)
+            && self.budget.try_spend(turn.now);
+        let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
         // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
-        call.doubt = call.doubt.max(Outcome::Unknown);
+        call.doubt = call.doubt.max(retry::doubt(code, &self.config.retry));
         let again = turn.now + backoff::retry(&self.config.retry, call.attempts + 1, turn.dice);
         call.state = State::Waiting { since: turn.now, not_before: again };
         let (name, attempt) = (call.name, call.attempts + 1);

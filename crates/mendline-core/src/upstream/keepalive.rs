@@ -58,7 +58,7 @@ impl Upstream {
 
     /// There is reason to doubt the line: it is tested now, or soon if it was tested just now.
     pub(super) fn probe(&mut self, turn: &mut Turn<'_>) {
-        if !self.can_be_tested() || self.is_busy() {
+        if !self.can_be_tested() || self.is_busy() || self.gate.is_paused(turn.now) {
             return;
         }
         match self.keep_alive.tested.map(|tested| tested + defaults::KEEP_ALIVE_PAUSE) {
@@ -72,7 +72,8 @@ impl Upstream {
     }
 
     fn can_be_tested(&self) -> bool {
-        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_greeted() && !self.closing
+        let is_left_alone = self.closing || self.gate.is_isolated();
+        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_greeted() && !is_left_alone
     }
 
     fn is_busy(&self) -> bool {
@@ -92,7 +93,7 @@ impl Upstream {
         }
         let doubted = std::mem::take(&mut self.keep_alive.doubted);
         let due = self.keep_alive.heard + policy.interval;
-        let next = if self.is_busy() {
+        let next = if self.is_busy() || self.gate.is_paused(turn.now) {
             turn.now + policy.interval
         } else if due > turn.now && !doubted {
             due

@@ -85,6 +85,10 @@ pub struct Link {
     timer: Option<TimerId>,
     wakes_at: Moment,
     stopped: bool,
+    /// A person wants it left alone.
+    held: bool,
+    /// The server wants to be left alone until then.
+    put_off: Moment,
     trouble: Option<String>,
     last_words: VecDeque<String>,
 }
@@ -107,6 +111,8 @@ impl Link {
             timer: None,
             wakes_at: Moment::ZERO,
             stopped: false,
+            held: false,
+            put_off: Moment::ZERO,
             trouble: None,
             last_words: VecDeque::new(),
         }
@@ -168,7 +174,7 @@ impl Link {
 
     /// Someone wants it: dial if it was never dialed.
     pub fn open(&mut self, turn: &mut Turn<'_>) {
-        if self.state != LinkState::Idle || self.stopped {
+        if self.state != LinkState::Idle || self.stopped || self.held {
             return;
         }
         let earliest = self.earliest_dial(turn.now);
@@ -193,6 +199,29 @@ impl Link {
                 self.sleep_until(at, turn);
             }
             _ => {}
+        }
+    }
+
+    /// It is not dialed until it is released. A child that runs may go on running.
+    pub fn hold(&mut self, turn: &mut Turn<'_>) {
+        self.held = true;
+        let is_http = self.transport != Transport::Child;
+        if matches!(self.state, LinkState::Waiting | LinkState::Parked) || (is_http && self.state == LinkState::Dialing)
+        {
+            self.rest_because("isolated by hand", turn);
+        }
+    }
+
+    pub fn release(&mut self) {
+        self.held = false;
+        self.incident = None;
+    }
+
+    /// The server wants to be left alone until then: the next dial is not before.
+    pub fn put_off(&mut self, until: Moment, turn: &mut Turn<'_>) {
+        self.put_off = self.put_off.max(until);
+        if matches!(self.state, LinkState::Waiting | LinkState::Parked) && self.wakes_at < until {
+            self.sleep_until(until, turn);
         }
     }
 
@@ -410,7 +439,7 @@ impl Link {
 
     fn lose(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
         turn.disarm(&mut self.timer);
-        if self.stopped {
+        if self.stopped || self.held {
             return self.move_to(LinkState::Idle, why, turn);
         }
         self.trouble = Some(why.clone());
@@ -448,6 +477,7 @@ impl Link {
     /// at a steady pace: one that spent its whole minute in a second would not be there when the server comes back.
     fn earliest_dial(&self, wished: Moment) -> Moment {
         const MINUTE: Duration = Duration::from_secs(60);
+        let wished = wished.max(self.put_off);
         let burst = self.dials.len().checked_sub(defaults::DIAL_BURST).and_then(|at| self.dials.get(at));
         let steady = match (burst, self.dials.back()) {
             (Some(first), Some(last)) if *first + MINUTE > wished => wished.max(*last + defaults::DIAL_PACE),

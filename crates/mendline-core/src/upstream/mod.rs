@@ -5,6 +5,7 @@
 //! - here: its parts, what clients want of it (`handle_letter`), and the life of its link;
 //! - [`inbound`]: what the server says;
 //! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
+//! - [`gate`]: whether a call may go to a server that is there, and what calls show about its health;
 //! - [`calls`]: how a call gets a place, goes out, goes out again, fails, or runs out of time;
 //! - [`errand`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
 //!   whether it is there at all;
@@ -17,6 +18,7 @@ mod calls;
 mod errand;
 mod exchange;
 mod gap;
+mod gate;
 mod http;
 mod inbound;
 mod keepalive;
@@ -25,7 +27,6 @@ mod outbox;
 mod session;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use mendline_wire::{Kind, Message, Method, Patch, Spliced, meta};
 
@@ -33,6 +34,7 @@ use self::announce::Announced;
 use self::call::{Call, Owner, State, Way, describe};
 use self::errand::Errand;
 use self::gap::Shelves;
+use self::gate::Gate;
 use self::http::Http;
 use self::keepalive::KeepAlive;
 use self::link::{Link, Wish};
@@ -81,6 +83,7 @@ pub struct Upstream {
     /// Answers in a row that only say that a connection is gone.
     dead_answers: u32,
     budget: Budget,
+    gate: Gate,
     /// Calls that listen until somebody ends them, whatever their state.
     listens: usize,
     ever_answered: bool,
@@ -108,6 +111,7 @@ impl Upstream {
                 Transport::Http(dialect) => Some(Http::new(id, dialect)),
             },
             tools: Tools::new(&config.tools),
+            gate: Gate::new(&config),
             config,
             session: Session::new(),
             calls: Slab::default(),
@@ -227,10 +231,13 @@ impl Upstream {
         if self.closing {
             return self.turn_away(client, request, &message, Cause::Unavailable, "Mendline is stopping".into(), turn);
         }
-        if self.link.is_parked() {
+        if self.link.is_parked() && !self.gate.is_isolated() {
             let why = self.link.trouble().to_owned();
             self.link.wake(turn);
             return self.turn_away(client, request, &message, Cause::Parked, why, turn);
+        }
+        if let Some((cause, why)) = self.held_back(&message, turn.now) {
+            return self.turn_away(client, request, &message, cause, why, turn);
         }
         let listens = message.method() == Method::SubscriptionsListen;
         if listens && self.listens >= defaults::LISTENS {
@@ -238,7 +245,7 @@ impl Upstream {
             return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
         }
         let is_free = if listens { self.is_open() } else { self.has_place() };
-        let has_place = self.waiting.is_empty() && is_free && !self.is_held(&message);
+        let has_place = self.waiting.is_empty() && is_free && !self.is_held(&message) && self.gate.is_open(turn.now);
         if !has_place && self.waiting.len() >= self.config.limits.waiting {
             let why = format!("{} are waiting, which is the limit", self.waiting.len());
             return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
@@ -250,6 +257,7 @@ impl Upstream {
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
+        let timeout = self.gate.deadlines.of(&message);
         let call = Call::new(Owner::Client { client, request }, message, effect, turn.now);
         let Some(key) = self.calls.insert(call) else {
             turn.ledger.release(size);
@@ -257,13 +265,16 @@ impl Upstream {
         };
         if let Some(call) = self.calls.get_mut(key) {
             call.name = key.number();
+            call.timeout = timeout;
         }
         self.listens += usize::from(listens);
         turn.tell(Event::CallAccepted { upstream: self.id, call: key.number(), method });
+        self.begin_trials(key, turn);
         if has_place {
-            self.enqueue(key);
+            self.let_out(key, turn);
         } else {
             self.waiting.push_back(key);
+            self.tell_of_turn(key.number(), turn);
             self.link.wake(turn);
             // Those before it may only wait for their own time to try again; then there is a place for this one.
             self.promote(turn);
@@ -280,11 +291,8 @@ impl Upstream {
         detail: String,
         turn: &mut Turn<'_>,
     ) {
-        let retry_after = match cause {
-            Cause::Parked => Some(self.link.next_try(turn.now).max(Duration::from_secs(1))),
-            Cause::Overloaded => Some(Duration::from_secs(1)),
-            _ => None,
-        };
+        // That we are stopping has no end.
+        let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, turn.now) };
         turn.tell(Event::CallTurnedAway { upstream: self.id, method: message.method(), cause });
         let failure = Failure {
             cause,
@@ -418,6 +426,7 @@ impl Upstream {
             }
         }
         self.sort_waiting();
+        self.answer_held(turn);
     }
 
     /// Ends the link: a child by the ladder, a trunk by giving it up.
@@ -435,6 +444,10 @@ impl Upstream {
 
     /// Someone asked for a new connection by hand.
     pub fn reconnect(&mut self, turn: &mut Turn<'_>) {
+        if self.gate.is_isolated() {
+            // Somebody took it out on purpose; that is undone first.
+            return;
+        }
         if self.link.is_up() {
             self.drain_link("asked for by hand", Wish::Ours, turn);
         } else {

@@ -159,6 +159,14 @@ impl Stage {
         self.tell(Input::Head { exchange, head });
     }
 
+    /// The server says that it is busy, perhaps for how long.
+    pub fn busy(&mut self, seen: &Seen, status: u16, seconds: Option<u64>) {
+        let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
+        let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
+        self.tell(Input::Head { exchange: seen.id, head });
+        self.end(seen.id, EndHow::Complete);
+    }
+
     pub fn body(&mut self, exchange: ExchangeId, text: &str) {
         let received = Received::from_text(Bytes::copy_from_slice(text.as_bytes()), &Limits::default());
         self.tell(Input::Body { exchange, received });

@@ -64,7 +64,7 @@ impl Upstream {
             is_orphan,
             unproven_era: !http.speaks_modern && meta::is_modern(&call.message),
         };
-        let hinted = exchange.retry_after.unwrap_or_default();
+        let is_busy = exchange.retry_after.is_some();
         let unsent = call.unsent + 1;
         let verdict = judge(exchange, how, written, &around);
         if let Owner::Us(errand) = call.owner
@@ -82,8 +82,11 @@ impl Upstream {
                     Outcome::NotSent => backoff::unsent(&self.config.reconnect, unsent, turn.dice),
                     _ => backoff::retry(&self.config.retry, call.attempts + 1, turn.dice),
                 };
-                let again = turn.now + hinted.max(pause);
+                let again = self.gate.resumes_at(turn.now) + pause;
                 let greets = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
+                if !is_busy {
+                    self.note_loss(key, evidence, turn);
+                }
                 self.settle_saying(key, evidence, again, words, turn);
                 self.sort_waiting();
                 if greets && over_trunk {
@@ -135,7 +138,10 @@ impl Upstream {
                 self.wants_login = true;
                 self.fail(key, Cause::NeedsLogin, Outcome::Refused, words, turn);
             }
-            Verdict::Final(words) => self.fail(key, Cause::CannotBridge, Outcome::Answered, words, turn),
+            Verdict::Final(words) => {
+                self.note_health(key, None, turn);
+                self.fail(key, Cause::CannotBridge, Outcome::Answered, words, turn);
+            }
         }
     }
 

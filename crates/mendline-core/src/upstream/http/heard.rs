@@ -61,11 +61,15 @@ impl Upstream {
         // A server names the session with its first response; one that resumes it may keep silent about it.
         exchange.session = head.session.or(exchange.session.take());
         exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
+        let busy = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
         let (purpose, named) = (exchange.purpose, exchange.session_named.clone());
         if let (Purpose::Call(key), Some(session)) = (purpose, &exchange.session)
             && let Some(call) = self.calls.get_mut(key)
         {
             call.stream.session = Some(session.clone());
+        }
+        if let Some(hint) = busy {
+            self.pause(hint, turn);
         }
         if is_news && !is_sse {
             self.path_found(turn);

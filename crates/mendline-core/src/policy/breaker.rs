@@ -1,0 +1,551 @@
+//! When is a server, or one of its tools, sick?
+//!
+//! The link knows whether an upstream is *down*. The breaker knows whether one that is up is *sick*: it counts only attempts
+//! that reached it. Being busy (429) is the pause's business, a client's mistake is the client's.
+//!
+//! # When it opens
+//!
+//! Several failures in a row open it, which is quick at MCP's low rates; and so does a window with too few successes in it,
+//! which catches a server that fails every other call and so never five times in a row.
+//!
+//! Calls that were out together fall together: a server that is killed under eight calls has failed once, not eight times. So
+//! a failure is one more in the row only if its attempt did not begin before the last one was seen. In the window an answer that is a
+//! failure always counts, for it is the server's own; a line that broke under many calls counts once there too.
+//!
+//! # How it recovers
+//!
+//! After its time, the next call is a *trial*: one goes out, the others are still held back. (They do not wait for the trial
+//! to end, since nobody knows how long it takes: a caller who is told to come back in a moment loses less than one who hangs
+//! with it.) A trial that fails opens the breaker again for twice as long; a few that are answered, one after the other, close
+//! it. A trial that ends without saying anything about the server (it was cancelled, or never got out) is forgotten, and one
+//! that takes longer than the breaker would have stayed open no longer keeps the next from trying.
+//!
+//! A person can take an upstream out by hand; it is *isolated* then, until a person brings it back.
+
+use std::time::Duration;
+
+use super::window::Window;
+use crate::config::{self, OpenFor};
+use crate::defaults;
+use crate::dice::Dice;
+use crate::moment::Moment;
+
+/// Where a breaker stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Calls flow.
+    #[default]
+    Closed,
+    /// Calls are held back.
+    Open,
+    /// One call tries.
+    HalfOpen,
+    /// Calls are held back because a person said so.
+    Isolated,
+}
+
+/// What an attempt that reached the server says about its health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// It was answered.
+    Well,
+    /// What came back is a failure, of an attempt that began then.
+    Failed(Moment),
+    /// The line broke under an attempt that began then, and under all others that were out.
+    Broke(Moment),
+}
+
+/// May a call go out?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Yes.
+    Flows,
+    /// As the one that finds out whether the others may.
+    Tries,
+    /// No; perhaps after this time.
+    Held(Option<Duration>),
+}
+
+/// A step from one state to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// It holds calls back from now on, for this time, and why.
+    Opened(Duration, String),
+    /// One call tries.
+    HalfOpened,
+    /// Calls flow again.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Open { until: Moment },
+    HalfOpen { trial: Option<Trial>, answered: u32 },
+    Isolated,
+}
+
+/// The call that tries, and when another may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trial {
+    call: u64,
+    patience: Moment,
+}
+
+/// One breaker.
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    /// None: nothing is counted; it can still be isolated by hand.
+    policy: Option<config::Breaker>,
+    state: State,
+    /// Failures in a row, and when the last of them was seen.
+    row: u32,
+    failed: Option<Moment>,
+    window: Window,
+    /// How often it has opened since it was last closed, and for how long the last time.
+    times: u32,
+    open_for: Duration,
+    /// What opened it, in half a sentence.
+    why: String,
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub fn new(policy: Option<config::Breaker>) -> Breaker {
+        Breaker {
+            policy,
+            state: State::Closed,
+            row: 0,
+            failed: None,
+            window: Window::new(policy.map_or(defaults::BREAKER_WINDOW, |policy| policy.window)),
+            times: 0,
+            open_for: Duration::ZERO,
+            why: String::new(),
+        }
+    }
+
+    /// Where it stands.
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            State::Closed => Standing::Closed,
+            State::Open { .. } => Standing::Open,
+            State::HalfOpen { .. } => Standing::HalfOpen,
+            State::Isolated => Standing::Isolated,
+        }
+    }
+
+    /// Do calls flow?
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Has it nothing to remember?
+    pub fn is_healthy(&self, now: Moment) -> bool {
+        self.is_closed() && self.row == 0 && self.window.tally(now).failures == 0
+    }
+
+    /// What opened it, in half a sentence.
+    pub fn why(&self) -> &str {
+        match self.state {
+            State::Isolated => "it was isolated by hand",
+            _ => &self.why,
+        }
+    }
+
+    /// May a call go out now?
+    pub fn admits(&self, now: Moment) -> Admission {
+        match self.state {
+            State::Closed => Admission::Flows,
+            State::Open { until } if until <= now => Admission::Tries,
+            State::Open { until } => Admission::Held(Some(until.since(now))),
+            State::HalfOpen { trial: Some(trial), .. } if trial.patience > now => {
+                // Its end is not known; by then another may try at the latest.
+                Admission::Held(Some(trial.patience.since(now).min(defaults::BREAKER_TRIAL_HINT)))
+            }
+            State::HalfOpen { .. } => Admission::Tries,
+            State::Isolated => Admission::Held(None),
+        }
+    }
+
+    /// Is this the call that tries?
+    pub fn is_tried_by(&self, call: u64) -> bool {
+        matches!(self.state, State::HalfOpen { trial: Some(trial), .. } if trial.call == call)
+    }
+
+    /// This call tries.
+    pub fn begin_trial(&mut self, call: u64, now: Moment) -> Option<Edge> {
+        let trial = Some(Trial { call, patience: now + self.open_for });
+        match &mut self.state {
+            State::HalfOpen { trial: last, .. } => {
+                *last = trial;
+                None
+            }
+            State::Open { .. } => {
+                self.state = State::HalfOpen { trial, answered: 0 };
+                Some(Edge::HalfOpened)
+            }
+            State::Closed | State::Isolated => None,
+        }
+    }
+
+    /// This call is over. If it was the trial, it has said all that it will.
+    pub fn let_go(&mut self, call: u64) {
+        if let State::HalfOpen { trial, .. } = &mut self.state
+            && trial.is_some_and(|trial| trial.call == call)
+        {
+            *trial = None;
+        }
+    }
+
+    /// An attempt of this call showed how the server is.
+    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
+        let policy = self.policy?;
+        match self.state {
+            State::Closed => self.count(&policy, sign, now, dice),
+            State::HalfOpen { .. } if self.is_tried_by(call) => self.judge_trial(&policy, sign, now, dice),
+            // What was sent before it opened says nothing new.
+            State::Open { .. } | State::HalfOpen { .. } | State::Isolated => None,
+        }
+    }
+
+    /// A person takes it out. Says whether that is news.
+    pub fn isolate(&mut self) -> bool {
+        std::mem::replace(&mut self.state, State::Isolated) != State::Isolated
+    }
+
+    /// A person brings it back, and what was before does not count. Says whether that is news.
+    pub fn resume(&mut self) -> bool {
+        let was_isolated = self.state == State::Isolated;
+        if was_isolated {
+            *self = Breaker::new(self.policy);
+        }
+        was_isolated
+    }
+
+    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
+        let (began, is_shared) = match sign {
+            Sign::Well => {
+                self.row = 0;
+                self.window.note_success(now);
+                return None;
+            }
+            Sign::Failed(began) => (began, false),
+            Sign::Broke(began) => (began, true),
+        };
+        let is_news = self.failed.is_none_or(|failed| began >= failed);
+        if is_news {
+            self.row += 1;
+            self.failed = Some(now);
+        } else if is_shared {
+            return None;
+        }
+        self.window.note_failure(now);
+        let tally = self.window.tally(now);
+        if self.row >= policy.failures {
+            Some(self.open(policy, format!("{} calls in a row have failed", self.row), now, dice))
+        } else if tally.calls() >= policy.window_calls && tally.is_below(policy.success_rate) {
+            let why = format!("{} of the last {} calls have failed", tally.failures, tally.calls());
+            Some(self.open(policy, why, now, dice))
+        } else {
+            None
+        }
+    }
+
+    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
+        let State::HalfOpen { trial, answered } = &mut self.state else { return None };
+        if sign != Sign::Well {
+            return Some(self.open(policy, "the call that tried it has failed, too".into(), now, dice));
+        }
+        *trial = None;
+        *answered += 1;
+        if *answered < policy.successes {
+            return None;
+        }
+        *self = Breaker::new(self.policy);
+        Some(Edge::Closed)
+    }
+
+    fn open(&mut self, policy: &config::Breaker, why: String, now: Moment, dice: &mut Dice) -> Edge {
+        self.open_for = match policy.open_for {
+            OpenFor::Exactly(time) => time,
+            OpenFor::Growing { first, cap } => {
+                let time = first.saturating_mul(1 << self.times.min(16)).min(cap);
+                dice.between(time.mul_f64(1.0 - defaults::BREAKER_JITTER), time.mul_f64(1.0 + defaults::BREAKER_JITTER))
+            }
+        };
+        self.times += 1;
+        self.state = State::Open { until: now + self.open_for };
+        self.row = 0;
+        self.window.clear();
+        self.why.clone_from(&why);
+        Edge::Opened(self.open_for, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::ZERO + Duration::from_millis(millis)
+    }
+
+    fn breaker() -> (Breaker, Dice) {
+        (Breaker::new(Some(config::Breaker::default())), Dice::new(1))
+    }
+
+    /// One attempt after the other fails, the last at the moment that is given back.
+    fn fail_until_open(breaker: &mut Breaker, dice: &mut Dice, from: Moment) -> Moment {
+        let mut now = from;
+        for call in 0..5 {
+            let began = now;
+            now = now + Duration::from_millis(10);
+            breaker.note(call, Sign::Failed(began), now, dice);
+            now = now + Duration::from_millis(1);
+        }
+        assert_eq!(breaker.standing(), Standing::Open);
+        now
+    }
+
+    #[test]
+    fn five_failures_in_a_row_open_it_and_a_success_in_between_does_not_let_them() {
+        let (mut breaker, mut dice) = breaker();
+        for n in 0..40 {
+            let sign = if n % 5 == 4 { Sign::Well } else { Sign::Failed(at(n * 4_000)) };
+            assert_eq!(breaker.note(n, sign, at(n * 4_000 + 1), &mut dice), None, "attempt {n}");
+        }
+        for n in 40..45 {
+            let edge = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut dice);
+            assert_eq!(edge.is_some(), n == 44, "attempt {n}");
+        }
+        let Admission::Held(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
+        assert!((4_000..=6_000).contains(&wait.as_millis()), "{wait:?}");
+        assert_eq!(breaker.why(), "5 calls in a row have failed");
+    }
+
+    #[test]
+    fn calls_that_were_out_together_fall_together() {
+        let (mut breaker, mut dice) = breaker();
+        for call in 0..8 {
+            assert_eq!(breaker.note(call, Sign::Broke(at(call)), at(100), &mut dice), None);
+            assert_eq!(breaker.note(call, Sign::Failed(at(call)), at(101), &mut dice), None);
+        }
+        assert_eq!(breaker.row, 1);
+        assert_eq!(breaker.window.tally(at(101)).failures, 9, "each answer is the server's own, the break is one");
+    }
+
+    #[test]
+    fn a_server_that_fails_more_than_every_other_call_is_found_out_by_the_window() {
+        let (mut breaker, mut dice) = breaker();
+        let mut opened = None;
+        for n in 0..30 {
+            let sign = if n % 5 < 2 { Sign::Well } else { Sign::Failed(at(n * 500)) };
+            if let Some(Edge::Opened(_, why)) = breaker.note(n, sign, at(n * 500 + 100), &mut dice) {
+                opened = Some((n, why));
+                break;
+            }
+        }
+        assert_eq!(opened, Some((9, "6 of the last 10 calls have failed".to_owned())));
+    }
+
+    #[test]
+    fn one_call_tries_and_two_answers_close_it() {
+        let (mut breaker, mut dice) = breaker();
+        let opened = fail_until_open(&mut breaker, &mut dice, at(0));
+        assert!(matches!(breaker.admits(opened), Admission::Held(Some(_))));
+        let later = opened + Duration::from_secs(6);
+        assert_eq!(breaker.admits(later), Admission::Tries);
+        assert_eq!(breaker.begin_trial(7, later), Some(Edge::HalfOpened));
+        assert!(matches!(breaker.admits(later), Admission::Held(Some(_))), "one at a time");
+        assert_eq!(breaker.note(3, Sign::Well, later, &mut dice), None);
+        assert!(matches!(breaker.admits(later), Admission::Held(_)), "what was out before is no trial");
+        assert_eq!(breaker.note(7, Sign::Well, later, &mut dice), None);
+        breaker.let_go(7);
+        assert_eq!(breaker.admits(later), Admission::Tries, "one may have been luck");
+        assert_eq!(breaker.begin_trial(8, later), None);
+        assert_eq!(breaker.note(8, Sign::Well, later, &mut dice), Some(Edge::Closed));
+        assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Flows);
+    }
+
+    #[test]
+    fn a_trial_that_fails_doubles_the_time_up_to_the_cap() {
+        let (mut breaker, mut dice) = breaker();
+        let mut now = fail_until_open(&mut breaker, &mut dice, at(0));
+        for seconds in [5u64, 10, 20, 40, 60, 60] {
+            let (low, high) = (Duration::from_millis(seconds * 800), Duration::from_millis(seconds * 1_200));
+            assert!((low..=high).contains(&breaker.open_for), "{:?} is not about {seconds} s", breaker.open_for);
+            now = now + high;
+            breaker.begin_trial(9, now);
+            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut dice), Some(Edge::Opened(..))));
+        }
+    }
+
+    #[test]
+    fn a_time_that_somebody_said_is_meant_exactly() {
+        let minute = Duration::from_secs(60);
+        let policy = config::Breaker { open_for: OpenFor::Exactly(minute), failures: 1, ..config::Breaker::default() };
+        let (mut breaker, mut dice) = (Breaker::new(Some(policy)), Dice::new(1));
+        for round in 0..3 {
+            let now = Moment::ZERO + minute * round;
+            breaker.begin_trial(1, now);
+            assert!(
+                matches!(breaker.note(1, Sign::Failed(now), now, &mut dice), Some(Edge::Opened(time, _)) if time == minute)
+            );
+        }
+    }
+
+    #[test]
+    fn a_trial_that_says_nothing_or_takes_for_ever_does_not_stand_in_the_way() {
+        let (mut breaker, mut dice) = breaker();
+        let mut now = fail_until_open(&mut breaker, &mut dice, at(0)) + Duration::from_secs(6);
+        breaker.begin_trial(7, now);
+        breaker.let_go(6);
+        assert!(matches!(breaker.admits(now), Admission::Held(_)), "that was another one");
+        breaker.let_go(7);
+        assert_eq!(breaker.admits(now), Admission::Tries);
+        breaker.begin_trial(8, now);
+        now = now + Duration::from_secs(6);
+        assert_eq!(breaker.admits(now), Admission::Tries, "nobody waits for the slow one");
+        breaker.begin_trial(9, now);
+        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut dice), None, "and its end means nothing any more");
+        assert_eq!(breaker.standing(), Standing::HalfOpen);
+    }
+
+    #[test]
+    fn by_hand_it_stays_as_it_was_put() {
+        let (mut breaker, mut dice) = breaker();
+        assert!(breaker.isolate() && !breaker.isolate());
+        assert_eq!(breaker.note(1, Sign::Well, at(1), &mut dice), None);
+        assert_eq!(breaker.admits(at(10_000_000)), Admission::Held(None));
+        assert!(breaker.resume() && !breaker.resume());
+        assert_eq!(breaker.admits(at(1)), Admission::Flows);
+        let mut without = Breaker::new(None);
+        for n in 0..100 {
+            assert_eq!(without.note(n, Sign::Failed(at(n)), at(n), &mut dice), None, "without a policy nothing counts");
+        }
+        assert!(without.isolate());
+    }
+
+    /// What can happen to a breaker.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A call comes; if it is let in, it ends like this after so many milliseconds.
+        Call(u64, Fate),
+        /// Time passes.
+        Pass(u64),
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Fate {
+        Well,
+        Failed,
+        Broke,
+        Silent,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let fate = prop_oneof![
+            4 => Just(Fate::Failed), 3 => Just(Fate::Well), 2 => Just(Fate::Broke), 1 => Just(Fate::Silent),
+        ];
+        prop_oneof![3 => (1u64..3_000, fate).prop_map(|(took, fate)| Step::Call(took, fate)), 1 => (0u64..9_000).prop_map(Step::Pass)]
+    }
+
+    proptest! {
+        /// The model: everything that was let in and is not over, and what was seen since the breaker last closed.
+        #[test]
+        fn it_holds_back_when_open_tries_one_at_a_time_and_moves_only_for_a_reason(steps in prop::collection::vec(step(), 1..250), seed: u64) {
+            let policy = config::Breaker::default();
+            let (mut breaker, mut dice) = (Breaker::new(Some(policy)), Dice::new(seed));
+            let mut now = Moment::ZERO;
+            let mut out: Vec<(Moment, u64, Moment, Fate)> = Vec::new();
+            // Since it last closed: failures and successes, and since it last opened: answered trials.
+            let (mut signs, mut answered, mut opened) = (Vec::<(Moment, bool)>::new(), 0, 0u32);
+            let mut trials: Vec<(u64, Moment)> = Vec::new();
+            for (name, step) in steps.into_iter().enumerate() {
+                let name = name as u64;
+                let end = match step {
+                    Step::Pass(millis) => now + Duration::from_millis(millis),
+                    Step::Call(took, fate) => {
+                        match (breaker.admits(now), breaker.standing()) {
+                            (Admission::Flows, standing) => prop_assert_eq!(standing, Standing::Closed),
+                            (Admission::Held(wait), _) => {
+                                let wait = wait.expect("nobody isolated it");
+                                prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(72));
+                                continue;
+                            }
+                            (Admission::Tries, _) => {
+                                trials.retain(|(_, patience)| *patience > now);
+                                prop_assert!(trials.is_empty(), "two try at once: {trials:?}");
+                                breaker.begin_trial(name, now);
+                                prop_assert!(breaker.is_tried_by(name));
+                                trials.push((name, now + breaker.open_for));
+                            }
+                        }
+                        out.push((now + Duration::from_millis(took), name, now, fate));
+                        now
+                    }
+                };
+                out.sort_by_key(|(at, name, ..)| (*at, *name));
+                while let Some((at, call, began, fate)) = out.first().copied().filter(|(at, ..)| *at <= end) {
+                    out.remove(0);
+                    now = at;
+                    let sign = match fate {
+                        Fate::Well => Sign::Well,
+                        Fate::Failed => Sign::Failed(began),
+                        Fate::Broke => Sign::Broke(began),
+                        Fate::Silent => {
+                            breaker.let_go(call);
+                            trials.retain(|(trial, _)| *trial != call);
+                            continue;
+                        }
+                    };
+                    let (before, was_trial) = (breaker.standing(), breaker.is_tried_by(call));
+                    if before == Standing::Closed {
+                        signs.push((now, sign == Sign::Well));
+                    }
+                    let edge = breaker.note(call, sign, now, &mut dice);
+                    breaker.let_go(call);
+                    trials.retain(|(trial, _)| *trial != call);
+                    answered += u32::from(was_trial && sign == Sign::Well);
+                    match edge {
+                        Some(Edge::Opened(time, _)) => {
+                            let row = signs.iter().rev().take_while(|(_, well)| !well).count();
+                            let young = signs.iter().filter(|(at, _)| now.since(*at) < policy.window);
+                            let (well, all) = young.fold((0, 0), |(well, all), (_, it)| (well + u32::from(*it), all + 1));
+                            let reason = was_trial || row >= 5 || (all >= 10 && well * 2 < all + 3);
+                            prop_assert!(reason, "opened after {row} failures in a row, {well} of {all} well");
+                            let about = (5 << opened.min(4)).min(60) as f64;
+                            let ratio = time.as_secs_f64() / about;
+                            prop_assert!((0.79..=1.21).contains(&ratio), "{time:?} the {opened}th time");
+                            opened += 1;
+                            answered = 0;
+                            signs.clear();
+                            trials.clear();
+                        }
+                        Some(Edge::Closed) => {
+                            prop_assert!(was_trial && answered >= policy.successes);
+                            (answered, opened) = (0, 0);
+                            signs.clear();
+                        }
+                        Some(Edge::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
+                        None => {
+                            prop_assert_eq!(breaker.standing(), before);
+                        }
+                    }
+                }
+                now = now.max(end);
+            }
+            // Whatever happened: after its time somebody may try, and two who are answered close it.
+            now = now + Duration::from_secs(80);
+            for call in 1_000..1_002 {
+                if breaker.admits(now) == Admission::Tries {
+                    breaker.begin_trial(call, now);
+                }
+                breaker.note(call, Sign::Well, now, &mut dice);
+                breaker.let_go(call);
+            }
+            prop_assert_eq!(breaker.admits(now), Admission::Flows);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! How many calls in what time?
+//!
+//! The *generic cell rate algorithm*: instead of filling a bucket it remembers one moment, the one at which the next call
+//! would be due if all came evenly. A call may come earlier than that by as much as the burst allows. One number, no timer,
+//! nothing to refill; and it can say exactly when the n-th call from now may go, which is what a caller is told who had better
+//! not wait for it.
+//!
+//! Every attempt at a client's call counts, the second as much as the first: the server sees no difference. What we ask on
+//! our own behalf (greetings, pings, lists after a gap) does not: there is little of it, it has limits of its own, and a
+//! session that could not be greeted for the crowd of calls that wait for it would help nobody.
+
+use std::time::Duration;
+
+use crate::config::RateLimit;
+use crate::moment::Moment;
+
+/// The limit on calls per time.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// The time between two calls that come evenly, in nanoseconds.
+    interval: u64,
+    /// By how much a call may be early, in nanoseconds.
+    tolerance: u64,
+    /// When the next call would be due if all came evenly.
+    due: Moment,
+    policy: RateLimit,
+}
+
+impl Limit {
+    /// A limit of which nothing is used up.
+    pub fn new(policy: RateLimit) -> Limit {
+        let per_second = if policy.per_second > 0.0 { policy.per_second } else { f64::MIN_POSITIVE };
+        // Rounded up: never more than was said, not even by a nanosecond. A float that is too large saturates.
+        let interval = ((1e9 / per_second).ceil() as u64).max(1);
+        let tolerance = interval.saturating_mul(u64::from(policy.burst.max(1)) - 1);
+        Limit { interval, tolerance, due: Moment::ZERO, policy }
+    }
+
+    /// When a call may go before which `ahead` others go first.
+    pub fn turn_of(&self, ahead: usize, now: Moment) -> Moment {
+        let before = self.interval.saturating_mul(u64::try_from(ahead).unwrap_or(u64::MAX));
+        let due = self.due.max(now).0.saturating_add(before);
+        Moment(due.saturating_sub(self.tolerance)).max(now)
+    }
+
+    /// A call goes, if its turn has come.
+    pub fn try_take(&mut self, now: Moment) -> bool {
+        let may_go = self.turn_of(0, now) <= now;
+        if may_go {
+            self.due = Moment(self.due.max(now).0.saturating_add(self.interval));
+        }
+        may_go
+    }
+
+    /// What was said, in half a sentence.
+    pub fn words(&self) -> String {
+        let RateLimit { burst, per_second } = self.policy;
+        if per_second >= 1.0 {
+            format!("the limit is {per_second} calls a second, {burst} at once")
+        } else {
+            let seconds = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(Duration::MAX).as_secs();
+            format!("the limit is one call in {seconds} s, {burst} at once")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_burst_goes_at_once_and_then_one_per_interval() {
+        let mut limit = Limit::new(RateLimit { burst: 3, per_second: 2.0 });
+        let mut now = Moment::ZERO + Duration::from_secs(100);
+        assert_eq!((0..10).filter(|_| limit.try_take(now)).count(), 3);
+        assert_eq!(limit.turn_of(0, now), now + Duration::from_millis(500));
+        assert_eq!(limit.turn_of(3, now), now + Duration::from_secs(2), "three others go first");
+        now = now + Duration::from_millis(499);
+        assert!(!limit.try_take(now));
+        now = now + Duration::from_millis(1);
+        assert!(limit.try_take(now) && !limit.try_take(now));
+        now = now + Duration::from_secs(60);
+        assert_eq!((0..10).filter(|_| limit.try_take(now)).count(), 3, "a pause earns no more than the burst");
+    }
+
+    #[test]
+    fn nonsense_is_slow_rather_than_without_limit() {
+        for per_second in [0.0, -1.0, f64::NAN, f64::MIN_POSITIVE, f64::INFINITY] {
+            let mut limit = Limit::new(RateLimit { burst: 0, per_second });
+            assert!(limit.try_take(Moment::ZERO), "{per_second}");
+            assert!(!limit.try_take(Moment::ZERO), "{per_second}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_said_as_a_person_would() {
+        let words = |burst, per_second| Limit::new(RateLimit { burst, per_second }).words();
+        assert_eq!(words(10, 10.0), "the limit is 10 calls a second, 10 at once");
+        assert_eq!(words(1, 0.1), "the limit is one call in 10 s, 1 at once");
+    }
+
+    proptest! {
+        #[test]
+        fn no_stretch_of_time_sees_more_than_the_burst_and_the_rate_allow(
+            burst in 1u32..20,
+            per_second in 0.2f64..50.0,
+            steps in prop::collection::vec(0u64..700, 1..300),
+        ) {
+            let mut limit = Limit::new(RateLimit { burst, per_second });
+            let (mut now, mut went) = (Moment::ZERO, Vec::new());
+            for millis in steps {
+                now = now + Duration::from_millis(millis);
+                let promised = limit.turn_of(0, now);
+                let goes = limit.try_take(now);
+                prop_assert_eq!(goes, promised <= now);
+                if goes {
+                    went.push(now);
+                }
+            }
+            for (first, from) in went.iter().enumerate() {
+                for (last, to) in went.iter().enumerate().skip(first) {
+                    let allowed = f64::from(burst) + per_second * to.since(*from).as_secs_f64();
+                    prop_assert!((last - first + 1) as f64 <= allowed + 1e-6, "{} calls, {allowed}", last - first + 1);
+                }
+            }
+        }
+
+        #[test]
+        fn the_turn_that_is_promised_is_the_turn_that_comes(burst in 1u32..10, per_second in 0.5f64..20.0, ahead in 0usize..30) {
+            let mut limit = Limit::new(RateLimit { burst, per_second });
+            let promised = limit.turn_of(ahead, Moment::ZERO);
+            let mut now = Moment::ZERO;
+            for _ in 0..=ahead {
+                now = limit.turn_of(0, now);
+                prop_assert!(limit.try_take(now));
+            }
+            prop_assert_eq!(now, promised);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is worth sending again, and what never is: one table.
+//!
+//! | What became of the attempt | Examples | Sent again |
+//! |---|---|---|
+//! | not sent | no connection; cut short of its end | whatever it is; costs nothing, the wait bounds it |
+//! | refused | 429; a lost session; REFUSED_STREAM | whatever it is; costs an attempt and budget |
+//! | unknown | a dropped connection; 5xx; silence of the line | if it may run twice; costs an attempt and budget |
+//! | answered: internal error | -32603 | if it is a read; costs an attempt and budget |
+//! | answered: anything else | -32700 malformed, -32600 no request, -32601 no such method or tool, -32602 wrong parameters; 401, 403 and every other 4xx; a result, `isError` or not | never: it is the server's answer, and would be again |
+//! | its deadline has passed | | never: nobody waits any more |
+//!
+//! What a person says about an error code (`retry.codes`) replaces its row. Whatever the table says: no more attempts than
+//! are allowed, and none that the budget does not pay for.
+
+use mendline_wire::code;
+
+use super::effect::Effect;
+use crate::config::{OnError, Retry};
+use crate::evidence::Outcome;
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It got no answer that could be passed on.
+    Unanswered(Outcome),
+    /// It was answered by an error with this code.
+    Error(i64),
+}
+
+/// May it be sent again?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// Without cost: nobody has seen it.
+    Free,
+    /// For an attempt, if there is one left, and for a piece of the budget.
+    ForAPrice,
+    /// No.
+    Never,
+}
+
+/// The table.
+pub fn again(loss: Loss, effect: Effect, policy: &Retry) -> Again {
+    let if_so = |may: bool| if may { Again::ForAPrice } else { Again::Never };
+    match loss {
+        Loss::Unanswered(Outcome::NotSent) => Again::Free,
+        Loss::Unanswered(Outcome::Refused) => Again::ForAPrice,
+        Loss::Unanswered(Outcome::Unknown) => if_so(effect.is_repeatable()),
+        Loss::Unanswered(Outcome::Answered) => Again::Never,
+        Loss::Error(code) => match policy.codes.get(&code) {
+            Some(OnError::Always) => Again::ForAPrice,
+            Some(OnError::Reads) => if_so(effect == Effect::Read),
+            Some(OnError::Never) => Again::Never,
+            None => if_so(code == code::INTERNAL_ERROR && effect == Effect::Read),
+        },
+    }
+}
+
+/// What is known of a call that is sent again after an error: as a rule it may have done whatever it does. Who says that a
+/// code is *always* worth another attempt says that nothing was done.
+pub fn doubt(code: i64, policy: &Retry) -> Outcome {
+    match policy.codes.get(&code) {
+        Some(OnError::Always) => Outcome::Refused,
+        _ => Outcome::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Again::{ForAPrice, Free, Never};
+
+    #[test]
+    fn every_row_of_the_table_holds() {
+        let policy = Retry::default();
+        let rows = [
+            ("no connection", Loss::Unanswered(Outcome::NotSent), [Free, Free, Free]),
+            ("429", Loss::Unanswered(Outcome::Refused), [ForAPrice, ForAPrice, ForAPrice]),
+            ("503, or the line broke", Loss::Unanswered(Outcome::Unknown), [ForAPrice, ForAPrice, Never]),
+            ("401, 403", Loss::Unanswered(Outcome::Answered), [Never, Never, Never]),
+            ("internal error", Loss::Error(-32603), [ForAPrice, Never, Never]),
+            ("malformed", Loss::Error(-32700), [Never, Never, Never]),
+            ("no request", Loss::Error(-32600), [Never, Never, Never]),
+            ("no such method", Loss::Error(-32601), [Never, Never, Never]),
+            ("wrong parameters", Loss::Error(-32602), [Never, Never, Never]),
+            ("no such tool, by the first tables", Loss::Error(-32001), [Never, Never, Never]),
+            ("a code of the server's own", Loss::Error(17), [Never, Never, Never]),
+        ];
+        for (what, loss, expected) in rows {
+            let seen = [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|effect| again(loss, effect, &policy));
+            assert_eq!(seen, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_says_about_a_code_replaces_its_row() {
+        let codes = [(-32603, OnError::Never), (-32001, OnError::Reads), (-32002, OnError::Always)].into();
+        let policy = Retry { codes, ..Retry::default() };
+        let of =
+            |code| [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|it| again(Loss::Error(code), it, &policy));
+        assert_eq!(of(-32603), [Never, Never, Never]);
+        assert_eq!(of(-32001), [ForAPrice, Never, Never]);
+        assert_eq!(of(-32002), [ForAPrice, ForAPrice, ForAPrice]);
+        assert_eq!((doubt(-32001, &policy), doubt(-32002, &policy)), (Outcome::Unknown, Outcome::Refused));
+    }
+}

@@ -1,0 +1,193 @@
+//! One bad tool does not block the others.
+//!
+//! A server that is well can have a tool that is not: its own dependency hangs, its own code fails. So timeouts and internal
+//! errors are counted per tool. Only a tool that has failed has a breaker; one that is well again is forgotten, and with no
+//! failing tool at all nobody looks at a name. Their number has a limit like everything else: names come from outside.
+
+use std::collections::BTreeMap;
+
+use mendline_wire::{Message, Method};
+
+use super::breaker::{Breaker, Edge, Sign};
+use crate::config;
+use crate::defaults;
+use crate::dice::Dice;
+use crate::moment::Moment;
+
+/// The breakers of the tools that have failed.
+#[derive(Clone, Debug, Default)]
+pub struct ToolBreakers {
+    policy: Option<config::Breaker>,
+    tools: BTreeMap<String, Breaker>,
+}
+
+impl ToolBreakers {
+    /// No tool has failed yet.
+    pub fn new(policy: Option<config::Breaker>) -> ToolBreakers {
+        ToolBreakers { policy, tools: BTreeMap::new() }
+    }
+
+    /// Is there nothing to look at? So it is nearly always.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// The breaker of the tool that is called, if it has one.
+    pub fn of(&self, call: &Message) -> Option<&Breaker> {
+        if self.tools.is_empty() {
+            return None;
+        }
+        self.tools.get(&tool_of(call)?)
+    }
+
+    /// This call tries whether its tool is well.
+    pub fn begin_trial(&mut self, message: &Message, call: u64, now: Moment) -> Option<(String, Edge)> {
+        let tool = tool_of(message)?;
+        let edge = self.tools.get_mut(&tool)?.begin_trial(call, now)?;
+        Some((tool, edge))
+    }
+
+    /// This call is over.
+    pub fn let_go(&mut self, call: u64) {
+        self.tools.values_mut().for_each(|breaker| breaker.let_go(call));
+    }
+
+    /// An attempt at this call showed how its tool is.
+    pub fn note(
+        &mut self,
+        message: &Message,
+        call: u64,
+        sign: Sign,
+        now: Moment,
+        dice: &mut Dice,
+    ) -> Option<(String, Edge)> {
+        if self.policy.is_none() || (sign == Sign::Well && self.tools.is_empty()) {
+            return None;
+        }
+        let tool = tool_of(message)?;
+        if sign != Sign::Well && !self.tools.contains_key(&tool) && self.make_room(now) {
+            self.tools.insert(tool.clone(), Breaker::new(self.policy));
+        }
+        let breaker = self.tools.get_mut(&tool)?;
+        let edge = breaker.note(call, sign, now, dice);
+        if breaker.is_healthy(now) {
+            self.tools.remove(&tool);
+        }
+        edge.map(|edge| (tool, edge))
+    }
+
+    /// Is there room for one more, if need be in place of one that holds nothing back?
+    fn make_room(&mut self, now: Moment) -> bool {
+        if self.tools.len() < defaults::TOOL_BREAKERS {
+            return true;
+        }
+        self.tools.retain(|_, breaker| !breaker.is_healthy(now));
+        if self.tools.len() >= defaults::TOOL_BREAKERS {
+            let idle = self.tools.iter().find(|(_, breaker)| breaker.is_closed()).map(|(tool, _)| tool.clone());
+            return idle.is_some_and(|tool| self.tools.remove(&tool).is_some());
+        }
+        true
+    }
+}
+
+/// The name of the tool that is called.
+pub fn tool_of(call: &Message) -> Option<String> {
+    if call.method() != Method::ToolsCall {
+        return None;
+    }
+    // A name comes from outside and is kept: only so much of it.
+    let name = call.get_str(&["name"])?;
+    Some(name.chars().take(defaults::TOOL_NAME).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::breaker::{Admission, Standing};
+    use bytes::Bytes;
+    use std::time::Duration;
+
+    fn call(tool: &str) -> Message {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
+        Message::parse(Bytes::from(text)).unwrap()
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn breakers() -> (ToolBreakers, Dice) {
+        (ToolBreakers::new(Some(config::Breaker::default())), Dice::new(1))
+    }
+
+    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, dice: &mut Dice) -> Option<(String, Edge)> {
+        breakers.note(&call(tool), second, Sign::Failed(at(second)), at(second) + Duration::from_millis(1), dice)
+    }
+
+    #[test]
+    fn a_tool_that_fails_is_held_back_and_no_other() {
+        let (mut breakers, mut dice) = breakers();
+        for second in 0..4 {
+            assert_eq!(fail(&mut breakers, "bad", second, &mut dice), None);
+        }
+        let (tool, edge) = fail(&mut breakers, "bad", 4, &mut dice).expect("the fifth");
+        assert!(tool == "bad" && matches!(edge, Edge::Opened(..)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(5)), Admission::Held(Some(_))));
+        assert!(breakers.of(&call("good")).is_none());
+    }
+
+    #[test]
+    fn only_tools_that_have_failed_are_kept_and_not_when_they_are_well_again() {
+        let (mut breakers, mut dice) = breakers();
+        breakers.note(&call("good"), 1, Sign::Well, at(0), &mut dice);
+        assert!(breakers.is_empty());
+        fail(&mut breakers, "bad", 1, &mut dice);
+        breakers.note(&call("bad"), 2, Sign::Well, at(2), &mut dice);
+        assert_eq!(breakers.len(), 1, "its window remembers for a while");
+        breakers.note(&call("bad"), 3, Sign::Well, at(60), &mut dice);
+        assert!(breakers.is_empty());
+    }
+
+    #[test]
+    fn their_number_has_a_limit_and_one_that_is_open_is_not_forgotten_for_a_new_one() {
+        let (mut breakers, mut dice) = breakers();
+        for second in 0..5 {
+            fail(&mut breakers, "bad", second, &mut dice);
+        }
+        for n in 0..10 * defaults::TOOL_BREAKERS {
+            fail(&mut breakers, &format!("tool{n}"), 5, &mut dice);
+            assert!(breakers.len() <= defaults::TOOL_BREAKERS);
+        }
+        assert_eq!(breakers.of(&call("bad")).unwrap().standing(), Standing::Open);
+    }
+
+    #[test]
+    fn what_is_no_tool_has_no_breaker() {
+        let (mut breakers, mut dice) = breakers();
+        let list = Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)).unwrap();
+        assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0)), at(1), &mut dice), None);
+        assert!(breakers.is_empty());
+    }
+
+    #[test]
+    fn a_tool_is_tried_by_one_call_like_a_server() {
+        let (mut breakers, mut dice) = breakers();
+        for second in 0..5 {
+            fail(&mut breakers, "bad", second, &mut dice);
+        }
+        assert_eq!(breakers.begin_trial(&call("bad"), 9, at(20)), Some(("bad".into(), Edge::HalfOpened)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Held(_)));
+        breakers.let_go(9);
+        breakers.begin_trial(&call("bad"), 10, at(20));
+        breakers.note(&call("bad"), 10, Sign::Well, at(21), &mut dice);
+        breakers.begin_trial(&call("bad"), 11, at(21));
+        let closed = breakers.note(&call("bad"), 11, Sign::Well, at(22), &mut dice);
+        assert_eq!(closed, Some(("bad".into(), Edge::Closed)));
+        assert!(breakers.is_empty());
+    }
+}
