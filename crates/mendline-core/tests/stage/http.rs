@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, Written};
-use mendline_core::{Config, Engine, Input, Moment, Output, Port, UpstreamConfig};
+use mendline_core::{Config, Engine, Event, Input, Moment, Output, Port, UpstreamConfig};
 use mendline_wire::{Limits, Line, Received, SseEvent};
 use serde_json::Value;
 
@@ -43,6 +43,8 @@ pub struct Stage {
     pub aborted: Vec<ExchangeId>,
     /// What the log would show.
     pub heard: Vec<String>,
+    /// The same, for those who look closer.
+    pub events: Vec<Event>,
     pub finished: bool,
 }
 
@@ -65,6 +67,7 @@ impl Stage {
             seen: Default::default(),
             aborted: Vec::new(),
             heard: Vec::new(),
+            events: Vec::new(),
             finished: false,
         };
         stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
@@ -121,7 +124,10 @@ impl Stage {
                     self.end(exchange, EndHow::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
-                Output::Happened(event) => self.heard.push(event.to_string()),
+                Output::Happened(event) => {
+                    self.heard.push(event.to_string());
+                    self.events.push(event);
+                }
                 other => panic!("not over HTTP: {other:?}"),
             }
         }
