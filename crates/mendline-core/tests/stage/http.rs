@@ -84,16 +84,23 @@ impl Stage {
         stage.client_says(GREETING);
         stage.greet("s1");
         stage.client_reads().unwrap();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let note = stage.takes();
-        assert_eq!(note.method(), "notifications/initialized");
-        stage.status(note.id, 202, Content::Empty, None);
-        stage.end(note.id, EndHow::Complete);
-        let notices = stage.takes();
-        assert_eq!((notices.ask.verb, notices.header("mcp-session-id")), (Verb::Get, Some("s1")));
+        let notices = stage.initialize();
+        assert_eq!(notices.header("mcp-session-id"), Some("s1"));
         stage.status(notices.id, 405, Content::Empty, None);
         stage.end(notices.id, EndHow::Complete);
         stage
+    }
+
+    /// The client completes its greeting; gives the request for notices that follows.
+    pub fn initialize(&mut self) -> Seen {
+        self.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let note = self.takes();
+        assert_eq!(note.method(), "notifications/initialized");
+        self.status(note.id, 202, Content::Empty, None);
+        self.end(note.id, EndHow::Complete);
+        let notices = self.takes();
+        assert_eq!(notices.ask.verb, Verb::Get);
+        notices
     }
 
     /// The server answers a greeting with this session.
@@ -250,4 +257,15 @@ pub const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"20
 
 pub fn modern(id: u32, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{META}}}}}"#)
+}
+
+/// A stage whose client has greeted a server that names no session; the stream for notices has been asked for.
+pub fn without_a_session() -> (Stage, Seen) {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    let greeting = stage.takes();
+    stage.answer(&greeting, r#"{"protocolVersion":"2025-11-25"}"#);
+    stage.client_reads().unwrap();
+    let notices = stage.initialize();
+    (stage, notices)
 }
