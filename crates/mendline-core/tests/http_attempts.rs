@@ -111,6 +111,19 @@ fn whoever_waits_while_another_looks_for_a_connection_is_told_so_too() {
 }
 
 #[test]
+fn whoever_waits_behind_a_subscription_that_looks_for_a_connection_is_told_so_too() {
+    let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    config.timeouts.call = Duration::from_secs(3);
+    let mut stage = Stage::of(config);
+    stage.client_says(&modern(1, "subscriptions/listen", ""));
+    stage.client_says(&call(2, "create_note"));
+    stage.pass(Duration::from_secs(3));
+    let answer = stage.client_reads().expect("its time is over");
+    assert_eq!((&answer["id"], outcome(&answer)), (&2.into(), "not_sent"));
+    assert!(text(&answer).contains("no connection has been made yet"), "{answer}");
+}
+
+#[test]
 fn what_a_server_answered_is_said_with_its_status_and_a_page_is_called_what_it_is() {
     for (content, is_page) in [(Content::Empty, false), (Content::Json, false), (Content::Other, true)] {
         let mut stage = Stage::greeted();
