@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::{LinkState, defaults};
 use serde_json::{Value, json};
-use stage::greeted::{ask, greeted, greeted_with, restart};
+use stage::greeted::{ask, greet, greeted, greeted_with, restart};
 use stage::{Stage, call};
 
 // ---- gaps ----
@@ -158,6 +158,85 @@ fn as_many_pages_are_compared_as_the_client_has_read() {
     stage.server_answers(&format!(r#"{{"tools":[{ONE}],"nextCursor":"x"}}"#));
     stage.server_answers(r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+}
+
+#[test]
+fn a_list_that_was_read_twice_is_compared_with_what_was_read_last() {
+    let mut stage = greeted();
+    for _ in 0..2 {
+        ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
+    }
+    restart(&mut stage);
+    assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{ONE}]}}"#))["method"], "tools/list");
+    assert_eq!(stage.client_reads(), None);
+}
+
+#[test]
+fn pages_that_the_client_has_not_read_are_not_compared() {
+    let mut stage = greeted();
+    let page = format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#);
+    ask(&mut stage, "tools/list", &json!({}), &page);
+    restart(&mut stage);
+    assert_eq!(stage.server_answers(&page)["method"], "tools/list");
+    assert_eq!((stage.server_reads(), stage.client_reads()), (None, None));
+}
+
+#[test]
+fn what_was_read_in_an_earlier_conversation_is_not_compared() {
+    let mut stage = greeted();
+    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
+    greet(&mut stage);
+    restart(&mut stage);
+    assert_eq!(stage.server_reads(), None);
+}
+
+/// A call of the tool `look` is lost with its child. Says whether it was sent again.
+fn is_repeated(stage: &mut Stage) -> bool {
+    stage.client_says(&call("1", "look"));
+    assert_eq!(stage.server_reads().unwrap()["method"], "tools/call");
+    stage.die(stage.written);
+    stage.client_reads().is_none()
+}
+
+const LOOK: &str = r#"{"name":"look","annotations":{"readOnlyHint":true}}"#;
+const LOOK_UNSAFE: &str = r#"{"name":"look"}"#;
+
+#[test]
+fn what_is_read_to_compare_also_tells_which_tools_may_run_twice() {
+    for (trusted, before, after, repeated) in
+        [(true, LOOK_UNSAFE, LOOK, true), (true, LOOK, LOOK_UNSAFE, false), (false, LOOK_UNSAFE, LOOK, false)]
+    {
+        let mut stage = greeted_with(|notes| notes.trust_hints = trusted);
+        ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{before}]}}"#));
+        restart(&mut stage);
+        assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{after}]}}"#))["method"], "tools/list");
+        assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+        assert_eq!(is_repeated(&mut stage), repeated, "trusted: {trusted}, now {after}");
+    }
+}
+
+#[test]
+fn a_second_page_does_not_make_the_first_one_forgotten() {
+    let mut stage = greeted();
+    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
+    ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{ONE}]}}"#));
+    restart(&mut stage);
+    stage.server_answers(&format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
+    stage.server_answers(&format!(r#"{{"tools":[{ONE}]}}"#));
+    assert!(is_repeated(&mut stage));
+}
+
+#[test]
+fn hints_count_until_the_server_says_that_its_tools_have_changed() {
+    for (notice, repeated) in
+        [("notifications/prompts/list_changed", true), ("notifications/tools/list_changed", false)]
+    {
+        let mut stage = greeted();
+        ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
+        stage.server_says(&json!({ "jsonrpc": "2.0", "method": notice }).to_string());
+        stage.client_reads().unwrap();
+        assert_eq!(is_repeated(&mut stage), repeated, "{notice}");
+    }
 }
 
 #[test]

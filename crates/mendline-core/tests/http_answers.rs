@@ -218,3 +218,42 @@ fn whatever_is_wrong_with_an_answer_the_call_and_the_log_are_told_and_nothing_lo
         assert!(stage.seen.is_empty(), "{what}");
     }
 }
+
+#[test]
+fn an_answer_under_its_own_label_is_nothing_to_speak_of_and_neither_is_a_page_that_is_none() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.takes();
+    stage.answer(&seen, "{}");
+    stage.client_says(&call(2, "create_note"));
+    let seen = stage.takes();
+    stage.status(seen.id, 200, Content::Other, None);
+    stage.body(seen.id, "<html>");
+    stage.end(seen.id, EndHow::Complete);
+    assert!(!stage.heard.iter().any(|line| line.contains("Content-Type")), "{:?}", stage.heard);
+}
+
+#[test]
+fn a_body_that_cannot_be_read_is_judged_with_its_exchange() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.takes();
+    stage.status(seen.id, 200, Content::Json, None);
+    stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, seen.json()["id"]));
+    assert_eq!((stage.client_reads(), stage.aborted.len()), (None, 0), "it is not over yet");
+    stage.end(seen.id, EndHow::Complete);
+    assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
+}
+
+#[test]
+fn a_broken_question_is_not_taken_for_the_answer_to_the_call_that_it_is_named_like() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.takes();
+    let id = &seen.json()["id"];
+    stage.status(seen.id, 200, Content::Events, None);
+    stage.event(seen.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list","params":{{"#));
+    assert_eq!((stage.client_reads(), stage.aborted.len()), (None, 0));
+    stage.event(seen.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}

@@ -6,9 +6,10 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow};
-use mendline_core::{Port, UpstreamConfig, defaults};
+use mendline_core::config::{Dialect, ToolPolicy};
+use mendline_core::policy::effect::Effect;
+use mendline_core::port::{Content, EndHow, Head};
+use mendline_core::{Input, Port, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::CLIENT;
 use stage::http::{GREETING, Seen, Stage, modern};
@@ -247,4 +248,91 @@ fn subscriptions_take_no_place_from_calls_and_have_a_limit_of_their_own() {
     stage.client_says(&modern(3_000, "subscriptions/listen", ""));
     assert_eq!(stage.takes().method(), "subscriptions/listen", "it waits behind no call");
     assert!(stage.seen.is_empty());
+}
+
+/// The server lists a page of its tools; more of them follow.
+fn page(stage: &mut Stage, list: &Seen, next: u32) {
+    assert_eq!(list.method(), "tools/list");
+    stage.answer(list, &format!(r#"{{"tools":[],"nextCursor":"{next}"}}"#));
+}
+
+#[test]
+fn other_lists_leave_what_is_known_of_the_tools_alone() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&modern(1, "tools/list", ""));
+    let list = stage.takes();
+    stage.answer(&list, &format!(r#"{{"tools":[{QUERY}]}}"#));
+    stage.client_says(&modern(2, "prompts/list", ""));
+    let list = stage.takes();
+    stage.answer(&list, r#"{"prompts":[]}"#);
+    stage.client_says(&query(3));
+    assert_eq!(params_of(&stage.takes()), query_params());
+}
+
+#[test]
+fn tools_are_not_listed_for_a_refused_call_that_is_none_of_a_tool() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&modern(1, "prompts/get", r#""name":"query","#));
+    let seen = stage.takes();
+    refuse_headers(&mut stage, &seen, &seen.json()["id"]);
+    stage.pass(defaults::RETRY_INITIAL);
+    let again = stage.takes();
+    assert_eq!(again.method(), "prompts/get");
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn a_list_of_tools_without_an_end_is_read_for_so_many_pages_and_no_more() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&query(1));
+    let call = stage.takes();
+    refuse_headers(&mut stage, &call, &call.json()["id"]);
+    for next in 1..=defaults::LOOKUP_PAGES {
+        let list = stage.takes();
+        page(&mut stage, &list, next);
+    }
+    assert_eq!(stage.takes().method(), "tools/call", "with what was learnt until then");
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn a_refused_call_waits_for_every_page_of_the_tools() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&query(1));
+    let call = stage.takes();
+    refuse_headers(&mut stage, &call, &call.json()["id"]);
+    for next in 1..=3 {
+        let list = stage.takes();
+        stage.pass(defaults::LOOKUP - Duration::from_secs(1));
+        assert!(stage.seen.is_empty(), "page {next} is on its way");
+        page(&mut stage, &list, next);
+    }
+    let last = stage.takes();
+    stage.answer(&last, &format!(r#"{{"tools":[{QUERY}]}}"#));
+    assert_eq!(params_of(&stage.takes()), query_params());
+}
+
+#[test]
+fn a_call_that_has_had_its_list_of_tools_does_not_go_out_early_when_another_gets_one() {
+    let mut stage = Stage::with(Dialect::Auto, |notes| {
+        notes.tools = [("query".into(), ToolPolicy { effect: Some(Effect::Read), timeout: None })].into();
+    });
+    stage.client_says(&query(1));
+    let call = stage.takes();
+    refuse_headers(&mut stage, &call, &call.json()["id"]);
+    let list = stage.takes();
+    stage.answer(&list, r#"{"tools":[]}"#);
+    let again = stage.takes();
+    let head = Head { status: 503, content: Content::Empty, session: None, retry_after_ms: Some(20_000) };
+    stage.tell(Input::Head { exchange: again.id, head });
+    stage.end(again.id, EndHow::Complete);
+    stage.client_says(&query(2));
+    let call = stage.takes();
+    refuse_headers(&mut stage, &call, &call.json()["id"]);
+    let list = stage.takes();
+    stage.answer(&list, r#"{"tools":[]}"#);
+    let other = stage.takes();
+    stage.answer(&other, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+    assert!(stage.seen.is_empty(), "the first one was told to come again in twenty seconds");
 }

@@ -315,3 +315,28 @@ fn a_post_whose_trunk_ended_and_that_says_nothing_is_unknown_after_a_moment() {
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     assert!(stage.aborted.contains(&post.id));
 }
+
+#[test]
+fn a_server_of_the_old_way_that_is_sick_is_asked_for_its_trunk_again() {
+    let (mut stage, trunk) = over_a_trunk();
+    stage.end(trunk, EndHow::Complete);
+    stage.client_says(&call(1, "create_note"));
+    for _ in 0..3 {
+        while stage.seen.is_empty() {
+            stage.pass(Duration::from_millis(100));
+        }
+        let next = stage.takes();
+        assert_eq!(next.ask.verb, Verb::Get, "503 says nothing about the way that it speaks");
+        stage.status(next.id, 503, Content::Empty, None);
+        stage.end(next.id, EndHow::Complete);
+    }
+}
+
+#[test]
+fn what_was_being_said_over_a_trunk_is_given_up_with_it() {
+    let (mut stage, trunk) = over_a_trunk();
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    let note = stage.takes();
+    stage.end(trunk, EndHow::Complete);
+    assert_eq!(stage.aborted, [note.id]);
+}

@@ -6,7 +6,7 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::{LinkState, defaults};
+use mendline_core::{Input, LinkState, defaults};
 use serde_json::Value;
 use stage::greeted::{ended_by_the_ladder, greeted, greeted_with};
 use stage::{Stage, call};
@@ -109,4 +109,64 @@ fn a_modern_conversation_and_one_that_has_not_begun_are_not_tested() {
     let mut off = greeted_with(|notes| notes.keep_alive = None);
     off.pass(Duration::from_secs(600));
     assert_eq!(off.server_reads(), None, "and none where nobody wants it");
+}
+
+#[test]
+fn a_miss_long_ago_is_forgotten_with_the_next_answer() {
+    let mut stage = greeted();
+    for _ in 0..3 {
+        stage.pass(defaults::KEEP_ALIVE);
+        assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+        stage.pass(defaults::KEEP_ALIVE_TIMEOUT + defaults::KEEP_ALIVE_PAUSE);
+        assert_eq!(stage.state(), LinkState::Up, "one lost packet now and then is not an outage");
+        assert_eq!(stage.server_answers("{}")["method"], "ping");
+    }
+}
+
+#[test]
+fn a_reason_to_doubt_the_line_is_a_reason_to_test_it_now_unless_it_was_tested_just_now() {
+    let mut stage = greeted();
+    stage.pass(defaults::KEEP_ALIVE);
+    for pause in [defaults::KEEP_ALIVE_PAUSE, defaults::KEEP_ALIVE_TIMEOUT] {
+        assert_eq!(stage.server_answers("{}")["method"], "ping");
+        stage.pass(pause);
+        stage.tell(Input::Woke);
+    }
+    assert_eq!(stage.server_answers("{}")["method"], "ping");
+    stage.pass(defaults::KEEP_ALIVE_PAUSE / 2);
+    stage.tell(Input::Woke);
+    assert_eq!(stage.server_reads(), None, "not twice in a second");
+    stage.pass(defaults::KEEP_ALIVE_PAUSE / 2);
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+}
+
+#[test]
+fn there_is_no_test_where_there_is_nothing_to_test_or_nobody_wants_it() {
+    let mut off = greeted_with(|notes| notes.keep_alive = None);
+    let mut new = Stage::up();
+    for stage in [&mut off, &mut new] {
+        stage.tell(Input::Woke);
+        assert_eq!(stage.server_reads(), None);
+    }
+    // A read that will be tried again keeps a stage that is about to end running.
+    let mut stopping = greeted_with(|notes| notes.retry.initial = Duration::from_secs(5));
+    stopping.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    let id = stopping.server_reads().unwrap()["id"].clone();
+    stopping.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
+    stopping.tell(Input::Stop);
+    stopping.tell(Input::Woke);
+    assert_eq!((stopping.state(), stopping.server_reads()), (LinkState::Up, None));
+}
+
+#[test]
+fn what_was_heard_just_before_a_test_does_not_count_as_its_answer() {
+    let mut stage = greeted();
+    stage.pass(defaults::KEEP_ALIVE / 2);
+    stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}"#);
+    stage.tell(Input::Woke);
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+    stage.pass(defaults::KEEP_ALIVE_TIMEOUT + defaults::KEEP_ALIVE_PAUSE);
+    assert_eq!(stage.server_reads().expect("the first one was missed")["method"], "ping");
+    stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
+    assert_eq!(stage.state(), LinkState::Draining);
 }

@@ -123,6 +123,7 @@ impl Upstream {
         }
         self.keep_alive.misses += 1;
         if self.keep_alive.misses < defaults::KEEP_ALIVE_MISSES {
+            self.keep_alive.doubted = true;
             turn.disarm(&mut self.keep_alive.timer);
             self.keep_alive.timer = turn.wake_in(defaults::KEEP_ALIVE_PAUSE, Alarm::KeepAlive(self.id));
             return;

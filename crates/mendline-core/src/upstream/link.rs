@@ -338,7 +338,6 @@ impl Link {
     pub fn stop(&mut self, turn: &mut Turn<'_>) {
         self.stopped = true;
         match self.state {
-            LinkState::Up if self.transport != Transport::Child => self.rest_because("stopping", turn),
             LinkState::Up => self.drain("stopping", Wish::Ours, turn),
             LinkState::Waiting | LinkState::Parked => self.rest_because("stopping", turn),
             LinkState::Dialing if self.transport != Transport::Child => self.rest_because("stopping", turn),

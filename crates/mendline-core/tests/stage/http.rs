@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, Written};
-use mendline_core::{Config, Engine, Input, Moment, Output, Port, UpstreamConfig};
+use mendline_core::{Config, Engine, Event, Input, Moment, Output, Port, UpstreamConfig};
 use mendline_wire::{Limits, Line, Received, SseEvent};
 use serde_json::Value;
 
@@ -43,6 +43,8 @@ pub struct Stage {
     pub aborted: Vec<ExchangeId>,
     /// What the log would show.
     pub heard: Vec<String>,
+    /// The same, for those who look closer.
+    pub events: Vec<Event>,
     pub finished: bool,
 }
 
@@ -65,6 +67,7 @@ impl Stage {
             seen: Default::default(),
             aborted: Vec::new(),
             heard: Vec::new(),
+            events: Vec::new(),
             finished: false,
         };
         stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
@@ -81,16 +84,23 @@ impl Stage {
         stage.client_says(GREETING);
         stage.greet("s1");
         stage.client_reads().unwrap();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let note = stage.takes();
-        assert_eq!(note.method(), "notifications/initialized");
-        stage.status(note.id, 202, Content::Empty, None);
-        stage.end(note.id, EndHow::Complete);
-        let notices = stage.takes();
-        assert_eq!((notices.ask.verb, notices.header("mcp-session-id")), (Verb::Get, Some("s1")));
+        let notices = stage.initialize();
+        assert_eq!(notices.header("mcp-session-id"), Some("s1"));
         stage.status(notices.id, 405, Content::Empty, None);
         stage.end(notices.id, EndHow::Complete);
         stage
+    }
+
+    /// The client completes its greeting; gives the request for notices that follows.
+    pub fn initialize(&mut self) -> Seen {
+        self.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let note = self.takes();
+        assert_eq!(note.method(), "notifications/initialized");
+        self.status(note.id, 202, Content::Empty, None);
+        self.end(note.id, EndHow::Complete);
+        let notices = self.takes();
+        assert_eq!(notices.ask.verb, Verb::Get);
+        notices
     }
 
     /// The server answers a greeting with this session.
@@ -121,7 +131,10 @@ impl Stage {
                     self.end(exchange, EndHow::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
-                Output::Happened(event) => self.heard.push(event.to_string()),
+                Output::Happened(event) => {
+                    self.heard.push(event.to_string());
+                    self.events.push(event);
+                }
                 other => panic!("not over HTTP: {other:?}"),
             }
         }
@@ -129,7 +142,10 @@ impl Stage {
 
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
+        let mut woken = 0;
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
+            woken += 1;
+            assert!(woken < 100_000, "it never sleeps");
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();
@@ -252,4 +268,15 @@ pub const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"20
 
 pub fn modern(id: u32, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{META}}}}}"#)
+}
+
+/// A stage whose client has greeted a server that names no session; the stream for notices has been asked for.
+pub fn without_a_session() -> (Stage, Seen) {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    let greeting = stage.takes();
+    stage.answer(&greeting, r#"{"protocolVersion":"2025-11-25"}"#);
+    stage.client_reads().unwrap();
+    let notices = stage.initialize();
+    (stage, notices)
 }

@@ -91,7 +91,10 @@ impl Stage {
 
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
+        let mut woken = 0;
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
+            woken += 1;
+            assert!(woken < 100_000, "it never sleeps");
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();

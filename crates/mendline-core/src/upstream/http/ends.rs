@@ -125,7 +125,10 @@ impl Upstream {
                 let words = "the server has lost the session";
                 self.settle_saying(key, refused, turn.now, words.into(), turn);
                 self.sort_waiting();
-                self.lose_session(exchange.session_named.as_deref(), turn);
+                if !is_orphan {
+                    // That of an orphan went with its trunk; the next trunk has its own.
+                    self.lose_session(exchange.session_named.as_deref(), turn);
+                }
             }
             Verdict::Resume(_) => {
                 call.stream.tries += 1;

@@ -1,0 +1,222 @@
+//! Stories about when a child is dialed: how soon, how often, who hurries it, and what is said about it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::AutoReconnect;
+use mendline_core::port::{Pipe, SpawnFailure, SpawnFailureKind};
+use mendline_core::{Input, LinkState, Output, defaults};
+use serde_json::{Value, json};
+use stage::greeted::{ask, greeted, greeted_with, restart};
+use stage::{NOTES, Stage, call};
+
+fn fail_spawn(stage: &mut Stage) {
+    let link = stage.spawned.take().expect("a dial");
+    let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
+    stage.tell(Input::SpawnFailed { link, why });
+}
+
+/// Waits for the next dial; says how long that took.
+fn next_dial(stage: &mut Stage) -> Duration {
+    let began = stage.now;
+    while stage.spawned.is_none() {
+        stage.pass(Duration::from_millis(1));
+        assert!(stage.now.since(began) < Duration::from_secs(120), "it is not dialed at all");
+    }
+    stage.now.since(began)
+}
+
+/// A stage whose child cannot be started for this many dials, with the next one in many seconds.
+fn failing(dials: u32) -> Stage {
+    let mut stage = Stage::new();
+    for _ in 1..dials {
+        fail_spawn(&mut stage);
+        next_dial(&mut stage);
+    }
+    fail_spawn(&mut stage);
+    stage
+}
+
+#[test]
+fn every_redial_takes_about_twice_as_long_as_the_one_before() {
+    let mut stage = Stage::new();
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        fail_spawn(&mut stage);
+        pauses.push(next_dial(&mut stage).as_millis());
+    }
+    for (pause, least) in pauses.iter().zip([0, 100, 200, 400, 800, 1_600]) {
+        assert!((least..=least.max(100) * 2 + 1).contains(pause), "{pauses:?}");
+    }
+}
+
+#[test]
+fn a_server_that_somebody_waits_for_is_dialed_sooner() {
+    for by_exit in [false, true] {
+        let lost = |waited_for: bool| {
+            let mut stage = failing(7);
+            next_dial(&mut stage);
+            if waited_for {
+                stage.client_says(&call("1", "create_note"));
+            }
+            if by_exit {
+                stage.accept_dial();
+                stage.die(0);
+            } else {
+                fail_spawn(&mut stage);
+            }
+            next_dial(&mut stage)
+        };
+        assert!(lost(true) <= Duration::from_millis(5_001), "by exit: {by_exit}");
+        assert!(lost(false) > Duration::from_secs(6), "by exit: {by_exit}");
+    }
+}
+
+#[test]
+fn a_call_hurries_a_dial_that_is_far_away_and_a_hundred_calls_hurry_it_no_more_than_one() {
+    let dialed_after = |calls: u32| {
+        let mut stage = failing(9);
+        for id in 0..calls {
+            stage.client_says(&call(&id.to_string(), "create_note"));
+        }
+        next_dial(&mut stage)
+    };
+    assert!(dialed_after(0) > Duration::from_secs(12));
+    let cap = defaults::RECONNECT_CAP_CALLED;
+    assert!((cap / 2..=cap + Duration::from_millis(1)).contains(&dialed_after(1)), "{:?}", dialed_after(1));
+    assert_eq!(dialed_after(100), dialed_after(1));
+}
+
+#[test]
+fn a_server_that_has_worked_for_long_is_dialed_quickly_however_often_it_was_dialed_before() {
+    let mut stage = greeted();
+    for _ in 0..defaults::DIAL_BURST + 2 {
+        stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
+        restart(&mut stage);
+    }
+    stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
+    stage.die(stage.written);
+    assert!(next_dial(&mut stage) <= Duration::from_millis(201));
+    fail_spawn(&mut stage);
+    assert!(next_dial(&mut stage) <= Duration::from_millis(201), "what was long ago is no burst");
+}
+
+#[test]
+fn however_often_it_is_dialed_by_hand_it_dials_by_itself_thirty_times_a_minute_at_most() {
+    let mut stage = Stage::new();
+    let first = stage.now;
+    for _ in 1..defaults::DIALS_PER_MINUTE {
+        fail_spawn(&mut stage);
+        stage.tell(Input::Reconnect { upstream: NOTES });
+    }
+    assert_eq!(stage.dials as usize, defaults::DIALS_PER_MINUTE, "a person is not kept waiting");
+    fail_spawn(&mut stage);
+    next_dial(&mut stage);
+    assert!(stage.now >= first + Duration::from_secs(60), "after {:?}", stage.now.since(first));
+}
+
+#[test]
+fn a_parked_server_says_when_a_call_may_wake_it() {
+    let mut stage = Stage::up();
+    for _ in 1..defaults::CRASH_LOOP_EXITS {
+        stage.die(0);
+        next_dial(&mut stage);
+        stage.accept_dial();
+    }
+    stage.die(0);
+    assert_eq!(stage.state(), LinkState::Parked);
+    stage.client_says(&call("1", "create_note"));
+    let answer = stage.client_reads().expect("an answer at once");
+    let said = &answer["result"]["_meta"]["dev.mendline/failure"];
+    assert_eq!(said["cause"], "parked");
+    let after = said["retryAfterMs"].as_u64().unwrap();
+    assert!((9_990..=10_000).contains(&after), "{after} ms");
+    stage.pass(Duration::from_secs(10));
+    stage.client_says(&call("2", "create_note"));
+    assert_eq!(stage.state(), LinkState::Dialing, "as it was said");
+}
+
+#[test]
+fn what_is_stopped_is_not_dialed_by_hand_either() {
+    let mut stage = Stage::up();
+    stage.die(0);
+    stage.tell(Input::Stop);
+    assert!(matches!(stage.asked.last(), Some(Output::Finished { .. })), "{:?}", stage.asked);
+    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.pass(Duration::from_secs(600));
+    assert_eq!(stage.dials, 1);
+}
+
+#[test]
+fn a_sleep_while_it_is_up_forgives_nothing() {
+    let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
+    let mut stage = greeted_with(|notes| notes.reconnect = two.into());
+    restart(&mut stage);
+    stage.tell(Input::Woke);
+    restart(&mut stage);
+    stage.tell(Input::Woke);
+    stage.die(stage.written);
+    assert_eq!(stage.state(), LinkState::Parked);
+}
+
+#[test]
+fn a_child_that_we_ended_is_said_to_have_ended_for_our_reason() {
+    let last_move = |stage: &Stage| stage.heard.iter().rfind(|line| line.contains('→')).unwrap().clone();
+    let mut stage = Stage::up();
+    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.die(0);
+    assert!(last_move(&stage).ends_with(": asked for by hand"), "{}", last_move(&stage));
+
+    let mut stage = Stage::up();
+    let link = stage.spawned.unwrap();
+    stage.tell(Input::LinkBroken { link, pipe: Pipe::Stdout });
+    stage.pass(defaults::LADDER_STEP);
+    stage.die(0);
+    assert!(last_move(&stage).ends_with(": the server closed its stdout"), "{}", last_move(&stage));
+}
+
+// ---- what clients are told about it ----
+
+fn loud(level: &str, retries: u32) -> Stage {
+    let policy = AutoReconnect { silent: Some(false), max_retries: Some(Some(retries)), ..AutoReconnect::default() };
+    let mut stage = greeted_with(|notes| notes.reconnect = policy.into());
+    ask(&mut stage, "logging/setLevel", &json!({ "level": level }), "{}");
+    stage
+}
+
+fn told(stage: &mut Stage) -> Vec<Value> {
+    std::iter::from_fn(|| stage.client_reads()).map(|it| it["params"]["level"].clone()).collect()
+}
+
+#[test]
+fn a_client_hears_what_is_as_bad_as_it_asked_for_and_nothing_less() {
+    for (level, heard) in
+        [("info", vec!["warning", "error", "info"]), ("warning", vec!["warning", "error"]), ("error", vec!["error"])]
+    {
+        let mut stage = loud(level, 1);
+        stage.die(stage.written);
+        next_dial(&mut stage);
+        stage.accept_dial();
+        stage.die(0);
+        assert_eq!(stage.state(), LinkState::Parked);
+        stage.pass(defaults::PARKED_PROBE);
+        stage.accept_dial();
+        stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
+        assert_eq!(told(&mut stage), heard, "{level}");
+    }
+}
+
+#[test]
+fn a_server_that_is_given_up_for_now_is_said_to_be_and_why() {
+    let mut stage = loud("error", 1);
+    stage.die(stage.written);
+    next_dial(&mut stage);
+    stage.accept_dial();
+    stage.die(0);
+    let said = stage.client_reads().expect("it is told");
+    let words = said["params"]["data"].as_str().unwrap();
+    assert!(words.contains("\"notes\" keeps failing (the server was killed by signal 9)"), "{words}");
+}

@@ -1,0 +1,309 @@
+//! Stories about attempts over HTTP: which count, how long the pauses are, and what is said of those that failed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::Dialect;
+use mendline_core::port::{Content, EndHow, Head, Verb, Written};
+use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
+use serde_json::Value;
+use stage::NOTES;
+use stage::http::{GREETING, Stage, call, complete_greeting, modern, outcome, over_a_trunk};
+
+fn failure(answer: &Value) -> &Value {
+    &answer["result"]["_meta"]["dev.mendline/failure"]
+}
+
+fn text(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap()
+}
+
+/// Waits for the next request; says how long that took.
+fn next_request(stage: &mut Stage) -> Duration {
+    let began = stage.now;
+    while stage.seen.is_empty() {
+        stage.pass(Duration::from_millis(1));
+        assert!(stage.now.since(began) < Duration::from_secs(60), "nothing comes");
+    }
+    stage.now.since(began)
+}
+
+#[test]
+fn a_server_that_is_too_busy_three_times_has_refused() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    for attempt in 1..=3 {
+        assert_eq!(stage.client_reads(), None, "attempt {attempt}");
+        next_request(&mut stage);
+        let seen = stage.takes();
+        stage.status(seen.id, 429, Content::Empty, None);
+        stage.end(seen.id, EndHow::Complete);
+    }
+    let answer = stage.client_reads().expect("enough is enough");
+    let said = failure(&answer);
+    assert_eq!(
+        (&said["cause"], &said["outcome"], &said["attempts"]),
+        (&"unavailable".into(), &"refused".into(), &3.into())
+    );
+    stage.pass(Duration::from_secs(60));
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn a_stream_that_the_server_refused_was_not_processed_and_is_opened_again() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let refused = stage.takes();
+    stage.end(refused.id, EndHow::Refused);
+    assert_eq!(stage.client_reads(), None, "it cannot have run");
+    next_request(&mut stage);
+    let again = stage.takes();
+    stage.answer(&again, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}
+
+#[test]
+fn a_call_that_had_no_connection_has_made_no_attempt() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    stage.seen.pop_front().expect("a request that gets no connection");
+    stage.pass(defaults::CALL);
+    assert_eq!(failure(&stage.client_reads().unwrap())["attempts"], 0);
+
+    let (mut stage, _) = over_a_trunk();
+    stage.client_says(&call(1, "create_note"));
+    let post = stage.seen.pop_front().expect("a post");
+    let how = EndHow::Forbidden("its certificate has expired".into());
+    stage.tell(Input::End { exchange: post.id, how, written: Written::Nothing });
+    let answer = stage.client_reads().unwrap();
+    assert_eq!((&failure(&answer)["attempts"], &failure(&answer)["cause"]), (&0.into(), &"unavailable".into()));
+}
+
+#[test]
+fn a_server_that_may_not_be_reached_is_parked() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.seen.pop_front().unwrap();
+    let how = EndHow::Forbidden("its certificate has expired".into());
+    stage.tell(Input::End { exchange: seen.id, how, written: Written::Nothing });
+    let answer = stage.client_reads().expect("said at once");
+    assert_eq!(failure(&answer)["cause"], "parked");
+    assert!(text(&answer).contains("its certificate has expired"), "{answer}");
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Parked));
+}
+
+#[test]
+fn whoever_waits_while_another_looks_for_a_connection_is_told_so_too() {
+    let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    config.timeouts.call = Duration::from_secs(3);
+    let mut stage = Stage::of(config);
+    stage.client_says(&call(1, "create_note"));
+    stage.client_says(&call(2, "create_note"));
+    stage.pass(Duration::from_secs(3));
+    for id in 1..=2 {
+        let answer = stage.client_reads().unwrap();
+        assert_eq!((&answer["id"], outcome(&answer)), (&id.into(), "not_sent"));
+        assert!(text(&answer).contains("no connection has been made yet"), "{answer}");
+    }
+}
+
+#[test]
+fn whoever_waits_behind_a_subscription_that_looks_for_a_connection_is_told_so_too() {
+    let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    config.timeouts.call = Duration::from_secs(3);
+    let mut stage = Stage::of(config);
+    stage.client_says(&modern(1, "subscriptions/listen", ""));
+    stage.client_says(&call(2, "create_note"));
+    stage.pass(Duration::from_secs(3));
+    let answer = stage.client_reads().expect("its time is over");
+    assert_eq!((&answer["id"], outcome(&answer)), (&2.into(), "not_sent"));
+    assert!(text(&answer).contains("no connection has been made yet"), "{answer}");
+}
+
+#[test]
+fn what_a_server_answered_is_said_with_its_status_and_a_page_is_called_what_it_is() {
+    for (content, is_page) in [(Content::Empty, false), (Content::Json, false), (Content::Other, true)] {
+        let mut stage = Stage::greeted();
+        stage.client_says(&call(1, "create_note"));
+        let seen = stage.takes();
+        stage.status(seen.id, 403, content, None);
+        stage.end(seen.id, EndHow::Complete);
+        let answer = stage.client_reads().unwrap();
+        assert!(text(&answer).contains("the server answered HTTP 403"), "{answer}");
+        assert_eq!(text(&answer).contains("something that is not JSON"), is_page, "{content:?}: {answer}");
+    }
+}
+
+#[test]
+fn a_stream_of_events_that_was_cut_is_said_to_have_been() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.takes();
+    stage.status(seen.id, 200, Content::Events, None);
+    stage.end(seen.id, EndHow::Cut("the connection was reset".into()));
+    let answer = stage.client_reads().unwrap();
+    assert!(outcome(&answer) == "unknown" && text(&answer).contains("the connection was reset"), "{answer}");
+}
+
+#[test]
+fn a_greeting_that_could_not_be_replayed_is_told_with_the_reason() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let lost = stage.takes();
+    stage.status(lost.id, 404, Content::Empty, None);
+    stage.end(lost.id, EndHow::Complete);
+    let greeting = stage.takes();
+    stage.status(greeting.id, 503, Content::Empty, None);
+    stage.end(greeting.id, EndHow::Complete);
+    let words = "session could not be replayed: the server answered HTTP 503";
+    assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
+}
+
+#[test]
+fn a_greeting_whose_last_word_was_cut_off_is_made_again_and_the_reason_is_told() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    stage.greet("s1");
+    stage.client_reads().unwrap();
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_says(&call(1, "create_note"));
+    let note = stage.takes();
+    stage.end(note.id, EndHow::Cut("the connection was reset".into()));
+    assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
+    let words = "session could not be replayed: the connection was reset";
+    assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
+    stage.pass(Duration::from_secs(1));
+    stage.greet("s2");
+    complete_greeting(&mut stage);
+    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
+}
+
+#[test]
+fn every_try_of_what_never_gets_there_whole_waits_about_twice_as_long_as_the_one_before() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        let seen = stage.takes();
+        let how = EndHow::Cut("reset".into());
+        stage.tell(Input::End { exchange: seen.id, how, written: Written::Partly });
+        pauses.push(next_request(&mut stage).as_millis());
+    }
+    for (pause, least) in pauses.iter().zip([0, 100, 200, 400, 800]) {
+        assert!((least..=least.max(100) * 2 + 1).contains(pause), "{pauses:?}");
+    }
+}
+
+/// The longest pauses before the second and the third attempt of many calls that fail as `fail` says.
+fn longest_pauses(mut stage: Stage, request: &str, fail: impl Fn(&mut Stage, u32)) -> [Duration; 2] {
+    let mut longest = [Duration::ZERO; 2];
+    for _ in 0..20 {
+        stage.client_says(request);
+        for (attempt, pause) in (1..).zip(&mut longest) {
+            fail(&mut stage, attempt);
+            *pause = next_request(&mut stage).max(*pause);
+        }
+        let seen = stage.takes();
+        stage.answer(&seen, "{}");
+        stage.client_reads().unwrap();
+        stage.pass(defaults::BUDGET_REGROWTH * 2);
+    }
+    longest
+}
+
+fn slowly(notes: &mut UpstreamConfig) {
+    (notes.retry.initial, notes.keep_alive) = (Duration::from_secs(1), None);
+}
+
+#[test]
+fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_second() {
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
+    let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).greeting(), list, |stage, _| {
+        let seen = stage.takes();
+        stage.status(seen.id, 503, Content::Empty, None);
+        stage.end(seen.id, EndHow::Complete);
+    });
+    assert!(longest[0] <= Duration::from_millis(1_001), "{longest:?}");
+    assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
+}
+
+#[test]
+fn the_pause_after_a_refusal_for_headers_counts_the_attempts_before_it() {
+    let mut stage = Stage::with(Dialect::Auto, slowly);
+    stage.client_says(&modern(1, "resources/list", ""));
+    let proof = stage.takes();
+    stage.answer(&proof, "{}");
+    stage.client_reads().unwrap();
+    let longest = longest_pauses(stage, &modern(1, "resources/list", ""), |stage, attempt| {
+        let seen = stage.takes();
+        if attempt == 1 {
+            stage.status(seen.id, 503, Content::Empty, None);
+        } else {
+            let error = r#"{"code":-32020,"message":"Header mismatch"}"#;
+            stage.status(seen.id, 400, Content::Json, None);
+            stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#));
+        }
+        stage.end(seen.id, EndHow::Complete);
+    });
+    assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
+}
+
+#[test]
+fn a_legacy_call_that_runs_out_of_time_is_cancelled_by_a_word_if_there_is_a_way_for_it() {
+    let cancelled = |stage: &Stage| {
+        let posts = stage.seen.iter().filter(|seen| seen.ask.verb == Verb::Post);
+        posts.filter(|seen| seen.method() == "notifications/cancelled").count()
+    };
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "slow"));
+    stage.takes();
+    stage.pass(defaults::CALL);
+    assert_eq!((outcome(&stage.client_reads().unwrap()), cancelled(&stage)), ("unknown", 1));
+
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "slow"));
+    stage.takes();
+    stage.pass(defaults::CALL - Duration::from_secs(1));
+    stage.client_says(&call(2, "create_note"));
+    stage.refuse_connection();
+    for _ in 0..200 {
+        if !stage.seen.is_empty() {
+            assert_eq!(cancelled(&stage), 0, "what cannot arrive is not sent");
+            stage.refuse_connection();
+        }
+        stage.pass(Duration::from_millis(10));
+    }
+    let answer = stage.client_reads().expect("its time is over");
+    assert_eq!((&answer["id"], outcome(&answer)), (&1.into(), "unknown"));
+    while stage.seen.is_empty() {
+        stage.pass(Duration::from_millis(10));
+    }
+    stage.takes();
+    assert_eq!(cancelled(&stage), 0, "nor kept for later");
+}
+
+#[test]
+fn a_modern_server_that_refuses_in_its_own_words_is_not_taken_for_a_legacy_one() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&modern(1, "tools/list", ""));
+    let seen = stage.takes();
+    stage.status(seen.id, 400, Content::Json, None);
+    stage.body(seen.id, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32021,"message":"Missing capability"}}"#);
+    stage.end(seen.id, EndHow::Complete);
+    let answer = stage.client_reads().unwrap();
+    assert_eq!(answer["error"]["data"]["cause"], "cannot_bridge", "{answer}");
+}
+
+#[test]
+fn a_hint_when_to_come_again_is_obeyed() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let busy = stage.takes();
+    let head = Head { status: 429, content: Content::Empty, session: None, retry_after_ms: Some(7_000) };
+    stage.tell(Input::Head { exchange: busy.id, head });
+    stage.end(busy.id, EndHow::Complete);
+    assert!(next_request(&mut stage) >= Duration::from_secs(7));
+}

@@ -1,0 +1,234 @@
+//! Stories about the link over HTTP: when it counts as up, who looks for it, how often, and when nobody does.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::{AutoReconnect, Dialect};
+use mendline_core::port::{Content, EndHow, Verb};
+use mendline_core::{Event, Input, LinkId, LinkState, defaults};
+use stage::NOTES;
+use stage::http::{GREETING, Seen, Stage, call, complete_greeting, over_a_trunk, watched};
+
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
+
+fn cancel(id: u32) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+}
+
+fn state(stage: &Stage) -> Option<LinkState> {
+    stage.engine.link_state(NOTES)
+}
+
+/// Waits for the next request; says how long that took.
+fn next_request(stage: &mut Stage) -> Duration {
+    let began = stage.now;
+    while stage.seen.is_empty() {
+        stage.pass(Duration::from_millis(1));
+        assert!(stage.now.since(began) < Duration::from_secs(60), "nothing comes");
+    }
+    stage.now.since(began)
+}
+
+fn busy(stage: &mut Stage, seen: &Seen) {
+    stage.status(seen.id, 503, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+}
+
+#[test]
+fn a_head_proves_that_there_is_a_way_even_if_nobody_spoke_of_the_connection() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(&call(1, "create_note"));
+    stage.client_says(&call(2, "create_note"));
+    let first = stage.seen.pop_front().unwrap();
+    assert!(stage.seen.is_empty(), "one looks for the way");
+    stage.status(first.id, 200, Content::Json, None);
+    assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Up), 1));
+}
+
+#[test]
+fn the_head_of_a_trunk_proves_nothing_before_the_endpoint_is_named() {
+    let mut stage = Stage::new(Dialect::Sse);
+    stage.client_says(GREETING);
+    let trunk = stage.seen.pop_front().unwrap();
+    stage.status(trunk.id, 200, Content::Events, None);
+    assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Dialing), 0));
+}
+
+#[test]
+fn when_nobody_wants_anything_any_more_nothing_is_looked_for() {
+    let mut new = Stage::new(Dialect::Auto);
+    let mut tested = Stage::with(Dialect::Auto, |_| {});
+    for stage in [&mut new, &mut tested] {
+        stage.client_says(&call(1, "create_note"));
+        stage.seen.pop_front().expect("it looks for a way");
+        stage.client_says(&cancel(1));
+        assert_eq!((state(stage), stage.seen.len()), (Some(LinkState::Idle), 0));
+    }
+    // In a session there may be news, but where nobody wants the line to be tested it is left alone.
+    let mut greeted = Stage::greeted();
+    greeted.client_says(&call(1, "create_note"));
+    greeted.refuse_connection();
+    greeted.client_says(&cancel(1));
+    greeted.pass(Duration::from_secs(2));
+    assert_eq!((state(&greeted), greeted.seen.len()), (Some(LinkState::Idle), 0));
+}
+
+#[test]
+fn a_server_that_was_looked_for_too_often_is_waited_for_and_not_said_to_be_lost() {
+    let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
+    let mut stage = Stage::with(Dialect::Auto, |notes| notes.reconnect = loud.into());
+    for id in 0..defaults::DIAL_BURST as u32 {
+        stage.client_says(&call(id, "create_note"));
+        stage.seen.pop_front().expect("it looks for a way");
+        stage.client_says(&cancel(id));
+    }
+    let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
+    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{params}}}"#));
+    assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Waiting), 0));
+    let waited = next_request(&mut stage);
+    assert!((defaults::DIAL_PACE - Duration::from_millis(1)..=defaults::DIAL_PACE).contains(&waited), "{waited:?}");
+    assert_eq!(stage.client_reads(), None, "nobody has lost it, so nobody speaks of reconnecting");
+}
+
+#[test]
+fn a_burst_is_over_when_its_minute_is() {
+    let look = |stage: &mut Stage| {
+        stage.client_says(&call(1, "create_note"));
+        stage.seen.pop_front().expect("it looks for a way");
+        stage.client_says(&cancel(1));
+    };
+    let mut stage = Stage::new(Dialect::Auto);
+    look(&mut stage);
+    stage.pass(Duration::from_secs(59));
+    (1..defaults::DIAL_BURST).for_each(|_| look(&mut stage));
+    stage.pass(Duration::from_secs(1));
+    look(&mut stage);
+}
+
+#[test]
+fn whoever_waits_behind_initialized_is_the_only_one_that_looks_for_a_way() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    stage.greet("s1");
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let note = stage.takes();
+    stage.client_says(&call(1, "create_note"));
+    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.client_says(&call(2, "create_note"));
+    stage.pass(Duration::from_secs(1));
+    assert_eq!(state(&stage), Some(LinkState::Dialing));
+    stage.status(note.id, 202, Content::Empty, None);
+    assert_eq!(stage.seen.len(), 1, "the first looks, the second waits");
+}
+
+#[test]
+fn a_number_of_retries_that_someone_chose_is_meant_exactly_over_http_too() {
+    let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
+    let mut stage = Stage::with(Dialect::Auto, |notes| {
+        (notes.reconnect, notes.keep_alive) = (two.into(), None);
+    });
+    stage.client_says(&call(0, "create_note"));
+    for redial in 0..2 {
+        stage.refuse_connection();
+        assert_eq!(state(&stage), Some(LinkState::Waiting), "after {redial} redials");
+        next_request(&mut stage);
+        // Found, and lost again before anything is proven.
+        let found = stage.takes();
+        stage.end(found.id, EndHow::Cut("reset".into()));
+        stage.client_reads().expect("nobody knows what became of it");
+        stage.client_says(&call(1, "create_note"));
+    }
+    stage.refuse_connection();
+    assert_eq!(state(&stage), Some(LinkState::Parked));
+}
+
+#[test]
+fn a_way_that_is_not_looked_for_by_itself_is_still_a_way() {
+    let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
+    let mut stage = Stage::with(Dialect::Auto, |notes| (notes.reconnect, notes.keep_alive) = (off.into(), None));
+    for is_lost in [false, true] {
+        if is_lost {
+            stage.client_says(&call(7, "create_note"));
+            stage.refuse_connection();
+            let answer = stage.client_reads().expect("nobody dials again by itself");
+            assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
+        }
+        stage.client_says(LIST);
+        let seen = stage.takes();
+        busy(&mut stage, &seen);
+        assert_eq!(stage.client_reads(), None, "it was lost before: {is_lost}; the read is tried again");
+        next_request(&mut stage);
+        let seen = stage.takes();
+        stage.answer(&seen, "{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], 1);
+    }
+}
+
+#[test]
+fn what_is_stopped_while_it_looks_for_a_way_says_goodbye_and_nothing_else() {
+    let mut stage = watched();
+    stage.client_says(&call(1, "create_note"));
+    stage.refuse_connection();
+    next_request(&mut stage);
+    stage.seen.clear();
+    assert_eq!(state(&stage), Some(LinkState::Dialing));
+    stage.tell(Input::Stop);
+    stage.tell(Input::Stop);
+    let said: Vec<Verb> = stage.seen.iter().map(|seen| seen.ask.verb).collect();
+    assert_eq!(said, [Verb::Delete]);
+    stage.pass(defaults::GOODBYE);
+    assert!(stage.finished);
+}
+
+#[test]
+fn a_server_over_http_that_somebody_waits_for_is_looked_for_sooner() {
+    let after_losses = |stage: &mut Stage| {
+        for _ in 0..7 {
+            stage.refuse_connection();
+            next_request(stage);
+        }
+        stage.refuse_connection();
+        next_request(stage)
+    };
+    let mut idle = watched();
+    idle.pass(defaults::KEEP_ALIVE);
+    assert!(after_losses(&mut idle) > Duration::from_secs(6));
+    let mut called = watched();
+    called.client_says(&call(1, "create_note"));
+    assert!(after_losses(&mut called) <= Duration::from_millis(5_001));
+    let (mut trunk, id) = over_a_trunk();
+    trunk.end(id, EndHow::Cut("reset".into()));
+    trunk.client_says(&call(1, "create_note"));
+    next_request(&mut trunk);
+    assert!(after_losses(&mut trunk) <= Duration::from_millis(5_001));
+}
+
+#[test]
+fn each_session_has_a_name_of_its_own() {
+    let ask = |stage: &mut Stage, id: u32| {
+        stage.client_says(&call(id, "create_note"));
+        let asks = stage.takes();
+        stage.status(asks.id, 200, Content::Events, None);
+        stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
+        stage.client_reads().expect("a question");
+        let mut links = stage.events.iter().filter_map(|event| match event {
+            Event::AskForwarded { link, .. } => Some(*link),
+            _ => None,
+        });
+        links.next_back().unwrap()
+    };
+    let mut stage = Stage::greeted();
+    assert_eq!(ask(&mut stage, 1), LinkId { upstream: NOTES, dial: 1 });
+    stage.client_says(&call(2, "create_note"));
+    let lost = stage.takes();
+    stage.status(lost.id, 404, Content::Empty, None);
+    stage.end(lost.id, EndHow::Complete);
+    stage.client_reads().expect("the question is withdrawn");
+    stage.greet("s2");
+    complete_greeting(&mut stage);
+    stage.takes();
+    assert_eq!(ask(&mut stage, 3), LinkId { upstream: NOTES, dial: 2 });
+}

@@ -1,0 +1,126 @@
+//! Stories about the stream for what a server says unasked: when it is asked for, when not, and what it remembers.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::LinkState;
+use mendline_core::config::Dialect;
+use mendline_core::port::{Content, EndHow, Verb};
+use stage::NOTES;
+use stage::http::{GREETING, Seen, Stage, call, without_a_session};
+
+const NOTICE: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+
+/// A greeted stage whose stream for notices stands.
+fn listening() -> (Stage, Seen) {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    stage.greet("s1");
+    stage.client_reads().unwrap();
+    let notices = stage.initialize();
+    stage.status(notices.id, 200, Content::Events, None);
+    (stage, notices)
+}
+
+fn gets(stage: &Stage) -> usize {
+    stage.seen.iter().filter(|seen| seen.ask.verb == Verb::Get).count()
+}
+
+#[test]
+fn a_stream_that_had_something_to_say_is_asked_for_again_soon_every_time() {
+    let (mut stage, mut notices) = listening();
+    for round in 0..5 {
+        stage.event(notices.id, None, NOTICE);
+        stage.client_reads().unwrap();
+        stage.end(notices.id, EndHow::Complete);
+        stage.pass(Duration::from_millis(500));
+        assert_eq!(stage.seen.len(), 1, "round {round}");
+        notices = stage.takes();
+        stage.status(notices.id, 200, Content::Events, None);
+    }
+}
+
+#[test]
+fn the_stream_is_not_asked_for_while_the_way_to_the_server_is_lost() {
+    let (mut stage, notices) = listening();
+    stage.end(notices.id, EndHow::Cut("reset".into()));
+    stage.client_says(&call(1, "create_note"));
+    for _ in 0..30 {
+        if !stage.seen.is_empty() {
+            assert_eq!(gets(&stage), 0, "one exchange looks for the way, and it is not this one");
+            stage.refuse_connection();
+        }
+        assert_ne!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+        stage.pass(Duration::from_millis(100));
+    }
+    while stage.seen.is_empty() {
+        stage.pass(Duration::from_millis(100));
+    }
+    stage.takes();
+    assert_eq!(gets(&stage), 1, "now it is");
+}
+
+#[test]
+fn a_server_without_sessions_that_has_no_such_stream_is_not_asked_for_it_again() {
+    let (mut stage, notices) = without_a_session();
+    stage.status(notices.id, 404, Content::Empty, None);
+    stage.end(notices.id, EndHow::Complete);
+    stage.client_says(&call(1, "create_note"));
+    stage.refuse_connection();
+    stage.pass(Duration::from_secs(1));
+    let found = stage.takes();
+    stage.answer(&found, "{}");
+    stage.pass(Duration::from_secs(60));
+    assert_eq!(gets(&stage), 0);
+}
+
+#[test]
+fn the_stream_of_a_session_ends_with_it_and_that_of_the_next_begins_anew() {
+    let (mut stage, notices) = listening();
+    stage.event(notices.id, Some("e1"), NOTICE);
+    stage.client_says(&call(1, "create_note"));
+    let lost = stage.takes();
+    stage.status(lost.id, 404, Content::Empty, None);
+    stage.end(lost.id, EndHow::Complete);
+    assert_eq!(stage.aborted, [notices.id]);
+    stage.greet("s2");
+    let note = stage.takes();
+    stage.status(note.id, 202, Content::Empty, None);
+    stage.end(note.id, EndHow::Complete);
+    let next = stage.seen.iter().find(|seen| seen.ask.verb == Verb::Get).expect("a stream for the new session");
+    assert_eq!((next.header("mcp-session-id"), next.header("last-event-id")), (Some("s2"), None));
+}
+
+#[test]
+fn a_thousand_events_are_remembered_so_that_none_of_them_is_heard_twice() {
+    let (mut stage, notices) = listening();
+    for at in 0..1_000 {
+        stage.event(notices.id, Some(&format!("e{at}")), NOTICE);
+        stage.client_reads().expect("a notice");
+    }
+    stage.end(notices.id, EndHow::Cut("reset".into()));
+    stage.pass(Duration::from_secs(1));
+    let resumed = stage.takes();
+    assert_eq!(resumed.header("last-event-id"), Some("e999"));
+    stage.status(resumed.id, 200, Content::Events, None);
+    stage.event(resumed.id, Some("e0"), NOTICE);
+    assert_eq!(stage.client_reads(), None, "the oldest one, too");
+    stage.event(resumed.id, Some("e1000"), NOTICE);
+    stage.client_reads().expect("a new one");
+}
+
+#[test]
+fn what_a_server_took_is_not_said_to_be_lost_and_what_it_refused_is() {
+    for (status, dropped) in [(202, 0), (200, 0), (404, 1), (500, 1)] {
+        let (mut stage, _notices) = without_a_session();
+        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+        let note = stage.takes();
+        stage.status(note.id, status, Content::Empty, None);
+        stage.end(note.id, EndHow::Complete);
+        let said = stage.heard.iter().filter(|line| line.contains("no way to deliver it")).count();
+        assert_eq!(said, dropped, "HTTP {status}: {:?}", stage.heard);
+    }
+}

@@ -1,0 +1,250 @@
+//! Stories about what goes to a child and comes from it: what is taken back, what goes nowhere, and whose answer is whose.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::{Input, LinkState, defaults};
+use mendline_wire::{Limits, Line, Received};
+use serde_json::{Value, json};
+use stage::greeted::{greeted, greeted_with};
+use stage::{CLIENT, NOTES, Stage, call};
+
+const LISTEN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+
+fn failure(answer: &Value) -> &Value {
+    &answer["result"]["_meta"]["dev.mendline/failure"]
+}
+
+fn too_long(stage: &mut Stage, id: &Value) {
+    let head = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"text":"aaaa"#));
+    let line = Line::TooLong { length: 1 << 30, head, tail: Bytes::from_static(br#"aaaa"}}"#) };
+    let link = stage.spawned.unwrap();
+    stage.tell(Input::FromLink { link, received: Received::from_line(line, &Limits::default()) });
+}
+
+#[test]
+fn a_call_that_is_cancelled_before_it_left_was_never_there() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.client_says(&call("2", "create_note"));
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    assert_eq!(stage.engine.load().for_links, 1);
+    assert_eq!(stage.server_answers("{}")["method"], "tools/call");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+    assert_eq!(stage.server_reads(), None);
+}
+
+#[test]
+fn a_call_that_ran_out_of_time_before_it_left_is_not_cancelled_at_the_server() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.pass(defaults::CALL);
+    assert_eq!(failure(&stage.client_reads().unwrap())["outcome"], "not_sent");
+    assert_eq!(stage.server_reads(), None, "it has never heard of it");
+}
+
+#[test]
+fn nothing_more_is_written_to_a_child_that_is_being_ended() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.tell(Input::Reconnect { upstream: NOTES });
+    assert_eq!(stage.state(), LinkState::Draining);
+    assert_eq!(stage.server_reads(), None);
+    stage.die(0);
+    stage.pass(Duration::from_secs(1));
+    stage.accept_dial();
+    stage.server_answers("{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1, "the next one gets it");
+}
+
+#[test]
+fn what_was_queued_for_a_child_that_died_is_not_said_to_the_next_one() {
+    let mut stage = Stage::up();
+    let before = stage.engine.load();
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    stage.die(0);
+    assert_eq!((stage.engine.load().for_links, stage.engine.load().bytes), (0, before.bytes));
+    stage.pass(Duration::from_secs(1));
+    stage.accept_dial();
+    assert_eq!(stage.server_reads(), None);
+}
+
+#[test]
+fn what_a_client_answers_to_a_child_that_is_being_ended_goes_nowhere_and_is_told() {
+    let mut stage = Stage::up();
+    let ask = |id: &str| {
+        let params = format!(r#"{{"_meta":{{"progressToken":"{id}"}}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"sampling/createMessage","params":{params}}}"#)
+    };
+    for id in ["a", "b"] {
+        stage.server_says(&ask(id));
+    }
+    let (first, second) = (stage.client_reads().unwrap(), stage.client_reads().unwrap());
+    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.client_says(&json!({ "jsonrpc": "2.0", "id": first["id"], "result": {} }).to_string());
+    let token = &second["params"]["_meta"]["progressToken"];
+    let progress = json!({ "progressToken": token, "progress": 1 });
+    stage.client_says(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress }).to_string());
+    for words in ["dropped an answer of the client to a question that is over", "dropped progress that was out of date"]
+    {
+        assert_eq!(stage.heard.iter().filter(|line| *line == words).count(), 1, "{words}: {:?}", stage.heard);
+    }
+    stage.tell(Input::ClientLost { client: CLIENT });
+    assert_eq!(stage.engine.load().for_links, 0, "and nobody is told that the client has gone");
+}
+
+#[test]
+fn a_word_about_a_child_that_is_over_starts_nothing() {
+    let mut stage = Stage::up();
+    let old = stage.spawned.unwrap();
+    stage.die(0);
+    stage.pass(Duration::from_secs(1));
+    assert_eq!(stage.state(), LinkState::Dialing);
+    stage.tell(Input::Spawned { link: old, pid: 1 });
+    assert_eq!(stage.state(), LinkState::Dialing);
+}
+
+#[test]
+fn an_id_that_comes_back_in_disguise_is_known_and_one_that_only_looks_like_it_is_not() {
+    for disguise in ["\"N\"", "N.0"] {
+        let mut stage = Stage::up();
+        stage.client_says(&call("1", "create_note"));
+        let number = stage.server_reads().unwrap()["id"].to_string();
+        let says = |stage: &mut Stage, id: &str| {
+            stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+        };
+        for other in [format!("{number}.5"), format!("-{number}"), "1e300".into(), format!("\"x{number}\"")] {
+            says(&mut stage, &other);
+            assert_eq!(stage.client_reads(), None, "{other} is not {number}");
+        }
+        says(&mut stage, &disguise.replace('N', &number));
+        assert_eq!(stage.client_reads().expect("a type that changed is no reason to hang")["id"], 1);
+        assert!(stage.heard.iter().any(|line| line.contains("changed the type of an id")), "{:?}", stage.heard);
+    }
+}
+
+#[test]
+fn an_answer_to_something_that_has_not_left_the_house_is_nobodys() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.server_reads().unwrap();
+    stage.client_says(&call("2", "create_note"));
+    // The numbers of calls are not secret: this is the one that the second will have.
+    let guess = (2 << 16) + 1;
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{guess},"result":{{}}}}"#));
+    assert_eq!(stage.client_reads(), None);
+    assert_eq!(stage.server_reads().unwrap()["id"], guess, "the guess was right");
+}
+
+#[test]
+fn a_server_ends_its_own_subscriptions_and_nothing_else() {
+    let mut stage = Stage::up();
+    stage.client_says(LISTEN);
+    stage.client_says(&call("1", "create_note"));
+    let listen = stage.server_reads().unwrap()["id"].clone();
+    let other = stage.server_reads().unwrap()["id"].clone();
+    let cancelled =
+        |id: &Value| format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+    stage.server_says(&cancelled(&other));
+    assert_eq!((stage.client_reads(), stage.engine.open_calls(NOTES)), (None, 2), "a call is not its to cancel");
+    stage.server_says(&cancelled(&listen));
+    let ended = stage.client_reads().expect("the subscription is over");
+    assert_eq!((&ended["method"], &ended["params"]["requestId"]), (&json!("notifications/cancelled"), &json!(9)));
+    assert_eq!(stage.engine.open_calls(NOTES), 1);
+}
+
+#[test]
+fn a_subscription_that_has_not_left_cannot_be_ended_by_the_server() {
+    let mut stage = Stage::up();
+    stage.client_says(LISTEN);
+    stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":65536}}"#);
+    assert_eq!((stage.client_reads(), stage.engine.open_calls(NOTES)), (None, 1));
+    assert_eq!(stage.server_reads().unwrap()["id"], 65536, "the guess was right");
+}
+
+#[test]
+fn an_answer_that_is_too_long_costs_its_call_and_not_the_child_unless_it_is_the_greeting() {
+    let mut stage = greeted();
+    stage.client_says(&call("1", "create_note"));
+    let id = stage.server_reads().unwrap()["id"].clone();
+    too_long(&mut stage, &id);
+    assert_eq!(failure(&stage.client_reads().unwrap())["cause"], "cannot_bridge");
+    assert_eq!(stage.state(), LinkState::Up);
+    stage.die(stage.written);
+    stage.pass(Duration::from_secs(1));
+    stage.accept_dial();
+    let greeting = stage.server_reads().unwrap();
+    assert_eq!(greeting["method"], "initialize");
+    too_long(&mut stage, &greeting["id"]);
+    assert_eq!(stage.state(), LinkState::Draining, "nobody knows what was agreed");
+}
+
+#[test]
+fn only_errors_of_a_kind_speak_of_a_dead_connection() {
+    let mut stage = greeted();
+    for round in 0..3 {
+        stage.client_says(&call("1", "create_note"));
+        stage.server_answers(r#"{"content":[],"message":"Connection closed","code":-32000}"#);
+        stage.client_reads().unwrap();
+        stage.client_says(&call("1", "create_note"));
+        let id = stage.server_reads().unwrap()["id"].clone();
+        let error = r#"{"code":-32042,"message":"Connection closed"}"#;
+        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+        stage.client_reads().unwrap();
+        assert_eq!(stage.state(), LinkState::Up, "round {round}");
+    }
+}
+
+#[test]
+fn a_bridge_that_only_said_that_its_other_end_is_gone_has_not_proven_anything() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.server_answers("{}");
+    stage.client_says(&call("2", "create_note"));
+    let id = stage.server_reads().unwrap()["id"].clone();
+    let error = r#"{"code":-32000,"message":"Connection closed"}"#;
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+    let link = stage.spawned.unwrap();
+    stage.tell(Input::Said { link, line: Bytes::from_static(b"the remote end is gone") });
+    stage.client_says(&call("3", "create_note"));
+    stage.server_reads().unwrap();
+    stage.die(stage.written);
+    let answer = std::iter::from_fn(|| stage.client_reads()).find(|answer| answer["id"] == 3).unwrap();
+    assert!(answer.to_string().contains("its last words: the remote end is gone"), "{answer}");
+}
+
+#[test]
+fn errands_of_our_own_take_no_place_from_calls() {
+    let mut stage = greeted_with(|notes| notes.limits.in_flight = 1);
+    stage.pass(defaults::KEEP_ALIVE);
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+    stage.client_says(&call("1", "create_note"));
+    assert_eq!(stage.server_reads().expect("there is a place for it")["method"], "tools/call");
+    stage.client_says(&call("2", "create_note"));
+    assert_eq!(stage.server_reads(), None, "and for no other");
+}
+
+#[test]
+fn a_subscription_that_was_made_before_the_child_ran_goes_out_when_it_does() {
+    let mut stage = Stage::new();
+    stage.client_says(LISTEN);
+    stage.accept_dial();
+    assert_eq!(stage.server_reads().expect("it waited")["method"], "subscriptions/listen");
+}
+
+#[test]
+fn the_last_line_that_a_child_said_is_its_last_words() {
+    let mut stage = Stage::up();
+    let link = stage.spawned.unwrap();
+    for at in 0..100 {
+        stage.tell(Input::Said { link, line: Bytes::from(format!("line {at}")) });
+    }
+    stage.client_says(&call("1", "create_note"));
+    stage.server_reads().unwrap();
+    stage.die(stage.written);
+    assert!(stage.client_reads().unwrap().to_string().contains("its last words: line 99"));
+}

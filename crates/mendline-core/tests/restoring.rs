@@ -1,0 +1,83 @@
+//! Stories about what a new session is told of the last one, who waits for that, and who does not.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::port::{Content, EndHow};
+use mendline_core::{LinkState, defaults};
+use serde_json::{Value, json};
+use stage::greeted::{ask, greeted, restart};
+use stage::http::{complete_greeting, watched};
+use stage::{NOTES, Stage, call, http};
+
+fn answer(stage: &mut Stage, request: &Value) {
+    stage.server_says(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": {} }).to_string());
+}
+
+#[test]
+fn a_new_server_is_told_a_few_things_at_a_time() {
+    let mut stage = greeted();
+    for at in 0..defaults::RESTORES * 2 {
+        ask(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
+    }
+    restart(&mut stage);
+    let told: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).collect();
+    assert_eq!(told.len(), defaults::RESTORES);
+    answer(&mut stage, &told[0]);
+    assert_eq!(std::iter::from_fn(|| stage.server_reads()).count(), 1, "one more for each that it took in");
+}
+
+#[test]
+fn calls_do_not_wait_for_what_a_new_server_is_told() {
+    let mut stage = greeted();
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
+    restart(&mut stage);
+    assert_eq!(stage.server_reads().unwrap()["method"], "logging/setLevel");
+    stage.client_says(&call("1", "create_note"));
+    assert_eq!(stage.server_reads().expect("it does not hang on it")["method"], "tools/call");
+}
+
+#[test]
+fn what_a_client_chooses_while_the_old_choice_is_on_its_way_waits_for_it() {
+    let mut stage = greeted();
+    ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
+    restart(&mut stage);
+    let old = stage.server_reads().unwrap();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":8,"method":"logging/setLevel","params":{"level":"debug"}}"#);
+    assert_eq!(stage.server_reads(), None, "or the old one might be the last word");
+    answer(&mut stage, &old);
+    assert_eq!(stage.server_answers("{}")["params"]["level"], "debug");
+    assert_eq!(stage.client_reads().unwrap()["id"], 8);
+}
+
+#[test]
+fn what_could_not_be_told_because_the_way_was_lost_is_told_when_the_way_is_found() {
+    let mut stage = watched();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}"#);
+    let subscribed = stage.takes();
+    stage.answer(&subscribed, "{}");
+    stage.client_reads().unwrap();
+    stage.client_says(&http::call(2, "create_note"));
+    stage.client_says(&http::call(3, "create_note"));
+    let (slow, lost) = (stage.takes(), stage.takes());
+    stage.status(lost.id, 404, Content::Empty, None);
+    stage.end(lost.id, EndHow::Complete);
+    stage.greet("s2");
+    complete_greeting(&mut stage);
+    let told = stage.seen.iter().position(|seen| seen.method() == "resources/subscribe").unwrap();
+    let told = stage.seen.remove(told).unwrap();
+    stage.takes();
+    stage.seen.push_front(told);
+    stage.refuse_connection();
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
+    stage.answer(&slow, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2, "an answer comes over a line that was made before");
+    assert!(stage.seen.is_empty(), "that is no reason to try what cannot be done");
+    stage.pass(Duration::from_secs(1));
+    let found = stage.takes();
+    assert_eq!(found.method(), "ping");
+    assert!(stage.seen.iter().any(|seen| seen.method() == "resources/subscribe"), "now it is told");
+}
