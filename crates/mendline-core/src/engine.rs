@@ -22,6 +22,7 @@ use crate::event::{Event, LinkState};
 use crate::ledger::Ledger;
 use crate::mail::{Mail, ToUpstream};
 use crate::moment::Moment;
+use crate::policy::breaker::Standing;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
 use crate::timers::Timers;
 use crate::turn::{Alarm, Turn};
@@ -213,6 +214,11 @@ impl Engine {
     /// Where an upstream's link stands.
     pub fn link_state(&self, upstream: UpstreamId) -> Option<LinkState> {
         self.upstreams.get(usize::from(upstream.0)).map(|upstream| upstream.link().state())
+    }
+
+    /// Where an upstream's breaker stands.
+    pub fn breaker(&self, upstream: UpstreamId) -> Option<Standing> {
+        self.upstreams.get(usize::from(upstream.0)).map(Upstream::breaker)
     }
 
     /// Calls of an upstream that are accepted and not answered.

@@ -183,6 +183,15 @@ pub enum Fact<'a> {
     Unharmed(usize),
     /// Somebody asked for a new connection to this upstream by hand.
     ByHand(usize),
+    /// Somebody took this upstream out by hand.
+    TakenOut(usize),
+    /// The engine was told that this upstream wants to be left alone for so long.
+    Hinted {
+        /// Which upstream.
+        upstream: usize,
+        /// How long.
+        wait: Duration,
+    },
     /// A child runs.
     Started(LinkId),
     /// A child could not be started.

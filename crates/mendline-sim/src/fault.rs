@@ -4,6 +4,7 @@
 //! [`Weather`](crate::weather::Weather), or does something once or in pulses; at its end everything is as it was, unless it
 //! says otherwise. A fault knows the world and nothing of the engine.
 
+mod by_hand_isolate;
 mod by_hand_reconnect;
 mod c86_leaves_mid_call;
 mod c87_client_kill9;
@@ -14,6 +15,7 @@ mod h26_500;
 mod h27_502;
 mod h28_503_retry_after;
 mod h29_504;
+mod h30_429_for_an_hour;
 mod h30_429_retry_after;
 mod h31_429_bare;
 mod h32_h2_goaway;
@@ -30,6 +32,7 @@ mod internal_error_now_and_then;
 mod l81_burst_1000;
 mod l82_queue_full;
 mod l83_slow_client;
+mod l84_one_tool_hangs;
 mod l84_upstream_10x_slower;
 mod l85_sixteen_mib_messages;
 mod m62_unknown_id;
@@ -273,9 +276,40 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &x96b_route_or_address_changed::RouteOrAddressChanged,
 ];
 
+/// What happens to children where policies are chosen that such things show.
+pub const POLICED_CHILD: &[&dyn Fault] = &[
+    &by_hand_isolate::Isolate,
+    &internal_error_now_and_then::InternalErrorNowAndThen,
+    &l84_one_tool_hangs::OneToolHangs,
+    &p54_kill9_mid_call::Kill9MidCall,
+    &m65_malformed_json::MalformedJson,
+];
+
+/// The same for servers behind a URL.
+pub const POLICED_HTTP: &[&dyn Fault] = &[
+    &by_hand_isolate::Isolate,
+    &h26_500::InternalError,
+    &h27_502::BadGateway,
+    &h28_503_retry_after::Unavailable,
+    &h30_429_retry_after::BusyForAWhile,
+    &h30_429_retry_after::BusyForAWhile,
+    &h30_429_for_an_hour::BusyForAnHour,
+    &h31_429_bare::Busy,
+    &internal_error_now_and_then::InternalErrorNowAndThen,
+    &l84_one_tool_hangs::OneToolHangs,
+    &t13_reset_before_headers::ResetBeforeHeaders,
+];
+
 /// Every fault there is; some of them more than once.
 pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
-    CHILD.iter().chain(HTTP_ONLY).chain(MENDED_CHILD).chain(MENDED_HTTP).copied()
+    CHILD
+        .iter()
+        .chain(HTTP_ONLY)
+        .chain(MENDED_CHILD)
+        .chain(MENDED_HTTP)
+        .chain(POLICED_CHILD)
+        .chain(POLICED_HTTP)
+        .copied()
 }
 
 /// The fault with this name.

@@ -164,6 +164,8 @@ impl fmt::Display for Told<'_> {
             },
             Fact::Unharmed(upstream) => write!(f, "upstream {upstream} is to be left alone"),
             Fact::ByHand(upstream) => write!(f, "somebody asks for a new connection to upstream {upstream}"),
+            Fact::TakenOut(upstream) => write!(f, "somebody takes upstream {upstream} out"),
+            Fact::Hinted { upstream, wait } => write!(f, "upstream {upstream} asks for a pause of {wait:?}"),
             Fact::Healed => write!(f, "all faults are over"),
             Fact::Recovered(client) => write!(f, "client {} is served again", client.0),
             Fact::StillDown(client) => write!(f, "client {} is not served again in time", client.0),

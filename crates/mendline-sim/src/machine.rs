@@ -6,6 +6,8 @@
 
 mod adapter;
 
+use std::time::Duration;
+
 use mendline_core::port::{ExchangeId, Signal};
 use mendline_core::{Config, Input, LinkId, Moment, Port};
 use mendline_wire::Spliced;
@@ -69,12 +71,24 @@ pub enum What {
     Moved(&'static str, &'static str),
     /// A message was dropped, and for this reason.
     Dropped(&'static str),
-    /// A call was taken on.
-    Accepted,
+    /// This call was taken on; whether breakers let it pass unseen, as they do pings and subscriptions.
+    Accepted(u64, bool),
+    /// An attempt at this call was handed to the shell.
+    Sent(u64),
     /// A call was turned away.
     TurnedAway,
     /// A call came to its end.
     Ended(u64),
+    /// A breaker opened, for this long: the server's, or that of a tool.
+    Opened(Option<String>, Duration),
+    /// One call tries.
+    HalfOpened(Option<String>),
+    /// Somebody took the upstream out by hand.
+    Isolated,
+    /// Somebody brought it back.
+    Resumed,
+    /// A breaker closed.
+    Closed(Option<String>),
     /// The client was said to be gone.
     ClientLost,
     /// Anything else.
@@ -90,6 +104,12 @@ pub struct Standing {
     pub open: u64,
     /// Messages that were dropped.
     pub dropped: u64,
+    /// Its breaker.
+    pub breaker: &'static str,
+    /// Whether nothing holds calls back: no breaker, and no pause.
+    pub flows: bool,
+    /// Its breaker, as the machine itself sees it.
+    pub own_breaker: &'static str,
     /// Its link, as the machine itself sees it.
     pub own_link: &'static str,
     /// Calls accepted and not yet over, as the machine itself counts them: greetings that it replays included.

@@ -110,7 +110,8 @@ impl Record {
     pub fn due(&self, patience: &Patience) -> Option<Moment> {
         let arrived = self.arrived?;
         let quiet_since = self.progressed.map_or(arrived, |progressed| progressed.max(arrived));
-        let due = (quiet_since + patience.call).min(arrived + patience.total);
+        let own = patience.read_note.filter(|_| self.what == "read_note");
+        let due = (quiet_since + own.unwrap_or(patience.call)).min(arrived + patience.total);
         Some(Moment(due.0.saturating_sub(self.slept_through.as_nanos() as u64)))
     }
 
@@ -136,6 +137,8 @@ pub struct Patience {
     pub total: Duration,
     /// For one that never gets out.
     pub recovery: Duration,
+    /// Instead of `call` for this one tool, if somebody has said so.
+    pub read_note: Option<Duration>,
 }
 
 /// The book.

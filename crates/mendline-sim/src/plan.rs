@@ -5,12 +5,15 @@
 //! tested. In worlds with several upstreams the last one is left alone, for I10. About a third of the upstreams are reached
 //! over HTTP; that is rolled with dice of its own, so the others are what they were before there was HTTP. The same goes for
 //! mending: in two worlds of three people have chosen policies, clients rely on levels, subscriptions and lists, and more of
-//! the faults are such as need mending.
+//! the faults are such as need mending. And the same again for policies: in about half of the worlds there are breakers,
+//! limits and tools with times of their own, and more of the faults make a server sick or busy.
 
 use std::fmt;
 use std::time::Duration;
 
-use mendline_core::config::{AutoReconnect, Dialect, KeepAlive, ToolPolicy, Transport};
+use mendline_core::config::{
+    AutoReconnect, Breaker, Dialect, KeepAlive, OnError, OpenFor, RateLimit, ToolPolicy, Transport,
+};
 use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 
@@ -28,6 +31,9 @@ const WEB: u64 = 208;
 
 /// The label of the dice for everything about mending. With this one the same seeds have none of it.
 const MENDING: u64 = 386;
+
+/// The label of the dice for everything about policies. With this one the same seeds have none of it.
+const POLICIES: u64 = 500;
 
 /// How a world ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +103,8 @@ impl Plan {
         let mut mending = dice.fork(MENDING);
         let mends = mending.percent(65);
         let quiet = mends && mending.percent(25);
+        let mut policing = dice.fork(POLICIES);
+        let polices = policing.percent(45);
         let mut config = Config::new(Vec::new());
         config.lifetime = if ending == Ending::ClientsEnd { Lifetime::WithClients } else { Lifetime::UntilStopped };
         let mut pairs = Vec::new();
@@ -116,6 +124,9 @@ impl Plan {
                     choose(&mut upstream, &mut mending);
                 }
             }
+            if !unharmed {
+                police(&mut upstream, polices, &mut policing.fork(place as u64));
+            }
             pairs.push(pair);
             config.upstreams.push(upstream);
         }
@@ -127,6 +138,14 @@ impl Plan {
                 if mending.percent(60) {
                     let among = if over_http[strike.upstream] { fault::MENDED_HTTP } else { fault::MENDED_CHILD };
                     strike.fault = *mending.pick(among);
+                }
+            }
+        }
+        if polices {
+            for strike in &mut strikes {
+                if policing.percent(60) {
+                    let among = if over_http[strike.upstream] { fault::POLICED_HTTP } else { fault::POLICED_CHILD };
+                    strike.fault = *policing.pick(among);
                 }
             }
         }
@@ -197,6 +216,40 @@ fn choose(upstream: &mut UpstreamConfig, dice: &mut Dice) {
         upstream.tools = [("read_note", Effect::Read), ("put_note", *dice.pick(&[Effect::Idempotent, Effect::Unsafe]))]
             .map(|(tool, effect)| (tool.to_owned(), ToolPolicy { effect: Some(effect), timeout: None }))
             .into();
+    }
+}
+
+/// What people may choose about a server that is sick, busy or slow. In worlds where nobody does, there is no breaker either.
+fn police(upstream: &mut UpstreamConfig, polices: bool, dice: &mut Dice) {
+    if !polices {
+        upstream.breaker = None;
+        return;
+    }
+    let usual = Breaker::default();
+    let second = Duration::from_secs(1);
+    upstream.breaker = *dice.pick(&[
+        None,
+        Some(usual),
+        Some(usual),
+        Some(Breaker { count_tool_errors: true, failures: 3, ..usual }),
+        Some(Breaker { failures: 2, open_for: OpenFor::Exactly(second), ..usual }),
+        Some(Breaker { failures: 1_000, window_calls: 4, window: 10 * second, ..usual }),
+        Some(Breaker { failures: 3, open_for: OpenFor::Growing { first: second, cap: 4 * second }, ..usual }),
+    ]);
+    upstream.rate_limit = *dice.pick(&[
+        None,
+        None,
+        Some(RateLimit { burst: 2, per_second: 2.0 }),
+        Some(RateLimit { burst: 10, per_second: 10.0 }),
+        Some(RateLimit { burst: 1, per_second: 20.0 }),
+    ]);
+    if dice.percent(30) {
+        let timeout = Some(upstream.timeouts.call.min(*dice.pick(&[second, 3 * second])));
+        let effect = upstream.tools.get("read_note").and_then(|tool| tool.effect);
+        upstream.tools.insert("read_note".to_owned(), ToolPolicy { effect, timeout });
+    }
+    if dice.percent(20) {
+        upstream.retry.codes = [(-32603, *dice.pick(&[OnError::Never, OnError::Reads]))].into();
     }
 }
 
@@ -335,6 +388,11 @@ impl fmt::Display for Plan {
                     upstream.name, upstream.keep_alive, upstream.reconnect, upstream.trust_hints, upstream.tools
                 )?;
             }
+        }
+        for upstream in self.config.upstreams.iter().filter(|it| it.breaker.is_some() || it.rate_limit.is_some()) {
+            let (codes, tools) = (&upstream.retry.codes, &upstream.tools);
+            let UpstreamConfig { name, breaker, rate_limit, .. } = upstream;
+            writeln!(f, "  policies of {name}: {breaker:?}, {rate_limit:?}, {codes:?}, {tools:?}")?;
         }
         for strike in &self.strikes {
             writeln!(

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use mendline_core::config::Transport;
-use mendline_core::{ClientId, Moment, UpstreamConfig};
+use mendline_core::config::{OpenFor, Transport};
+use mendline_core::{ClientId, Moment, UpstreamConfig, defaults};
 
 use crate::check::Violation;
 use crate::child::Pulse;
@@ -140,12 +140,35 @@ fn heal(world: &mut World, plan: &Plan) {
         }
     }
     while world.violation.is_none() && world.clients.iter().any(is_probing) && world.step(until) {}
+    wait_for_policies(world, plan, until);
     for place in 0..world.clients.len() {
         if is_probing(&world.clients[place]) {
             let id = world.clients[place].id;
             world.tell(&Fact::StillDown(id));
         }
     }
+}
+
+/// Whoever is still held back by a breaker or a pause is served when that is over, and two calls have shown that all is well.
+fn wait_for_policies(world: &mut World, plan: &Plan, until: Moment) {
+    let mut until = until;
+    for place in 0..world.clients.len() {
+        let upstream = world.clients[place].upstream;
+        let config = &plan.config.upstreams[upstream];
+        if is_probing(&world.clients[place]) && config.rate_limit.is_some() {
+            // Those who came before it have their turn first.
+            until = until.max(world.clock.now() + config.timeouts.recovery);
+        }
+        if is_probing(&world.clients[place]) && !world.flows(upstream) {
+            let policy = config.breaker;
+            let open_for = policy.map_or(Duration::ZERO, |policy| match policy.open_for {
+                OpenFor::Exactly(time) => time,
+                OpenFor::Growing { cap, .. } => cap + cap / 5,
+            });
+            until = until.max(world.clock.now() + open_for.max(defaults::PAUSE_CAP) + RECOVERY);
+        }
+    }
+    while world.violation.is_none() && world.clients.iter().any(is_probing) && world.step(until) {}
 }
 
 /// Nobody wants anything, and children that are dialed by themselves are up again within the bound of the promise.

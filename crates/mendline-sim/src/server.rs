@@ -415,6 +415,7 @@ impl Server {
         steps.insert(place, (share(&mut self.dice, 2), Step::Run));
         if (is_list && temper.lists_hang)
             || (is_call && temper.calls_hang)
+            || (is_call && temper.reading_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))
             || message.method() == Method::SubscriptionsListen
         {
             steps.push_back((Duration::ZERO, Step::Hang));

@@ -35,6 +35,8 @@ pub struct Temper {
     pub lists_hang: bool,
     /// Calls are never answered.
     pub calls_hang: bool,
+    /// Calls of the one tool that only reads are never answered.
+    pub reading_hangs: bool,
     /// Every answer is written twice.
     pub says_twice: bool,
     /// Answers are held back for this much longer, and cancellations are ignored.
@@ -66,6 +68,7 @@ impl Default for Temper {
             slowness: 1,
             lists_hang: false,
             calls_hang: false,
+            reading_hangs: false,
             says_twice: false,
             late: Duration::ZERO,
             mangles_ids: false,

@@ -92,6 +92,7 @@ impl World {
             call: upstream.timeouts.call,
             total: upstream.timeouts.total,
             recovery: upstream.timeouts.recovery,
+            read_note: upstream.tools.get("read_note").and_then(|tool| tool.timeout),
         });
         let patience = patience.collect();
         World {
@@ -221,6 +222,20 @@ impl World {
         self.come_to_rest();
     }
 
+    /// Someone takes an upstream out by hand.
+    pub fn take_out(&mut self, upstream: usize) {
+        self.tell(&Fact::TakenOut(upstream));
+        self.tell_engine(Input::Isolate { upstream: UpstreamId(upstream as u16) });
+        self.come_to_rest();
+    }
+
+    /// Someone brings it back.
+    pub fn bring_back(&mut self, upstream: usize) {
+        self.tell(&Fact::ByHand(upstream));
+        self.tell_engine(Input::Resume { upstream: UpstreamId(upstream as u16) });
+        self.come_to_rest();
+    }
+
     /// The machine sleeps for a while: no time passes for anybody, but when it wakes up it is later, and what was connected to
     /// this upstream is dead.
     pub fn sleep_through(&mut self, upstream: usize, time: Duration) {
@@ -344,6 +359,11 @@ impl World {
             Due::AnswerDue(key) => self.answer_due(key),
             Due::PatienceEnds(key) => self.patience_ends(key),
         }
+    }
+
+    /// Does nothing hold calls to this upstream back, by what the engine says?
+    pub fn flows(&self, upstream: usize) -> bool {
+        self.machine.standing(upstream).flows
     }
 
     /// Where the engine says that the link of an upstream stands.

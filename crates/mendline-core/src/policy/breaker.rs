@@ -18,7 +18,7 @@
 //! to end, since nobody knows how long it takes: a caller who is told to come back in a moment loses less than one who hangs
 //! with it.) A trial that fails opens the breaker again for twice as long; a few that are answered, one after the other, close
 //! it. A trial that ends without saying anything about the server (it was cancelled, or never got out) is forgotten, and one
-//! that takes longer than the breaker would have stayed open no longer keeps the next from trying.
+//! that is out for longer than the breaker stayed open no longer keeps the next from trying.
 //!
 //! A person can take an upstream out by hand; it is *isolated* then, until a person brings it back.
 
@@ -85,11 +85,17 @@ enum State {
     Isolated,
 }
 
-/// The call that tries, and when another may.
+/// The call that tries, and when another may: not while it waits for its own turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trial {
     call: u64,
-    patience: Moment,
+    patience: Option<Moment>,
+}
+
+impl Trial {
+    fn holds_others_back(&self, now: Moment) -> bool {
+        self.patience.is_none_or(|patience| patience > now)
+    }
 }
 
 /// One breaker.
@@ -158,9 +164,9 @@ impl Breaker {
             State::Closed => Admission::Flows,
             State::Open { until } if until <= now => Admission::Tries,
             State::Open { until } => Admission::Held(Some(until.since(now))),
-            State::HalfOpen { trial: Some(trial), .. } if trial.patience > now => {
-                // Its end is not known; by then another may try at the latest.
-                Admission::Held(Some(trial.patience.since(now).min(defaults::BREAKER_TRIAL_HINT)))
+            // When it ends is not known.
+            State::HalfOpen { trial: Some(trial), .. } if trial.holds_others_back(now) => {
+                Admission::Held(Some(defaults::BREAKER_TRIAL_HINT))
             }
             State::HalfOpen { .. } => Admission::Tries,
             State::Isolated => Admission::Held(None),
@@ -173,8 +179,8 @@ impl Breaker {
     }
 
     /// This call tries.
-    pub fn begin_trial(&mut self, call: u64, now: Moment) -> Option<Edge> {
-        let trial = Some(Trial { call, patience: now + self.open_for });
+    pub fn begin_trial(&mut self, call: u64) -> Option<Edge> {
+        let trial = Some(Trial { call, patience: None });
         match &mut self.state {
             State::HalfOpen { trial: last, .. } => {
                 *last = trial;
@@ -185,6 +191,25 @@ impl Breaker {
                 Some(Edge::HalfOpened)
             }
             State::Closed | State::Isolated => None,
+        }
+    }
+
+    /// This call goes out. If it is the trial, its time runs from now on.
+    pub fn note_sent(&mut self, call: u64, now: Moment) {
+        let patience = Some(now + self.open_for);
+        self.set_patience(call, patience);
+    }
+
+    /// This call is to go out again and waits for that. If it is the trial, nobody else tries meanwhile.
+    pub fn note_waits(&mut self, call: u64) {
+        self.set_patience(call, None);
+    }
+
+    fn set_patience(&mut self, call: u64, patience: Option<Moment>) {
+        if let State::HalfOpen { trial: Some(trial), .. } = &mut self.state
+            && trial.call == call
+        {
+            trial.patience = patience;
         }
     }
 
@@ -356,14 +381,14 @@ mod tests {
         assert!(matches!(breaker.admits(opened), Admission::Held(Some(_))));
         let later = opened + Duration::from_secs(6);
         assert_eq!(breaker.admits(later), Admission::Tries);
-        assert_eq!(breaker.begin_trial(7, later), Some(Edge::HalfOpened));
+        assert_eq!(breaker.begin_trial(7), Some(Edge::HalfOpened));
         assert!(matches!(breaker.admits(later), Admission::Held(Some(_))), "one at a time");
         assert_eq!(breaker.note(3, Sign::Well, later, &mut dice), None);
         assert!(matches!(breaker.admits(later), Admission::Held(_)), "what was out before is no trial");
         assert_eq!(breaker.note(7, Sign::Well, later, &mut dice), None);
         breaker.let_go(7);
         assert_eq!(breaker.admits(later), Admission::Tries, "one may have been luck");
-        assert_eq!(breaker.begin_trial(8, later), None);
+        assert_eq!(breaker.begin_trial(8), None);
         assert_eq!(breaker.note(8, Sign::Well, later, &mut dice), Some(Edge::Closed));
         assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Flows);
     }
@@ -376,7 +401,7 @@ mod tests {
             let (low, high) = (Duration::from_millis(seconds * 800), Duration::from_millis(seconds * 1_200));
             assert!((low..=high).contains(&breaker.open_for), "{:?} is not about {seconds} s", breaker.open_for);
             now = now + high;
-            breaker.begin_trial(9, now);
+            breaker.begin_trial(9);
             assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut dice), Some(Edge::Opened(..))));
         }
     }
@@ -388,7 +413,7 @@ mod tests {
         let (mut breaker, mut dice) = (Breaker::new(Some(policy)), Dice::new(1));
         for round in 0..3 {
             let now = Moment::ZERO + minute * round;
-            breaker.begin_trial(1, now);
+            breaker.begin_trial(1);
             assert!(
                 matches!(breaker.note(1, Sign::Failed(now), now, &mut dice), Some(Edge::Opened(time, _)) if time == minute)
             );
@@ -399,15 +424,22 @@ mod tests {
     fn a_trial_that_says_nothing_or_takes_for_ever_does_not_stand_in_the_way() {
         let (mut breaker, mut dice) = breaker();
         let mut now = fail_until_open(&mut breaker, &mut dice, at(0)) + Duration::from_secs(6);
-        breaker.begin_trial(7, now);
+        breaker.begin_trial(7);
         breaker.let_go(6);
         assert!(matches!(breaker.admits(now), Admission::Held(_)), "that was another one");
         breaker.let_go(7);
         assert_eq!(breaker.admits(now), Admission::Tries);
-        breaker.begin_trial(8, now);
+        breaker.begin_trial(8);
+        now = now + Duration::from_secs(60);
+        assert!(matches!(breaker.admits(now), Admission::Held(_)), "it has not even gone out");
+        breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
         assert_eq!(breaker.admits(now), Admission::Tries, "nobody waits for the slow one");
-        breaker.begin_trial(9, now);
+        breaker.note_waits(8);
+        assert!(matches!(breaker.admits(now), Admission::Held(_)), "but while it waits to go out again, all do");
+        breaker.note_sent(8, now);
+        now = now + Duration::from_secs(6);
+        breaker.begin_trial(9);
         assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut dice), None, "and its end means nothing any more");
         assert_eq!(breaker.standing(), Standing::HalfOpen);
     }
@@ -477,7 +509,8 @@ mod tests {
                             (Admission::Tries, _) => {
                                 trials.retain(|(_, patience)| *patience > now);
                                 prop_assert!(trials.is_empty(), "two try at once: {trials:?}");
-                                breaker.begin_trial(name, now);
+                                breaker.begin_trial(name);
+                                breaker.note_sent(name, now);
                                 prop_assert!(breaker.is_tried_by(name));
                                 trials.push((name, now + breaker.open_for));
                             }
@@ -540,7 +573,7 @@ mod tests {
             now = now + Duration::from_secs(80);
             for call in 1_000..1_002 {
                 if breaker.admits(now) == Admission::Tries {
-                    breaker.begin_trial(call, now);
+                    breaker.begin_trial(call);
                 }
                 breaker.note(call, Sign::Well, now, &mut dice);
                 breaker.let_go(call);

@@ -46,10 +46,20 @@ impl ToolBreakers {
     }
 
     /// This call tries whether its tool is well.
-    pub fn begin_trial(&mut self, message: &Message, call: u64, now: Moment) -> Option<(String, Edge)> {
+    pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Edge)> {
         let tool = tool_of(message)?;
-        let edge = self.tools.get_mut(&tool)?.begin_trial(call, now)?;
+        let edge = self.tools.get_mut(&tool)?.begin_trial(call)?;
         Some((tool, edge))
+    }
+
+    /// This call goes out.
+    pub fn note_sent(&mut self, call: u64, now: Moment) {
+        self.tools.values_mut().for_each(|breaker| breaker.note_sent(call, now));
+    }
+
+    /// This call is to go out again.
+    pub fn note_waits(&mut self, call: u64) {
+        self.tools.values_mut().for_each(|breaker| breaker.note_waits(call));
     }
 
     /// This call is over.
@@ -180,12 +190,12 @@ mod tests {
         for second in 0..5 {
             fail(&mut breakers, "bad", second, &mut dice);
         }
-        assert_eq!(breakers.begin_trial(&call("bad"), 9, at(20)), Some(("bad".into(), Edge::HalfOpened)));
+        assert_eq!(breakers.begin_trial(&call("bad"), 9), Some(("bad".into(), Edge::HalfOpened)));
         assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Held(_)));
         breakers.let_go(9);
-        breakers.begin_trial(&call("bad"), 10, at(20));
+        breakers.begin_trial(&call("bad"), 10);
         breakers.note(&call("bad"), 10, Sign::Well, at(21), &mut dice);
-        breakers.begin_trial(&call("bad"), 11, at(21));
+        breakers.begin_trial(&call("bad"), 11);
         let closed = breakers.note(&call("bad"), 11, Sign::Well, at(22), &mut dice);
         assert_eq!(closed, Some(("bad".into(), Edge::Closed)));
         assert!(breakers.is_empty());

@@ -27,6 +27,11 @@ impl Upstream {
         self.link.is_up() && self.session.is_open()
     }
 
+    /// Is it a client's call, and not an errand of ours?
+    pub(super) fn is_clients(&self, key: Key) -> bool {
+        self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }))
+    }
+
     /// Is there a place for one more call on a link that can take it?
     pub(super) fn has_place(&self) -> bool {
         self.is_open() && self.in_flight() < self.config.limits.in_flight
@@ -100,6 +105,7 @@ impl Upstream {
                     call.state = State::Sent(Way::Line(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
                     call.begun = turn.now;
+                    self.gate.note_sent(call.name, turn.now);
                     turn.tell(call.sent(self.id));
                     return Some(text);
                 }
@@ -155,6 +161,7 @@ impl Upstream {
             return self.fail(key, cause_of(evidence), outcome, words, turn);
         }
         let Some(call) = self.calls.get_mut(key) else { return };
+        self.gate.note_waits(call.name);
         call.trouble = Some(words).filter(|words| !words.is_empty());
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome != Outcome::NotSent {

@@ -106,10 +106,26 @@ impl Gate {
         self.breaker.is_closed() && self.tools.is_empty()
     }
 
+    /// A call goes out.
+    pub fn note_sent(&mut self, call: u64, now: Moment) {
+        if !self.is_quiet() {
+            self.breaker.note_sent(call, now);
+            self.tools.note_sent(call, now);
+        }
+    }
+
+    /// A call is to go out again, and waits for that.
+    pub fn note_waits(&mut self, call: u64) {
+        if !self.is_quiet() {
+            self.breaker.note_waits(call);
+            self.tools.note_waits(call);
+        }
+    }
+
     /// A call is over, however it ended.
     pub fn let_go(&mut self, call: u64) {
-        self.breaker.let_go(call);
-        if !self.tools.is_empty() {
+        if !self.is_quiet() {
+            self.breaker.let_go(call);
             self.tools.let_go(call);
         }
     }
@@ -178,11 +194,11 @@ impl Upstream {
         }
         let (message, name) = (call.message.clone(), call.name);
         if self.gate.breaker.admits(turn.now) == Admission::Tries {
-            let edge = self.gate.breaker.begin_trial(name, turn.now);
+            let edge = self.gate.breaker.begin_trial(name);
             self.tell_edge(None, edge, turn);
         }
         if self.gate.tools.of(&message).is_some_and(|tool| tool.admits(turn.now) == Admission::Tries)
-            && let Some((tool, edge)) = self.gate.tools.begin_trial(&message, name, turn.now)
+            && let Some((tool, edge)) = self.gate.tools.begin_trial(&message, name)
         {
             self.tell_edge(Some(tool), Some(edge), turn);
         }
@@ -379,6 +395,8 @@ impl Upstream {
         if self.http.is_none() && !self.clients.is_empty() {
             self.link.open(turn);
         }
+        // While it was out, nobody tested its line.
+        self.watch(turn);
         self.keep_moving(turn);
     }
 }

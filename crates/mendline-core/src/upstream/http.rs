@@ -220,6 +220,11 @@ impl Upstream {
                 return;
             }
             match self.outbox.pop(turn.ledger) {
+                // A call that waited for `initialized` in vain: now it waits for the end of the pause.
+                Some(Out::Call(key)) if self.gate.is_paused(turn.now) && self.is_clients(key) => {
+                    self.put_back(key, turn);
+                    self.sort_waiting();
+                }
                 Some(Out::Call(key)) => self.post_call(key, turn),
                 Some(Out::Text(text, method)) => self.post_note(Note { text, method, lost: 0 }, turn),
                 None => return,
@@ -238,6 +243,7 @@ impl Upstream {
         call.state = State::Sent(Way::Exchange);
         call.attempts += 1;
         call.begun = turn.now;
+        self.gate.note_sent(call.name, turn.now);
         turn.tell(call.sent(self.id));
         let reuse = if call.effect.is_repeatable() { Reuse::Any } else { Reuse::Fresh };
         let body = Some(call.spliced(key));

@@ -151,6 +151,7 @@ impl Upstream {
         let again = turn.now + backoff::retry(&self.config.retry, call.attempts + 1, turn.dice);
         call.state = State::Waiting { since: turn.now, not_before: again };
         let (name, attempt) = (call.name, call.attempts + 1);
+        self.gate.note_waits(name);
         turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome: Outcome::Answered });
         if let Some(key) = self.calls.rename(key) {
             self.waiting.push_back(key);

@@ -214,7 +214,6 @@ impl Link {
 
     pub fn release(&mut self) {
         self.held = false;
-        self.incident = None;
     }
 
     /// The server wants to be left alone until then: the next dial is not before.
@@ -438,7 +437,7 @@ impl Link {
 
     fn lose(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
         turn.disarm(&mut self.timer);
-        if self.stopped || self.held {
+        if self.stopped {
             return self.move_to(LinkState::Idle, why, turn);
         }
         self.trouble = Some(why.clone());
@@ -454,6 +453,9 @@ impl Link {
         let spent = incident.redials >= self.policy.attempts && turn.now.since(incident.since) >= self.policy.patience;
         incident.parked |= hopeless || spent || self.crash_loops(turn.now);
         self.incident = Some(incident);
+        if self.held {
+            return self.move_to(LinkState::Idle, why, turn);
+        }
         if !self.policy.is_by_itself() {
             turn.tell(Event::LeftAlone { upstream: self.upstream, why: why.clone() });
             self.move_to(LinkState::Idle, why, turn);

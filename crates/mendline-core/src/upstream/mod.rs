@@ -46,6 +46,7 @@ use crate::event::{Dropped, Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::{ToClient, ToUpstream};
 use crate::moment::Moment;
+use crate::policy::breaker::Standing;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
@@ -135,6 +136,11 @@ impl Upstream {
 
     pub fn link(&self) -> &Link {
         &self.link
+    }
+
+    /// Where its breaker stands.
+    pub fn breaker(&self) -> Standing {
+        self.gate.standing()
     }
 
     /// The child said something on stderr.
@@ -315,7 +321,7 @@ impl Upstream {
         let sent = matches!(call.state, State::Sent(_));
         turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent });
         let by_closing = self.http.is_some() && meta::is_modern(&call.message);
-        let may_tell = sent && !by_closing && self.session.is_open();
+        let may_tell = sent && !by_closing && self.link.is_up() && self.session.is_open();
         if let (true, Some(at)) = (may_tell, notice.find(&["requestId"])) {
             let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
             self.outbox.push_text(text, Method::Cancelled, turn.ledger);

@@ -21,6 +21,8 @@ pub(super) struct AliveFrozen {
     known: BTreeSet<LinkId>,
     out: BTreeMap<LinkId, BTreeSet<Key>>,
     frozen: BTreeMap<LinkId, Moment>,
+    /// Upstreams that were taken out by hand: nobody looks after those.
+    taken_out: BTreeSet<usize>,
 }
 
 impl AliveFrozen {
@@ -33,6 +35,7 @@ impl AliveFrozen {
             known: BTreeSet::new(),
             out: BTreeMap::new(),
             frozen: BTreeMap::new(),
+            taken_out: BTreeSet::new(),
         }
     }
 }
@@ -70,10 +73,19 @@ impl Check for AliveFrozen {
             Fact::Thawed(link) | Fact::Died(link) | Fact::Wanted(Act::CloseStdin(link)) => {
                 self.frozen.remove(link);
             }
+            Fact::TakenOut(upstream) => {
+                self.taken_out.insert(*upstream);
+            }
+            Fact::ByHand(upstream) if self.taken_out.remove(upstream) => {
+                let theirs = self.frozen.iter_mut().filter(|(link, _)| usize::from(link.upstream.0) == *upstream);
+                theirs.for_each(|(_, since)| *since = now);
+            }
             Fact::Stopped | Fact::Closing | Fact::Left(_) => self.frozen.clear(),
             Fact::Settled { .. } => {
                 let is_late = |(link, since): (&LinkId, &Moment)| {
-                    self.bound[usize::from(link.upstream.0)].is_some_and(|bound| now - *since > bound)
+                    let upstream = usize::from(link.upstream.0);
+                    let is_late = self.bound[upstream].is_some_and(|bound| now - *since > bound);
+                    is_late && !self.taken_out.contains(&upstream)
                 };
                 if let Some((link, since)) = self.frozen.iter().find(|(link, since)| is_late((*link, *since))) {
                     return Err(format!("{} has done nothing for {:?}", Via::Child(*link), now - *since));

@@ -88,7 +88,7 @@ impl Check for Bounded {
                     ),
                     ("messages for links", load.for_links, defaults::LINK_QUEUE * self.upstreams + self.calls),
                     ("bytes", load.bytes, self.bytes),
-                    ("timers", load.timers, self.calls + 4 * self.upstreams + 2),
+                    ("timers", load.timers, self.calls + 5 * self.upstreams + 2),
                 ];
                 for (what, held, limit) in limits {
                     if held > limit {

@@ -72,6 +72,12 @@ impl Check for OneTruth {
                         standing.link, standing.own_link
                     ));
                 }
+                if standing.breaker != standing.own_breaker {
+                    return Err(format!(
+                        "upstream {upstream}: by the events the breaker is {}, by the engine {}",
+                        standing.breaker, standing.own_breaker
+                    ));
+                }
                 if standing.own_open != standing.open {
                     return Err(format!(
                         "upstream {upstream}: by the events {} calls are open, by the engine {}",

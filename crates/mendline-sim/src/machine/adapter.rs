@@ -12,7 +12,7 @@ macro_rules! adapter {
         #[doc = $doc]
         pub(super) mod $name {
             use mendline_core as real;
-            use mendline_wire::Spliced;
+            use mendline_wire::{Method, Spliced};
             use $($core)::+ as core;
 
             use super::{Act, ExchangeId, Heard, Load, Machine, Request, Standing, Verb, What};
@@ -77,6 +77,11 @@ macro_rules! adapter {
                         link: folded.map_or("Idle", |it| state(it.link)),
                         open: folded.map_or(0, |it| it.open),
                         dropped: folded.map_or(0, |it| it.dropped),
+                        breaker: folded.map_or("Closed", |it| standing(it.breaker)),
+                        flows: folded.is_none_or(|it| {
+                            standing(it.breaker) == "Closed" && it.tools.is_empty() && !it.paused
+                        }),
+                        own_breaker: self.engine.breaker(id).map_or("Closed", standing),
                         own_link: self.engine.link_state(id).map_or("Idle", state),
                         own_open: self.engine.open_calls(id) as u64,
                     }
@@ -103,6 +108,11 @@ macro_rules! adapter {
                 to.retry.attempts = from.retry.attempts;
                 to.retry.initial = from.retry.initial;
                 to.retry.cap = from.retry.cap;
+                to.retry.codes = from.retry.codes.iter().map(|(code, it)| (*code, on_error(*it))).collect();
+                to.breaker = from.breaker.map(breaker);
+                to.rate_limit = from
+                    .rate_limit
+                    .map(|it| core::config::RateLimit { burst: it.burst, per_second: it.per_second });
                 to.trust_hints = from.trust_hints;
                 to.tools = from.tools.iter().map(|(tool, it)| (tool.clone(), policy(*it))).collect();
                 to.resume_attempts = from.resume_attempts;
@@ -120,6 +130,38 @@ macro_rules! adapter {
 
             fn policy(from: real::config::ToolPolicy) -> core::config::ToolPolicy {
                 core::config::ToolPolicy { effect: from.effect.map(effect), timeout: from.timeout }
+            }
+
+            fn on_error(from: real::config::OnError) -> core::config::OnError {
+                match from {
+                    real::config::OnError::Never => core::config::OnError::Never,
+                    real::config::OnError::Reads => core::config::OnError::Reads,
+                    real::config::OnError::Always => core::config::OnError::Always,
+                }
+            }
+
+            fn breaker(from: real::config::Breaker) -> core::config::Breaker {
+                core::config::Breaker {
+                    failures: from.failures,
+                    success_rate: from.success_rate,
+                    window: from.window,
+                    window_calls: from.window_calls,
+                    open_for: match from.open_for {
+                        real::config::OpenFor::Growing { first, cap } => core::config::OpenFor::Growing { first, cap },
+                        real::config::OpenFor::Exactly(time) => core::config::OpenFor::Exactly(time),
+                    },
+                    successes: from.successes,
+                    count_tool_errors: from.count_tool_errors,
+                }
+            }
+
+            fn standing(from: core::policy::breaker::Standing) -> &'static str {
+                match from {
+                    core::policy::breaker::Standing::Closed => "Closed",
+                    core::policy::breaker::Standing::Open => "Open",
+                    core::policy::breaker::Standing::HalfOpen => "HalfOpen",
+                    core::policy::breaker::Standing::Isolated => "Isolated",
+                }
             }
 
             fn effect(from: real::policy::effect::Effect) -> core::policy::effect::Effect {
@@ -222,6 +264,10 @@ macro_rules! adapter {
                     real::Input::Reconnect { upstream } => {
                         core::Input::Reconnect { upstream: core::UpstreamId(upstream.0) }
                     }
+                    real::Input::Isolate { upstream } => {
+                        core::Input::Isolate { upstream: core::UpstreamId(upstream.0) }
+                    }
+                    real::Input::Resume { upstream } => core::Input::Resume { upstream: core::UpstreamId(upstream.0) },
                     real::Input::Woke => core::Input::Woke,
                     real::Input::NetworkChanged => core::Input::NetworkChanged,
                     real::Input::Stop => core::Input::Stop,
@@ -290,12 +336,20 @@ macro_rules! adapter {
                 match event {
                     Event::LinkMoved { from, to, .. } => What::Moved(state(*from), state(*to)),
                     Event::MessageDropped { why, .. } => What::Dropped(reason(*why)),
-                    Event::CallAccepted { .. } => What::Accepted,
+                    Event::CallAccepted { call, method, .. } => {
+                        What::Accepted(*call, matches!(method, Method::Ping | Method::SubscriptionsListen))
+                    }
+                    Event::CallSent { call, .. } => What::Sent(*call),
+                    Event::Isolated { .. } => What::Isolated,
+                    Event::Resumed { .. } => What::Resumed,
                     Event::CallTurnedAway { .. } => What::TurnedAway,
                     Event::CallAnswered { call, .. }
                     | Event::CallFailed { call, .. }
                     | Event::CallCancelled { call, .. }
                     | Event::CallAbandoned { call, .. } => What::Ended(*call),
+                    Event::BreakerOpened { tool, open_for, .. } => What::Opened(tool.clone(), *open_for),
+                    Event::BreakerHalfOpened { tool, .. } => What::HalfOpened(tool.clone()),
+                    Event::BreakerClosed { tool, .. } => What::Closed(tool.clone()),
                     Event::ClientLost { .. } => What::ClientLost,
                     _ => What::Other,
                 }

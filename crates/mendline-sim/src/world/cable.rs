@@ -165,7 +165,11 @@ impl World {
         match exchange.take() {
             Some(Part::Head(head)) => {
                 let report = Report::Head(head.status);
+                let hint = head.retry_after_ms.filter(|_| matches!(head.status, 429 | 503));
                 self.report(upstream, id, report, Input::Head { exchange: id, head });
+                if let Some(millis) = hint {
+                    self.tell(&Fact::Hinted { upstream, wait: Duration::from_millis(millis) });
+                }
             }
             Some(Part::Event(event)) => {
                 let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.odd_frames);

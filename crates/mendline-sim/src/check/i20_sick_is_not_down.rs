@@ -1,0 +1,168 @@
+//! I20: a breaker holds back what it must, and nothing else.
+//!
+//! While it is open nothing goes out; while it is half open one call does, until it is over or has taken longer than the
+//! breaker stayed open. It opens only after as many failures as were chosen, which being busy is not; and a call is held back
+//! only by the breaker of its own server or of its own tool. While an upstream is taken out by hand nothing goes there at
+//! all, and nobody dials it. (That breakers close again is I6: after the healing everybody is served.)
+//!
+//! A failure here is less than what the engine takes for one: a request that got no answer, whatever became of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mendline_core::port::ExchangeId;
+use mendline_core::{Config, Moment};
+use mendline_wire::Kind;
+
+use super::Check;
+use crate::fact::{Fact, Report, Via};
+use crate::machine::What;
+use crate::oracle::{Oracle, Verdict};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Open,
+    HalfOpen,
+    TakenOut,
+}
+
+struct Upstream {
+    /// At least so many failures before it may open.
+    least: u32,
+    state: State,
+    failures: u32,
+    open_for: Duration,
+    /// The calls that were sent while it was half open and are not over, and when.
+    trials: BTreeMap<u64, Moment>,
+    passing: BTreeSet<u64>,
+    was_open: bool,
+    tools_open: BTreeSet<String>,
+}
+
+/// What breakers have said of themselves, and what they were told.
+pub(super) struct SickIsNotDown {
+    upstreams: Vec<Upstream>,
+    /// Exchanges that carry a request: the status, and whether it was answered.
+    asked: BTreeMap<ExchangeId, (Option<u16>, bool)>,
+}
+
+impl SickIsNotDown {
+    pub(super) fn new(config: &Config) -> SickIsNotDown {
+        let upstream = |it: &mendline_core::UpstreamConfig| Upstream {
+            least: it.breaker.map_or(u32::MAX, |policy| {
+                let share = f64::from(policy.window_calls) * (1.0 - policy.success_rate);
+                policy.failures.min(share.ceil() as u32)
+            }),
+            state: State::Closed,
+            failures: 0,
+            open_for: Duration::ZERO,
+            trials: BTreeMap::new(),
+            passing: BTreeSet::new(),
+            was_open: false,
+            tools_open: BTreeSet::new(),
+        };
+        SickIsNotDown { upstreams: config.upstreams.iter().map(upstream).collect(), asked: BTreeMap::new() }
+    }
+}
+
+impl Upstream {
+    fn hear(&mut self, what: &What, now: Moment) -> Result<(), String> {
+        match what {
+            What::Accepted(call, true) => {
+                self.passing.insert(*call);
+            }
+            What::Ended(call) => {
+                self.passing.remove(call);
+                self.trials.remove(call);
+            }
+            What::Sent(call) => return self.send(*call, now),
+            What::Opened(None, open_for) => {
+                if self.state == State::Closed && self.failures < self.least {
+                    return Err(format!(
+                        "the breaker opened after {} failures, {} are chosen",
+                        self.failures, self.least
+                    ));
+                }
+                (self.state, self.open_for, self.failures, self.was_open) = (State::Open, *open_for, 0, true);
+                self.trials.clear();
+            }
+            What::HalfOpened(None) => self.state = State::HalfOpen,
+            What::Closed(None) | What::Resumed => (self.state, self.failures) = (State::Closed, 0),
+            What::Isolated => (self.state, self.was_open) = (State::TakenOut, true),
+            What::Opened(Some(tool), _) => {
+                self.tools_open.insert(tool.clone());
+            }
+            What::Moved(from, "Dialing") if self.state == State::TakenOut && *from != "Up" => {
+                return Err("it was taken out by hand, and it is dialed".into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, call: u64, now: Moment) -> Result<(), String> {
+        match self.state {
+            State::TakenOut => Err(format!("call {call} was sent to an upstream that was taken out by hand")),
+            _ if self.passing.contains(&call) => Ok(()),
+            State::Open => Err(format!("call {call} was sent although the breaker is open")),
+            State::HalfOpen => {
+                let open_for = self.open_for;
+                let other = self.trials.iter().find(|(other, began)| **other != call && now - **began < open_for);
+                if let Some((other, _)) = other {
+                    return Err(format!("call {call} was sent while call {other} tries whether the server is well"));
+                }
+                self.trials.insert(call, now);
+                Ok(())
+            }
+            State::Closed => Ok(()),
+        }
+    }
+}
+
+impl Check for SickIsNotDown {
+    fn name(&self) -> &'static str {
+        "I20 sick is not down"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::Happened(heard) => {
+                if let Some(upstream) = heard.upstream {
+                    return self.upstreams[upstream].hear(&heard.what, now);
+                }
+            }
+            Fact::Handed { by: Via::Exchange(_, exchange), key: Some(_), .. } => {
+                self.asked.insert(*exchange, (None, false));
+            }
+            Fact::Given { by: Via::Exchange(upstream, exchange), message } => match message {
+                Some(message) if matches!(message.kind(), Kind::Result | Kind::Error) => {
+                    self.asked.entry(*exchange).and_modify(|(_, answered)| *answered = true);
+                }
+                Some(_) => {}
+                None => self.upstreams[*upstream].failures += 1,
+            },
+            Fact::Given { by, message: None } => self.upstreams[by.upstream()].failures += 1,
+            Fact::Reported { exchange, report: Report::Head(status), .. } => {
+                self.asked.entry(*exchange).and_modify(|(seen, _)| *seen = Some(*status));
+            }
+            Fact::Reported { upstream, exchange, report: Report::End } => {
+                if let Some((status, false)) = self.asked.remove(exchange)
+                    && status != Some(429)
+                {
+                    self.upstreams[*upstream].failures += 1;
+                }
+            }
+            Fact::Exited(link) => self.upstreams[usize::from(link.upstream.0)].failures += 1,
+            Fact::Answered { key, verdict: Verdict::Failed(failure), .. } if failure.cause == "breaker_open" => {
+                let record = oracle.of(*key);
+                let it = &self.upstreams[record.upstream];
+                if !it.was_open && !it.tools_open.contains(record.what) {
+                    return Err(format!("{} ({}) was held back, and not by its own breaker", record.id, record.what));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

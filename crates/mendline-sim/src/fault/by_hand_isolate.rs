@@ -1,0 +1,24 @@
+//! Somebody takes an upstream out by hand, and brings it back later.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct Isolate;
+
+impl Fault for Isolate {
+    fn name(&self) -> &'static str {
+        "by_hand_isolate"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.take_out(at);
+        None
+    }
+
+    fn end(&self, world: &mut World, at: usize) {
+        world.bring_back(at);
+    }
+}

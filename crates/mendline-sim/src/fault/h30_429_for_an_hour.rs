@@ -1,0 +1,24 @@
+//! H30: 429, and to come back in an hour. Nobody sleeps an hour, and nobody knocks all the time either.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct BusyForAnHour;
+
+impl Fault for BusyForAnHour {
+    fn name(&self) -> &'static str {
+        "h30_429_for_an_hour"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[10, 30, 100]);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Status(429, Some(3_600)), chance));
+        }
+        None
+    }
+}
