@@ -29,6 +29,8 @@ pub enum Alarm {
     Orphans(UpstreamId),
     /// A server had time enough for our goodbye.
     Goodbye(UpstreamId),
+    /// What is known of a server should be kept.
+    Remember(UpstreamId),
     /// The drain is over.
     Drain,
 }

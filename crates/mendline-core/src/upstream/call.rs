@@ -1,5 +1,7 @@
 //! One call to an upstream, and the times that bound it.
 
+use std::time::Duration;
+
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
 use super::errand::Errand;
@@ -86,6 +88,12 @@ pub struct Call {
     pub confirmed: bool,
     /// We made progress up, so that the client sees that something is done.
     made_up: bool,
+    /// A greeting that is answered in the server's stead then.
+    pub grace: Option<Moment>,
+    /// A greeting that the client made and no longer waits for: the server may take as long for it as for any call.
+    pub is_first_greeting: bool,
+    /// How long it waits for its upstream at most, when that is less than others do.
+    pub waits: Option<Duration>,
 }
 
 impl Call {
@@ -114,6 +122,9 @@ impl Call {
             trouble: None,
             confirmed: false,
             made_up: false,
+            grace: None,
+            is_first_greeting: false,
+            waits: None,
         }
     }
 
@@ -151,6 +162,7 @@ impl Call {
         match self.owner {
             Owner::Us(Errand::Ping) => Some(self.arrived + timeouts.ping),
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
+            Owner::Us(Errand::Greeting) if self.is_first_greeting => Some(self.arrived + timeouts.call),
             Owner::Us(_) => Some(self.arrived + timeouts.handshake),
             Owner::Client { .. } if self.listens() => None,
             Owner::Client { .. } => Some((self.renewed + timeouts.call).min(self.arrived + timeouts.total)),
@@ -162,7 +174,9 @@ impl Call {
         match self.state {
             // A subscription that the client relies on is opened again whenever that becomes possible.
             State::Waiting { .. } if self.confirmed => None,
-            State::Waiting { since, .. } => Some(since + timeouts.recovery),
+            State::Waiting { since, .. } => {
+                Some(since + self.waits.map_or(timeouts.recovery, |waits| waits.min(timeouts.recovery)))
+            }
             State::Queued | State::Sent(_) => None,
         }
     }
@@ -173,7 +187,8 @@ impl Call {
             State::Waiting { not_before, .. } if not_before > now => Some(not_before),
             _ => None,
         };
-        [self.deadline(timeouts), self.patience(timeouts), again, self.stream.resume_at].into_iter().flatten().min()
+        let times = [self.deadline(timeouts), self.patience(timeouts), again, self.stream.resume_at, self.grace];
+        times.into_iter().flatten().min()
     }
 
     /// Takes note of progress; says whether the client should see it. Progress never falls, so what a second attempt
@@ -212,7 +227,6 @@ pub fn describe(message: &Message) -> String {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use std::time::Duration;
 
     fn call() -> Call {
         let text = r#"{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#;
