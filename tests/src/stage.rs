@@ -173,10 +173,17 @@ impl Stage {
     pub fn play_bridged(&self, name: &str) -> Result<Played, String> {
         let folder = self.folder(name)?;
         let (outer, inner) = (folder.join("client-side.log"), folder.join("server-side.log"));
-        let mut bridged: Vec<OsString> = vec![present(&self.programs.mendline)?.into(), "run".into(), "--".into()];
+        let mut bridged = self.bridge()?;
+        bridged.push("--".into());
         bridged.extend(self.tapped(&inner, self.server_command(Over::Stdio)?));
         let report = self.play(&folder, &self.tapped(&outer, bridged))?;
         Ok(Played { report, client_side: read(&outer)?, server_side: read(&inner)? })
+    }
+
+    /// Mendline's command. Conversations are compared word for word, so every word has to be the server's own.
+    fn bridge(&self) -> Result<Vec<OsString>, String> {
+        let words = ["run", "--no-catalogue", "--startup", "wait"];
+        Ok(std::iter::once(present(&self.programs.mendline)?.into()).chain(words.map(OsString::from)).collect())
     }
 
     /// Lets the client dial the server by itself. `None` if it cannot: the workspace has rmcp without its HTTP client,
@@ -204,7 +211,8 @@ impl Stage {
         let folder = self.folder(name)?;
         let log = folder.join("client-side.log");
         let (_server, relay) = self.listening(&folder)?;
-        let bridged = vec![present(&self.programs.mendline)?.into(), "run".into(), self.url(&relay).into()];
+        let mut bridged = self.bridge()?;
+        bridged.push(self.url(&relay).into());
         let report = self.play(&folder, &self.tapped(&log, bridged))?;
         let server_log = fs::read_to_string(folder.join(SERVER_LOG)).map_err(|why| why.to_string())?;
         Ok(Reached { report, client_side: read(&log)?, requests: relay.requests()?, server_log })

@@ -40,7 +40,7 @@ fn stage(client: Client, era: Era, server: Server) -> Stage {
 
 /// `mendline run` with these words.
 fn run(stage: &Stage, words: &[&str]) -> Vec<OsString> {
-    let mut command = vec![stage.programs.mendline.clone().into(), "run".into()];
+    let mut command = vec![stage.programs.mendline.clone().into(), "run".into(), "--no-catalogue".into()];
     command.extend(words.iter().map(OsString::from));
     command
 }

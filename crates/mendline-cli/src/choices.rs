@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mendline::decisions::UpstreamConfig;
-use mendline::decisions::config::{AutoReconnect, KeepAlive, Reconnect, ToolPolicy, Transport};
+use mendline::decisions::config::{AutoReconnect, KeepAlive, Reconnect, Startup, ToolPolicy, Transport};
 use mendline::decisions::policy::effect::Effect;
 
 /// Everything that may be chosen.
@@ -21,6 +21,8 @@ pub(crate) struct Choices {
     calls: Calls,
     #[command(flatten)]
     waiting: Waiting,
+    #[command(flatten)]
+    starting: Starting,
 }
 
 #[derive(Args)]
@@ -111,12 +113,34 @@ struct Waiting {
     handshake_timeout: Option<Duration>,
 }
 
+#[derive(Args)]
+#[command(next_help_heading = "Starting")]
+struct Starting {
+    /// What the client's greeting waits for: at-once answers it, and the lists, from what was last known of the server while
+    /// it starts, and without that after three seconds; wait leaves it to the server, however long it takes [default:
+    /// at-once]
+    #[arg(long, value_name = "at-once|wait", value_enum, hide_possible_values = true)]
+    startup: Option<StartupFlag>,
+
+    /// Keep nothing of what the server says of itself, neither for the next time nor for while it is away
+    #[arg(long)]
+    no_catalogue: bool,
+}
+
+/// What a client's greeting waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum StartupFlag {
+    AtOnce,
+    Wait,
+}
+
 impl Choices {
     /// Makes policies of what was chosen, or says what cannot be.
     pub(crate) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
         upstream.reconnect = self.reconnecting.policy()?;
         upstream.keep_alive = self.reconnecting.keep_alive()?;
         self.calls.apply(upstream)?;
+        self.starting.apply(upstream);
         self.waiting.apply(upstream)
     }
 }
@@ -183,6 +207,17 @@ impl Calls {
         upstream.limits.in_flight = self.max_in_flight.unwrap_or(upstream.limits.in_flight);
         upstream.limits.waiting = self.max_waiting.unwrap_or(upstream.limits.waiting);
         Ok(())
+    }
+}
+
+impl Starting {
+    fn apply(&self, upstream: &mut UpstreamConfig) {
+        upstream.catalogue.cache &= !self.no_catalogue;
+        upstream.catalogue.startup = match self.startup {
+            Some(StartupFlag::AtOnce) => Startup::AtOnce,
+            Some(StartupFlag::Wait) => Startup::Wait,
+            None => upstream.catalogue.startup,
+        };
     }
 }
 
@@ -338,7 +373,8 @@ mod tests {
             "--max-retries 7 --initial-retry-delay 2s --max-retry-delay 20s --backoff-multiplier 1.5 --tell-client \
              --keep-alive 15s --keep-alive-timeout 4s --max-attempts 5 --resume-attempts 2 --no-trust-hints \
              --effect a=read --effect b=c=unsafe --max-in-flight 9 --max-waiting 11 \
-             --call-timeout 1m --total-timeout 3m --recovery-timeout 20s --handshake-timeout 7s",
+             --call-timeout 1m --total-timeout 3m --recovery-timeout 20s --handshake-timeout 7s \
+             --startup wait --no-catalogue",
         )
         .unwrap();
         let policy = &upstream.reconnect;
@@ -351,6 +387,7 @@ mod tests {
         let told = upstream.tools.into_iter().filter_map(|(tool, policy)| Some((tool, policy.effect?)));
         assert_eq!(told.collect::<BTreeMap<_, _>>(), BTreeMap::from(effects));
         assert_eq!((upstream.limits.in_flight, upstream.limits.waiting), (9, 11));
+        assert_eq!((upstream.catalogue.cache, upstream.catalogue.startup), (false, Startup::Wait));
         let timeouts = &upstream.timeouts;
         assert_eq!((timeouts.call, timeouts.total), (seconds(60), seconds(180)));
         assert_eq!((timeouts.recovery, timeouts.handshake), (seconds(20), seconds(7)));

@@ -144,7 +144,9 @@ impl Workshop {
         std::fs::write(ledger, "")?;
         let mut command = Command::new(&self.program);
         if side == Side::Mended {
-            command.args(["run", "--name", "demo", "--log-level", "off", "--"]).arg(&self.program);
+            command
+                .args(["run", "--name", "demo", "--log-level", "off", "--no-catalogue", "--startup", "wait", "--"])
+                .arg(&self.program);
         }
         command.arg("demo-server").env(LEDGER, ledger);
         if let Some(temper) = fault.temper() {

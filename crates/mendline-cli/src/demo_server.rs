@@ -12,7 +12,7 @@ mod tools;
 
 use std::process::ExitCode;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ledger::Ledger;
 pub(crate) use ledger::VARIABLE as LEDGER;
@@ -47,6 +47,11 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
         eprintln!("demo-server: no grandchild: {error}");
     }
     sleep(tempers.slow_start());
+    let begun = Instant::now();
+    while tempers.waits_for().is_some_and(|path| !path.exists()) && begun.elapsed() < LONGEST_LIFE {
+        sleep(Duration::from_millis(5));
+    }
+    ledger.note("serves");
     let ignores_eof = tempers.has(&Temper::IgnoreEof);
     Server::new(tempers, ledger).serve();
     if ignores_eof {

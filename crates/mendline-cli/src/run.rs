@@ -6,9 +6,10 @@
 
 use std::process::ExitCode;
 
+use mendline::catalogue::{Identity, Shelf, state_directory};
 use mendline::decisions::config::{Dialect, Transport};
 use mendline::decisions::port::Ending;
-use mendline::decisions::{ClientId, Config, Engine, Secret, UpstreamConfig, UpstreamId};
+use mendline::decisions::{ClientId, Config, Engine, Input, Moment, Secret, UpstreamConfig, UpstreamId};
 use mendline::driver::{Client, Driver, Host};
 use mendline::frontend::stdio;
 use mendline::observe::log::{Log, LogLevel};
@@ -54,6 +55,8 @@ struct Bridge {
     config: Config,
     server: Server,
     log: Log,
+    /// Where what is known of the server is kept.
+    shelf: Option<Shelf>,
 }
 
 /// Where the server is.
@@ -64,16 +67,20 @@ enum Server {
 
 fn prepare(options: &RunOptions) -> Result<Bridge, String> {
     let level = log_level_or_default(options.log_level)?;
-    let (mut upstream, server) = match &options.target {
+    let (mut upstream, server, identity) = match &options.target {
         Some(url) => remote(url, options)?,
         None => child(options)?,
     };
     options.choices.apply(&mut upstream)?;
     let log = Log::to_stderr(level, vec![upstream.name.clone()]);
-    Ok(Bridge { config: Config::new(vec![upstream]), server, log })
+    let shelf = match state_directory(|name| std::env::var_os(name)).filter(|_| upstream.catalogue.cache) {
+        Some(state) => Shelf::open(&state, identity, log.voice()),
+        None => None,
+    };
+    Ok(Bridge { config: Config::new(vec![upstream]), server, log, shelf })
 }
 
-fn child(options: &RunOptions) -> Result<(UpstreamConfig, Server), String> {
+fn child(options: &RunOptions) -> Result<(UpstreamConfig, Server, Identity), String> {
     let [program, arguments @ ..] = options.command.as_slice() else {
         return Err(NO_COMMAND.to_owned());
     };
@@ -82,16 +89,19 @@ fn child(options: &RunOptions) -> Result<(UpstreamConfig, Server), String> {
     }
     let name = options.name.clone().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
     let upstream = UpstreamConfig::child(name, program.to_string_lossy());
-    Ok((upstream, Server::Child(ChildCommand::new(program.clone(), arguments.to_vec()))))
+    let identity = Identity::child(&options.command, std::env::current_dir().ok().as_deref());
+    let identity = identity.with_environment(environment());
+    Ok((upstream, Server::Child(ChildCommand::new(program.clone(), arguments.to_vec())), identity))
 }
 
-fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server), String> {
+fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server, Identity), String> {
     let environment = |name: &str| std::env::var(name).ok();
     let url = expand(url, environment)?;
     if !url.contains("://") {
         return Err(not_a_url(&url));
     }
     let mut target = Target::parse(&url).map_err(|fault| format!("{fault}: {}", without_secrets(&url)))?;
+    let mut identity = Identity::remote(&url);
     for header in &options.header {
         let (name, value) = header.split_once(':').ok_or_else(|| {
             // Only the beginning is shown: the rest may be a secret.
@@ -100,6 +110,7 @@ fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server), S
         })?;
         let value = Secret::new(expand(value.trim(), environment)?);
         target = target.header(name.trim(), &value).map_err(|fault| fault.to_string())?;
+        identity = identity.with(name.trim(), &value);
     }
     if let Some(timeout) = options.connect_timeout {
         target = target.connect_timeout(timeout);
@@ -113,7 +124,12 @@ fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server), S
         TransportFlag::Sse => Dialect::Sse,
     };
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect);
-    Ok((upstream, Server::Remote(Box::new(target))))
+    Ok((upstream, Server::Remote(Box::new(target)), identity))
+}
+
+/// The variables that a child inherits, as far as they are text.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Authorities that the operator trusts beyond the system's.
@@ -129,7 +145,7 @@ fn extra_roots() -> Result<TlsOptions, String> {
 
 impl Bridge {
     fn run(self) -> std::io::Result<Ending> {
-        let Bridge { config, server, log } = self;
+        let Bridge { config, server, log, shelf } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = match server {
             Server::Child(command) => {
@@ -137,9 +153,9 @@ impl Bridge {
                 if let Err(error) = &guard {
                     log.say(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
                 }
-                runtime.block_on(drive(config, Children::new(vec![command], guard.ok()), log))
+                runtime.block_on(drive(config, Children::new(vec![command], guard.ok()), log, shelf))
             }
-            Server::Remote(target) => runtime.block_on(drive(config, Remote::new(*target), log)),
+            Server::Remote(target) => runtime.block_on(drive(config, Remote::new(*target), log, shelf)),
         };
         // A name that the resolver still looks for is nobody's any more.
         runtime.shutdown_background();
@@ -147,16 +163,22 @@ impl Bridge {
     }
 }
 
-async fn drive<H>(config: Config, host: H, log: Log) -> std::io::Result<Ending>
+async fn drive<H>(config: Config, host: H, log: Log, shelf: Option<Shelf>) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
     let news = News::listen(through_the_network, &log)?;
     let (reader, writer) = stdio::open()?;
-    let engine = Engine::new(config, fastrand::u64(..));
+    let mut engine = Engine::new(config, fastrand::u64(..));
+    if let Some(what) = shelf.as_ref().and_then(Shelf::read) {
+        engine.handle(Input::Remembered { upstream: UpstreamId(0), what }, Moment::ZERO);
+    }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let driver = Driver::new(engine, Limits::default(), host, client, log);
+    let mut driver = Driver::new(engine, Limits::default(), host, client, log);
+    if let Some(shelf) = shelf {
+        driver = driver.keeping(Box::new(shelf.keeper()));
+    }
     let task = tokio::spawn(driver.run(move |cx| news.poll(cx)));
     task.await.map_err(std::io::Error::other)
 }

@@ -158,6 +158,19 @@ pub const DEAD_ANSWERS: u32 = 3;
 pub const MADE_UP_PROGRESS: f64 = 1e-6;
 /// Resources whose subscription is kept for the next session.
 pub const SUBSCRIPTIONS: usize = 1024;
+/// With nothing known of a server, it has this long to answer the first greeting itself, since only it knows its
+/// capabilities and its instructions: most servers need less, and clients that hurry give up after five seconds.
+pub const GRACE: Duration = Duration::from_secs(3);
+/// After that a list waits for the server for this long: many clients ask only once, and give up after thirty seconds.
+pub const LISTS: Duration = Duration::from_secs(20);
+/// So long after the first news the catalogue is kept: by then a client has read what it reads at its beginning …
+pub const REMEMBER_AFTER: Duration = Duration::from_secs(2);
+/// … and this long after the last time at the earliest: a server whose lists change all the time must not wear out a disk.
+pub const REMEMBER_PAUSE: Duration = Duration::from_secs(30);
+/// The largest catalogue of one server: the largest lists in the wild have a few hundred kilobytes.
+pub const CATALOGUE_BYTES: usize = 8 << 20;
+/// The most answers in it.
+pub const CATALOGUE_ENTRIES: usize = 512;
 /// How many things a new session is told at once of what the last one knew.
 pub const RESTORES: usize = 8;
 /// Errands of our own that are under way at once at most: the greeting, a ping, a look at the tools, four lists, and what is restored.

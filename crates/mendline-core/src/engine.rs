@@ -97,6 +97,9 @@ impl Engine {
     pub fn handle(&mut self, input: Input, now: Moment) {
         self.now = self.now.max(now);
         match input {
+            Input::Remembered { upstream, what } => {
+                self.with_upstream(upstream, |it, turn| it.handle_remembered(what, turn));
+            }
             Input::ClientOpened { client, upstream } => self.open(client, upstream),
             Input::FromClient { client, received } => {
                 self.with_client(client, |it, turn| it.handle_received(received, turn));
@@ -163,6 +166,7 @@ impl Engine {
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
                 Alarm::Gate(upstream) => self.with_upstream(upstream, Upstream::handle_gate_timer),
+                Alarm::Remember(upstream) => self.with_upstream(upstream, Upstream::handle_remember_timer),
                 Alarm::Drain => self.close(),
             }
             self.carry();

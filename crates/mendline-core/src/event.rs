@@ -127,6 +127,28 @@ pub enum Event {
         upstream: UpstreamId,
         method: Method,
     },
+    /// A request was answered with what the server said before; `stale` if nobody knows whether it still holds.
+    AnsweredFromCatalogue {
+        upstream: UpstreamId,
+        method: Method,
+        stale: bool,
+    },
+    /// The server took too long to answer the greeting, so it was answered in its stead.
+    CallAnsweredEarly {
+        upstream: UpstreamId,
+        call: u64,
+        took: Duration,
+    },
+    /// A greeting that was answered before is answered by the server itself, for the first time.
+    GreetedInBackground {
+        upstream: UpstreamId,
+        link: LinkId,
+    },
+    /// The server says something else than the client was told.
+    ToldOtherwise {
+        upstream: UpstreamId,
+        what: String,
+    },
     AnswerMislabelled {
         upstream: UpstreamId,
     },
@@ -271,6 +293,7 @@ impl Event {
             | Event::CallSent { .. }
             | Event::ErrandSent { .. }
             | Event::CallAnswered { .. }
+            | Event::AnsweredFromCatalogue { .. }
             | Event::CallCancelled { .. }
             | Event::CallAbandoned { .. }
             | Event::RateLimited { .. }
@@ -285,6 +308,7 @@ impl Event {
             | Event::ClientLost { .. }
             | Event::NoiseSkipped { .. }
             | Event::AnswerMislabelled { .. }
+            | Event::ToldOtherwise { .. }
             | Event::ToolLeftOut { .. }
             | Event::SessionReplayFailed { .. }
             | Event::ErrandFailed { .. }
@@ -301,6 +325,8 @@ impl Event {
             | Event::MessageDropped { .. } => Level::Warn,
             Event::UpstreamReady { .. }
             | Event::SessionReplayed { .. }
+            | Event::GreetedInBackground { .. }
+            | Event::CallAnsweredEarly { .. }
             | Event::ListChanged { .. }
             | Event::BreakerHalfOpened { .. }
             | Event::BreakerClosed { .. }
@@ -326,6 +352,10 @@ impl Event {
             | Event::ErrandSent { upstream, .. }
             | Event::ErrandFailed { upstream, .. }
             | Event::ListChanged { upstream, .. }
+            | Event::AnsweredFromCatalogue { upstream, .. }
+            | Event::CallAnsweredEarly { upstream, .. }
+            | Event::GreetedInBackground { upstream, .. }
+            | Event::ToldOtherwise { upstream, .. }
             | Event::AnswerMislabelled { upstream }
             | Event::ToolLeftOut { upstream, .. }
             | Event::CallAccepted { upstream, .. }
@@ -386,6 +416,21 @@ impl fmt::Display for Event {
             Event::ErrandSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
             Event::ErrandFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
             Event::ListChanged { method, .. } => write!(f, "{} reads differently after the gap", name(method)),
+            Event::AnsweredFromCatalogue { method, stale, .. } => {
+                let how = if *stale {
+                    "answered from the catalogue"
+                } else {
+                    "answered from the catalogue, which still holds"
+                };
+                write!(f, "{} {how}", name(method))
+            }
+            Event::CallAnsweredEarly { call, took, .. } => {
+                write!(f, "call {call} (initialize) answered in the server's stead after {}", Short(*took))
+            }
+            Event::GreetedInBackground { .. } => write!(f, "greeted, after the client was: initialize, initialized"),
+            Event::ToldOtherwise { what, .. } => {
+                write!(f, "the server's greeting differs from what the client was told: {what}")
+            }
             Event::AnswerMislabelled { .. } => {
                 write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")
             }

@@ -40,6 +40,7 @@ use bytes::Bytes;
 use mendline_wire::{Received, SseEvent};
 
 use crate::event::Event;
+use crate::remembered::Remembered;
 
 /// One client's conversation with a frontend. The shell numbers them and never uses a number twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +101,13 @@ pub enum Port {
 /// A fact that a shell reports.
 #[derive(Clone, Debug)]
 pub enum Input {
+    /// This is known of an upstream from an earlier time. Said before the first client is, or not at all.
+    Remembered {
+        /// Which upstream, with which credential: what is remembered of another is another's.
+        upstream: UpstreamId,
+        /// What is known.
+        what: Remembered,
+    },
     /// A client has come, and this is the upstream that it talks to.
     ClientOpened {
         /// The new conversation.
@@ -266,6 +274,13 @@ pub enum Output {
     Abort {
         /// Which exchange.
         exchange: ExchangeId,
+    },
+    /// Keep this for the next time; it replaces what was kept of this upstream before. Nobody waits for it.
+    Remember {
+        /// Of which upstream.
+        upstream: UpstreamId,
+        /// What to keep.
+        what: Remembered,
     },
     /// Something happened. For status, logs, metrics and traces alike.
     Happened(Event),

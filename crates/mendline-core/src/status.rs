@@ -34,6 +34,8 @@ pub struct UpstreamStatus {
     pub open: u64,
     /// Calls that the upstream answered.
     pub answered: u64,
+    /// Requests that were answered before the server was there.
+    pub early: u64,
     /// Calls that we answered with a failure.
     pub failed: u64,
     /// Of those, how many have an unknown outcome.
@@ -60,6 +62,7 @@ impl Default for UpstreamStatus {
             last_trouble: None,
             open: 0,
             answered: 0,
+            early: 0,
             failed: 0,
             unknown: 0,
             retried: 0,
@@ -97,6 +100,11 @@ impl Status {
             Event::CallAnswered { .. } => {
                 it.open -= 1;
                 it.answered += 1;
+            }
+            Event::AnsweredFromCatalogue { .. } => it.early += 1,
+            Event::CallAnsweredEarly { .. } => {
+                it.open -= 1;
+                it.early += 1;
             }
             Event::CallFailed { outcome, .. } => {
                 it.open -= 1;

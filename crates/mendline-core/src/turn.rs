@@ -31,6 +31,8 @@ pub enum Alarm {
     Goodbye(UpstreamId),
     /// A pause is over, or the next call's turn has come.
     Gate(UpstreamId),
+    /// What is known of a server should be kept.
+    Remember(UpstreamId),
     /// The drain is over.
     Drain,
 }

@@ -46,7 +46,7 @@ fn a_server_that_is_too_busy_three_times_has_refused() {
     let said = failure(&answer);
     assert_eq!(
         (&said["cause"], &said["outcome"], &said["attempts"]),
-        (&"unavailable".into(), &"refused".into(), &3.into())
+        (&"rate_limited".into(), &"refused".into(), &3.into())
     );
     stage.pass(Duration::from_secs(60));
     assert!(stage.seen.is_empty());

@@ -47,6 +47,8 @@ pub enum Act {
     Exchange(ExchangeId, usize, Request),
     /// The end of an exchange.
     Abort(ExchangeId),
+    /// Something to be kept of this upstream.
+    Remember(usize, Vec<u8>),
     /// To be heard.
     Happened(Heard),
     /// To end.

@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mendline_core::config::{
-    AutoReconnect, Breaker, Dialect, KeepAlive, OnError, OpenFor, RateLimit, ToolPolicy, Transport,
+    AutoReconnect, Breaker, Catalogue, Dialect, KeepAlive, OnError, OpenFor, RateLimit, Startup, ToolPolicy, Transport,
 };
 use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
@@ -170,6 +170,7 @@ impl Plan {
 
 fn upstream(place: usize, unharmed: bool, dice: &mut Dice) -> UpstreamConfig {
     let mut it = UpstreamConfig::child(["notes", "files", "search"][place % 3], "notes-server");
+    it.catalogue = Catalogue { cache: false, startup: Startup::Wait };
     if unharmed {
         return it;
     }

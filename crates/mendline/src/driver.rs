@@ -31,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::transport::http::Http;
 use clock::Clock;
-pub use host::{Child, Drained, Host, Observer};
+pub use host::{Child, Drained, Host, Keeper, Observer};
 use link::Link;
 use sink::Sink;
 use source::{READ_CHUNK, Source, Step};
@@ -65,6 +65,8 @@ pub struct Client<R, W> {
 pub struct Driver<H: Host, R, W, O> {
     engine: Engine,
     host: H,
+    /// Before the observer, so that it ends before it: what it has to say is heard.
+    keeper: Option<Box<dyn Keeper>>,
     observer: O,
     limits: Limits,
     client: ClientId,
@@ -94,6 +96,7 @@ where
     pub fn new(engine: Engine, limits: Limits, mut host: H, client: Client<R, W>, observer: O) -> Self {
         Self {
             engine,
+            keeper: None,
             observer,
             client: client.id,
             upstream: client.upstream,
@@ -110,6 +113,12 @@ where
             host,
             limits,
         }
+    }
+
+    /// Gives what the engine wants to be kept to this one; without it, nothing is kept.
+    pub fn keeping(mut self, keeper: Box<dyn Keeper>) -> Self {
+        self.keeper = Some(keeper);
+        self
     }
 
     /// Runs until everything is answered and every child is buried. `poll_news` is asked in every round for what comes from
@@ -336,6 +345,12 @@ where
             match output {
                 Output::Happened(event) => {
                     self.observer.happened(&event);
+                    continue;
+                }
+                Output::Remember { upstream, what } => {
+                    if let Some(keeper) = &mut self.keeper {
+                        keeper.keep(upstream, what);
+                    }
                     continue;
                 }
                 Output::Exchange { exchange, ask, reuse, .. } => {

@@ -2,10 +2,12 @@
 //!
 //! Nothing in this crate decides. [`driver`] carries bytes and facts between one engine and the world, [`frontend`] is
 //! the side that clients see, [`transport`] the side that servers see, [`surroundings`] what goes on around all
-//! of them, and [`observe`] tells people what happened.
+//! of them, and [`observe`] tells people what happened, and [`catalogue`] keeps what
+//! is known of servers on disk.
 //! Everything that depends on an operating system sits in one of the last four, so that a test can put the real driver
 //! between cables in memory.
 
+pub mod catalogue;
 pub mod driver;
 pub mod frontend;
 pub mod observe;
@@ -13,6 +15,6 @@ mod raw;
 pub mod surroundings;
 pub mod transport;
 
-pub use driver::{Child, Client, Drained, Driver, Host, Observer};
+pub use driver::{Child, Client, Drained, Driver, Host, Keeper, Observer};
 /// The decisions that these shells carry out.
 pub use mendline_core as decisions;

@@ -73,7 +73,7 @@ impl Server {
                 self.ledger.note("ping");
                 respond(id, &json!({}), "result");
             }
-            "tools/list" => respond(id, &tools::list(), "result"),
+            "tools/list" => respond(id, &tools::list(self.tempers.has_more_tools()), "result"),
             "tools/call" => self.call(id, params),
             // Whatever is sent here comes back byte for byte.
             "demo/echo" => write_line(&format!(

@@ -3,6 +3,7 @@
 //! Each is a word, some with a value: the number of the call at which it happens, or a duration. Calls are counted over all
 //! lives of the server if there is a ledger, so that "dies at the third call" happens once and not in every life.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ pub(crate) enum Temper {
     ExitAtOnce(u8),
     /// Needs this long to start.
     SlowStart(Duration),
+    /// Starts only when this file is there.
+    WaitFor(PathBuf),
+    /// Has one tool more while this file is there.
+    ToolIf(PathBuf),
     /// Answers every call twice.
     AnswerTwice,
     /// Answers something that nobody asked before every answer.
@@ -66,6 +71,8 @@ impl FromStr for Temper {
             "linger" => Temper::Linger,
             "exit-at-once" => Temper::ExitAtOnce(u8::try_from(number(3)?).unwrap_or(u8::MAX)),
             "slow-start" => Temper::SlowStart(humantime::parse_duration(value).map_err(|error| error.to_string())?),
+            "wait-for" => Temper::WaitFor(value.into()),
+            "tool-if" => Temper::ToolIf(value.into()),
             "answer-twice" => Temper::AnswerTwice,
             "unknown-id" => Temper::UnknownId,
             "malformed" => Temper::Malformed,
@@ -100,6 +107,16 @@ impl Tempers {
             _ => None,
         });
         durations.sum()
+    }
+
+    /// The file without which it does not start.
+    pub(super) fn waits_for(&self) -> Option<&Path> {
+        self.0.iter().find_map(|temper| if let Temper::WaitFor(path) = temper { Some(path.as_path()) } else { None })
+    }
+
+    /// Whether it has one tool more than it had.
+    pub(super) fn has_more_tools(&self) -> bool {
+        self.0.iter().any(|temper| matches!(temper, Temper::ToolIf(path) if path.exists()))
     }
 
     /// How many lines to print to stderr at every call.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// The list of tools. Only `create_note` has an effect, and it makes no promises about being repeated.
-pub(super) fn list() -> Value {
+pub(super) fn list(and_one_more: bool) -> Value {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let number = |description: &str| json!({ "type": "integer", "description": description });
     let tool = |name: &str, description: &str, properties: Value, annotations: Value| {
@@ -15,12 +15,16 @@ pub(super) fn list() -> Value {
         })
     };
     let wait = number("how long to wait between running and answering");
-    json!({ "tools": [
+    let mut list = json!({ "tools": [
         tool("lookup", "Looks something up.", json!({ "key": text("what"), "delayMs": wait }), json!({ "readOnlyHint": true })),
         tool("create_note", "Writes a note.", json!({ "key": text("which"), "delayMs": wait }), json!({ "readOnlyHint": false })),
         tool("slow", "Takes its time and says so.", json!({ "key": text("what"), "steps": number("how many"), "stepMs": number("how long each") }), json!({ "readOnlyHint": true })),
         tool("big", "Answers at length.", json!({ "key": text("what"), "bytes": number("how long") }), json!({ "readOnlyHint": true })),
-    ] })
+    ] });
+    if let (true, Some(tools)) = (and_one_more, list["tools"].as_array_mut()) {
+        tools.push(tool("forget", "Forgets something.", json!({ "key": text("what") }), json!({})));
+    }
+    list
 }
 
 /// What a tool answers, or nothing if there is no such tool.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// How long anything may take that should come at once.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
@@ -19,22 +20,32 @@ pub(crate) const SOON: Duration = Duration::from_secs(5);
 /// The binary under test.
 pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
 
+/// Where it keeps what it knows of servers.
+pub(crate) const STATE: &str = "MENDLINE_STATE_DIR";
+
 /// `mendline run` and its client.
 pub(crate) struct Client {
     pub(crate) process: Child,
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) lines: Option<Receiver<String>>,
     log: Arc<Mutex<String>>,
+    /// What it keeps for the next time, which for most is never.
+    _state: TempDir,
 }
 
 impl Client {
     /// Starts a command with pipes to talk through. What it logs is not read before [`Client::read_log`].
     pub(crate) fn start(command: &mut Command) -> Client {
+        let state = tempfile::tempdir().unwrap();
+        // Whoever has a state directory of its own wants to be remembered.
+        if !command.get_envs().any(|(name, _)| name == STATE) {
+            command.env(STATE, state.path());
+        }
         command.env_remove("MENDLINE_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let stdin = process.stdin.take();
         let lines = Some(lines_of(process.stdout.take().unwrap()));
-        Client { process, stdin, lines, log: Arc::default() }
+        Client { process, stdin, lines, log: Arc::default(), _state: state }
     }
 
     /// Reads the log from now on.

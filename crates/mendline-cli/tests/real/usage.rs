@@ -7,8 +7,10 @@ use crate::support::{Bridge, MENDLINE, SOON, Setup, eventually};
 
 /// Everything that a command said, and its exit code.
 fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let state = tempfile::tempdir().unwrap();
     let output = Command::new(MENDLINE)
         .args(arguments)
+        .env("MENDLINE_STATE_DIR", state.path())
         .env_remove("COLUMNS")
         .env_remove("MENDLINE_LOG")
         .envs(environment.iter().copied())

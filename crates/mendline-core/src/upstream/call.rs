@@ -92,6 +92,12 @@ pub struct Call {
     pub confirmed: bool,
     /// We made progress up, so that the client sees that something is done.
     made_up: bool,
+    /// A greeting that is answered in the server's stead then.
+    pub grace: Option<Moment>,
+    /// A greeting that the client made and no longer waits for: the server may take as long for it as for any call.
+    pub is_first_greeting: bool,
+    /// How long it waits for its upstream at most, when that is less than others do.
+    pub waits: Option<Duration>,
 }
 
 impl Call {
@@ -122,6 +128,9 @@ impl Call {
             trouble: None,
             confirmed: false,
             made_up: false,
+            grace: None,
+            is_first_greeting: false,
+            waits: None,
         }
     }
 
@@ -159,6 +168,7 @@ impl Call {
         match self.owner {
             Owner::Us(Errand::Ping) => Some(self.arrived + timeouts.ping),
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
+            Owner::Us(Errand::Greeting) if self.is_first_greeting => Some(self.arrived + timeouts.call),
             Owner::Us(_) => Some(self.arrived + timeouts.handshake),
             Owner::Client { .. } if self.listens() => None,
             Owner::Client { .. } => {
@@ -173,7 +183,9 @@ impl Call {
         match self.state {
             // A subscription that the client relies on is opened again whenever that becomes possible.
             State::Waiting { .. } if self.confirmed => None,
-            State::Waiting { since, .. } => Some(since + timeouts.recovery),
+            State::Waiting { since, .. } => {
+                Some(since + self.waits.map_or(timeouts.recovery, |waits| waits.min(timeouts.recovery)))
+            }
             State::Queued | State::Sent(_) => None,
         }
     }
@@ -189,7 +201,8 @@ impl Call {
             State::Waiting { not_before, .. } if not_before > now => Some(not_before),
             _ => None,
         };
-        [self.deadline(timeouts), self.patience(timeouts), again, self.stream.resume_at].into_iter().flatten().min()
+        let times = [self.deadline(timeouts), self.patience(timeouts), again, self.stream.resume_at, self.grace];
+        times.into_iter().flatten().min()
     }
 
     /// Takes note of progress; says whether the client should see it. Progress never falls, so what a second attempt

@@ -201,6 +201,7 @@ impl Upstream {
     pub(super) fn fail(&mut self, key: Key, cause: Cause, outcome: Outcome, detail: String, turn: &mut Turn<'_>) {
         let Some(call) = self.take(key, turn) else { return };
         let Owner::Client { client, request } = call.owner else { return };
+        self.list_missed(&call);
         let outcome = outcome.max(call.doubt);
         let retryable = match outcome {
             Outcome::NotSent | Outcome::Refused => true,
@@ -258,6 +259,7 @@ impl Upstream {
                 None => {}
             }
         }
+        self.keep_now(turn);
         self.link.stop(turn);
         self.close_http(turn);
     }
@@ -288,6 +290,8 @@ impl Upstream {
             };
             self.fail(key, cause, Outcome::NotSent, detail, turn);
             self.promote(turn);
+        } else if is_over(call.grace) {
+            self.stand_in(key, turn);
         } else {
             if is_over(call.stream.resume_at) {
                 self.resume(key, turn);

@@ -53,9 +53,9 @@ impl Upstream {
     /// The server answered it.
     pub(super) fn errand_answered(&mut self, errand: Errand, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
         match errand {
-            Errand::Greeting => self.finish_replay(answer, turn),
+            Errand::Greeting => self.finish_replay(asked, answer, turn),
             Errand::Restore => self.restored(asked, answer, turn),
-            Errand::List(shelf) => self.page_read(shelf, answer, turn),
+            Errand::List(shelf) => self.page_read(shelf, asked, answer, turn),
             Errand::Lookup => self.lookup_answered(asked, answer, turn),
             Errand::Ping => self.keep_alive.note_answer(),
         }

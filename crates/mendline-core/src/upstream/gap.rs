@@ -5,13 +5,16 @@
 //! becomes a `list_changed`; a resource that the client has subscribed to becomes an `updated`. Of a list only a sum is
 //! kept: the order of its entries is not a difference, and neither is where a page ends.
 //!
+//! A list that was answered from the [catalogue](super::catalogue) is one that was read before a gap: as soon as the server is
+//! there, it is held against the live one.
+//!
 //! In the modern era notices come over the stream of a `subscriptions/listen`. When that stream is opened again after a gap,
 //! what it was opened for is said to have changed; that costs the client one reading, and us none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
-use mendline_wire::{Kind, Message, Method, meta};
+use mendline_wire::{Kind, Message, Method, edit, meta};
 use serde_json::json;
 
 use super::Upstream;
@@ -35,7 +38,7 @@ pub enum Shelf {
 impl Shelf {
     const ALL: [Shelf; 4] = [Shelf::Tools, Shelf::Prompts, Shelf::Resources, Shelf::Templates];
 
-    fn of(method: Method) -> Option<Shelf> {
+    pub(super) fn of(method: Method) -> Option<Shelf> {
         Shelf::ALL.into_iter().find(|shelf| shelf.method() == method)
     }
 
@@ -49,12 +52,21 @@ impl Shelf {
     }
 
     /// Where the entries stand in the answer.
-    fn member(self) -> &'static str {
+    pub(super) fn member(self) -> &'static str {
         match self {
             Shelf::Tools => "tools",
             Shelf::Prompts => "prompts",
             Shelf::Resources => "resources",
             Shelf::Templates => "resourceTemplates",
+        }
+    }
+
+    /// How a modern client asks to hear of its changes.
+    fn wish(self) -> &'static str {
+        match self {
+            Shelf::Tools => "toolsListChanged",
+            Shelf::Prompts => "promptsListChanged",
+            Shelf::Resources | Shelf::Templates => "resourcesListChanged",
         }
     }
 
@@ -93,23 +105,79 @@ impl Sum {
 pub struct Shelves {
     seen: [Option<Sum>; 4],
     read: [Sum; 4],
+    /// What follows the page from memory that was read first, by its cursor.
+    rest: [Vec<(String, Message)>; 4],
+    /// How a modern client asked for what it was answered from memory: nobody else can ask in its name.
+    asked: [Option<Message>; 4],
+    /// A change that nobody has asked to hear of yet.
+    untold: [bool; 4],
 }
 
 impl Shelves {
     /// The client reads a page of a list.
     pub fn learn(&mut self, call: &Message, answer: &Message) {
-        let Some(shelf) = Shelf::of(call.method()).filter(|_| !meta::is_modern(call)) else { return };
+        let Some(shelf) = Shelf::of(call.method()) else { return };
+        let goes_on = call.find(&["cursor"]).is_some();
+        if !goes_on {
+            self.rest[shelf as usize].clear();
+            self.untold[shelf as usize] = false;
+        }
+        if meta::is_modern(call) {
+            // What it has read itself, just now, needs no second look.
+            if !goes_on && self.asked[shelf as usize].take().is_some() {
+                self.seen[shelf as usize] = None;
+            }
+            return;
+        }
+        self.add(shelf, goes_on, answer);
+    }
+
+    /// The client reads a page that was kept from an earlier time.
+    pub fn learn_from_memory(&mut self, shelf: Shelf, call: &Message, answer: &Message) {
+        let goes_on = call.find(&["cursor"]).is_some();
+        if !goes_on {
+            self.asked[shelf as usize] = meta::is_modern(call).then(|| call.clone());
+        }
+        self.add(shelf, goes_on, answer);
+        if let Some(seen) = &mut self.seen[shelf as usize] {
+            seen.is_old = true;
+        }
+    }
+
+    fn add(&mut self, shelf: Shelf, goes_on: bool, page: &Message) {
         let seen = &mut self.seen[shelf as usize];
         match seen {
-            Some(sum) if call.find(&["cursor"]).is_some() => sum.add(shelf, answer),
-            _ => seen.insert(Sum::default()).add(shelf, answer),
+            Some(sum) if goes_on => sum.add(shelf, page),
+            _ => seen.insert(Sum::default()).add(shelf, page),
         }
+    }
+
+    /// What follows the first page that the client has just read from memory.
+    pub fn hold_rest(&mut self, shelf: Shelf, rest: Vec<(String, Message)>) {
+        self.rest[shelf as usize] = rest;
+    }
+
+    /// The page of the list from memory that the client has begun to read: its cursors mean nothing in another.
+    pub fn rest(&self, shelf: Shelf, cursor: &str) -> Option<&Message> {
+        self.rest[shelf as usize].iter().find(|(it, _)| it == cursor).map(|(_, page)| page)
+    }
+
+    /// The client wanted to read this list and could not.
+    pub fn miss(&mut self, shelf: Shelf) {
+        self.seen[shelf as usize].get_or_insert_default().is_old = true;
     }
 
     /// What was read so far was read before a gap. Says whether there is anything to compare.
     pub fn age(&mut self) -> bool {
         self.seen.iter_mut().flatten().for_each(|seen| seen.is_old = true);
         self.seen.iter().any(Option::is_some)
+    }
+
+    /// It has been held against the live one.
+    fn compared(&mut self, shelf: Shelf) {
+        if let Some(seen) = &mut self.seen[shelf as usize] {
+            seen.is_old = false;
+        }
     }
 
     /// A new conversation has begun, in which nothing was read yet.
@@ -122,20 +190,40 @@ impl Upstream {
     /// The server is back, and calls are on their way again: looks at what has changed meanwhile.
     pub(super) fn close_gap(&mut self, turn: &mut Turn<'_>) {
         // An answer may come over a line that was made long ago, while the way there is lost.
-        if !self.link.is_up() || !std::mem::take(&mut self.gap) {
-            return;
+        if self.link.is_up() {
+            self.read_old_lists(turn);
         }
+    }
+
+    /// Reads the lists again that the client has read before a gap. Says whether there is one.
+    pub(super) fn read_old_lists(&mut self, turn: &mut Turn<'_>) -> bool {
+        if !std::mem::take(&mut self.gap) {
+            return false;
+        }
+        let mut any = false;
         for shelf in Shelf::ALL {
             // What the client has read since is not old.
             let is_old = self.shelves.seen[shelf as usize].is_some_and(|seen| seen.is_old);
             if is_old && !self.runs(Errand::List(shelf)) {
                 self.shelves.read[shelf as usize] = Sum::default();
                 self.read_page(shelf, None, turn);
+                any = true;
             }
         }
+        any
     }
 
     fn read_page(&mut self, shelf: Shelf, cursor: Option<&[u8]>, turn: &mut Turn<'_>) {
+        if let Some(asked) = self.shelves.asked[shelf as usize].clone() {
+            let text = match cursor {
+                Some(cursor) => edit::set_member(&asked, &[], "cursor", cursor).to_bytes(),
+                None => asked.text().clone(),
+            };
+            if let Ok(message) = Message::parse(text) {
+                self.send_errand(Errand::List(shelf), message, turn);
+            }
+            return;
+        }
         let name = shelf.method().name().unwrap_or_default();
         let mut text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{{"#).into_bytes();
         if let Some(cursor) = cursor {
@@ -149,12 +237,17 @@ impl Upstream {
     }
 
     /// A page of a list that is read again. As many pages are read as the client has seen.
-    pub(super) fn page_read(&mut self, shelf: Shelf, page: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn page_read(&mut self, shelf: Shelf, asked: &Message, page: &Message, turn: &mut Turn<'_>) {
         let Some(seen) = self.shelves.seen[shelf as usize] else { return };
         if page.kind() == Kind::Error {
-            // It cannot be read any more, so it is not what it was.
-            return self.show_change(shelf, turn);
+            self.shelves.compared(shelf);
+            // It cannot be read any more, so it is not what it was, unless it was nothing.
+            if seen.pages > 0 {
+                self.show_change(shelf, turn);
+            }
+            return;
         }
+        self.remember(asked, page, turn);
         let read = &mut self.shelves.read[shelf as usize];
         read.add(shelf, page);
         let so_far = *read;
@@ -167,15 +260,59 @@ impl Upstream {
                 self.read_page(shelf, Some(cursor), turn);
             }
             // Pages may be cut elsewhere now; what they hold together is what counts.
-            _ if so_far.content != seen.content => self.show_change(shelf, turn),
-            _ => {}
+            _ => {
+                self.shelves.compared(shelf);
+                if so_far.content != seen.content {
+                    self.show_change(shelf, turn);
+                }
+            }
         }
     }
 
     fn show_change(&mut self, shelf: Shelf, turn: &mut Turn<'_>) {
         turn.tell(Event::ListChanged { upstream: self.id, method: shelf.method() });
+        if self.shelves.asked[shelf as usize].is_some() {
+            self.shelves.untold[shelf as usize] = true;
+            for key in self.calls.keys_by_age() {
+                self.tell_listener(key, turn);
+            }
+            return;
+        }
         let name = shelf.changed().name().unwrap_or_default();
         self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), turn);
+    }
+
+    /// Tells a modern client of lists that have changed, if it has asked to hear of them.
+    pub(super) fn tell_listener(&mut self, key: Key, turn: &mut Turn<'_>) {
+        if !self.shelves.untold.contains(&true) {
+            return;
+        }
+        let Some(Call { owner: Owner::Client { client, request }, message: listen, confirmed: true, .. }) =
+            self.calls.get(key).filter(|call| call.listens())
+        else {
+            return;
+        };
+        for shelf in Shelf::ALL {
+            let is_wanted = listen.get(&["notifications", shelf.wish()]) == Some(b"true");
+            if !is_wanted || !std::mem::take(&mut self.shelves.untold[shelf as usize]) {
+                continue;
+            }
+            let meta = json!({ meta::SUBSCRIPTION_ID: 0 });
+            let notice =
+                json!({ "jsonrpc": "2.0", "method": shelf.changed().name(), "params": { "_meta": meta } }).to_string();
+            if let Ok(message) = Message::parse(Bytes::from(notice))
+                && let Some(at) = meta::subscription_id(&message)
+            {
+                turn.mail_client(*client, ToClient::Notice { message, subscription: Some((*request, at)) });
+            }
+        }
+    }
+
+    /// The server says that one of its lists has changed: what is kept of it is no longer true.
+    pub(super) fn doubt_list(&mut self, notice: Method) {
+        for shelf in Shelf::ALL.into_iter().filter(|shelf| shelf.changed() == notice) {
+            self.catalogue.doubt(shelf.method());
+        }
     }
 
     /// A resource that the client has subscribed to may have changed during the gap.
@@ -202,12 +339,8 @@ impl Upstream {
         };
         let meta = || json!({ meta::SUBSCRIPTION_ID: 0 });
         let mut notices = Vec::new();
-        for (wish, shelf) in [
-            ("toolsListChanged", Shelf::Tools),
-            ("promptsListChanged", Shelf::Prompts),
-            ("resourcesListChanged", Shelf::Resources),
-        ] {
-            if listen.get(&["notifications", wish]) == Some(b"true") {
+        for shelf in [Shelf::Tools, Shelf::Prompts, Shelf::Resources] {
+            if listen.get(&["notifications", shelf.wish()]) == Some(b"true") {
                 let name = shelf.changed().name();
                 notices.push(json!({ "jsonrpc": "2.0", "method": name, "params": { "_meta": meta() } }));
             }

@@ -66,6 +66,7 @@ impl Upstream {
                 if method == Method::ToolsListChanged {
                     self.tools.forget();
                 }
+                self.doubt_list(method);
                 self.handle_notice(message, turn);
             }
         }
@@ -88,8 +89,12 @@ impl Upstream {
             Owner::Us(errand) => self.errand_answered(errand, &call.message, &message, turn),
             Owner::Client { client, request } => {
                 self.budget.earn();
+                let message = self.empty_list(&call, &message).unwrap_or(message);
+                let is_error = message.kind() == Kind::Error;
                 if !is_error {
-                    self.learn(&call, &message);
+                    self.learn(&call, &message, turn);
+                } else if call.method() == Method::Discover {
+                    self.remember(&call.message, &message, turn);
                 }
                 turn.tell(Event::CallAnswered {
                     upstream: self.id,
@@ -188,9 +193,12 @@ impl Upstream {
     }
 
     /// What an answer teaches us, beyond being passed on.
-    fn learn(&mut self, call: &Call, answer: &Message) {
+    fn learn(&mut self, call: &Call, answer: &Message, turn: &mut Turn<'_>) {
         match call.method() {
             Method::Initialize => {
+                self.told = None;
+                self.is_greeted_once = true;
+                self.remember_greeting(&call.message, answer, turn);
                 self.session.learn_greeting(call.message.clone());
                 self.shelves.clear();
             }
@@ -200,6 +208,7 @@ impl Upstream {
                     self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
                 }
                 self.shelves.learn(&call.message, answer);
+                self.remember(&call.message, answer, turn);
                 self.session.learn(&call.message);
                 self.supersede(&call.message);
             }
@@ -248,6 +257,7 @@ impl Upstream {
     fn handle_notice(&mut self, message: Message, turn: &mut Turn<'_>) {
         if let Some(at) = meta::subscription_id(&message) {
             let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
+            let mut is_confirmed = None;
             if let Some(key) = key.filter(|_| message.method() == Method::SubscriptionsAcknowledged)
                 && let Some(call) = self.calls.get_mut(key)
             {
@@ -256,12 +266,16 @@ impl Upstream {
                 if std::mem::replace(&mut call.confirmed, true) {
                     return self.show_reopened(key, turn);
                 }
+                is_confirmed = Some(key);
             }
             match key.and_then(|key| self.calls.get(key)).map(|call| call.owner) {
                 Some(Owner::Client { client, request }) => {
                     turn.mail_client(client, ToClient::Notice { message, subscription: Some((request, at)) });
                 }
                 _ => self.drop_message(message.method(), Dropped::Late, turn),
+            }
+            if let Some(key) = is_confirmed {
+                self.tell_listener(key, turn);
             }
             return;
         }

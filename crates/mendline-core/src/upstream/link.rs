@@ -315,6 +315,11 @@ impl Link {
         }
     }
 
+    /// Has the server given a real answer on this link?
+    pub fn has_answered(&self) -> bool {
+        self.health.answered
+    }
+
     /// What it answers shows that it is not well: that it answers proves nothing.
     pub fn note_sick(&mut self) {
         self.health.answered = false;

@@ -9,12 +9,14 @@
 //! - [`calls`]: how a call gets a place, goes out, goes out again, fails, or runs out of time;
 //! - [`errand`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
 //!   whether it is there at all;
+//! - [`startup`]: what is answered while it is not there, from the [`catalogue`];
 //! - [`announce`]: what clients are told about all that, if they want to hear it;
 //! - and the small machines that it is made of: [`link`], [`session`], [`call`], [`outbox`].
 
 mod announce;
 mod call;
 mod calls;
+mod catalogue;
 mod errand;
 mod exchange;
 mod gap;
@@ -25,6 +27,7 @@ mod keepalive;
 mod link;
 mod outbox;
 mod session;
+mod startup;
 
 use std::collections::VecDeque;
 
@@ -32,8 +35,9 @@ use mendline_wire::{Kind, Message, Method, Patch, Spliced, meta};
 
 use self::announce::Announced;
 use self::call::{Call, Owner, State, Way, describe};
+use self::catalogue::Catalogue;
 use self::errand::Errand;
-use self::gap::Shelves;
+use self::gap::{Shelf, Shelves};
 use self::gate::Gate;
 use self::http::Http;
 use self::keepalive::KeepAlive;
@@ -77,6 +81,10 @@ pub struct Upstream {
     restore_lost: bool,
     /// What clients have read of the server's lists.
     shelves: Shelves,
+    /// What it last said of itself.
+    catalogue: Catalogue,
+    /// What the client was told of it before it was there.
+    told: Option<Message>,
     /// The server was away, and what changed meanwhile has not been looked at.
     gap: bool,
     keep_alive: KeepAlive,
@@ -88,6 +96,8 @@ pub struct Upstream {
     /// Calls that listen until somebody ends them, whatever their state.
     listens: usize,
     ever_answered: bool,
+    /// A greeting has been answered by the server itself.
+    is_greeted_once: bool,
     /// It said once that it lets nobody in without a login.
     wants_login: bool,
     /// Takes no new calls.
@@ -122,6 +132,8 @@ impl Upstream {
             to_restore: VecDeque::new(),
             restore_lost: false,
             shelves: Shelves::default(),
+            catalogue: Catalogue::default(),
+            told: None,
             gap: false,
             keep_alive: KeepAlive::new(),
             announced: Announced::default(),
@@ -129,6 +141,7 @@ impl Upstream {
             budget: Budget::new(Moment::ZERO),
             listens: 0,
             ever_answered: false,
+            is_greeted_once: false,
             wants_login: false,
             closing: false,
         }
@@ -237,6 +250,9 @@ impl Upstream {
         if self.closing {
             return self.turn_away(client, request, &message, Cause::Unavailable, "Mendline is stopping".into(), turn);
         }
+        if self.answer_early(client, request, &message, turn) {
+            return;
+        }
         if self.link.is_parked() && !self.gate.is_isolated() {
             let why = self.link.trouble().to_owned();
             self.link.wake(turn);
@@ -263,15 +279,18 @@ impl Upstream {
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
+        let grace = self.may_greet_early(&message).then(|| turn.now + defaults::GRACE);
+        let is_early_list = self.told.is_some() && !self.ever_answered && Shelf::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
-        let call = Call::new(Owner::Client { client, request }, message, effect, turn.now);
+        let mut call = Call::new(Owner::Client { client, request }, message, effect, turn.now);
+        (call.timeout, call.grace) = (timeout, grace);
+        call.waits = is_early_list.then_some(defaults::LISTS);
         let Some(key) = self.calls.insert(call) else {
             turn.ledger.release(size);
             return;
         };
         if let Some(call) = self.calls.get_mut(key) {
             call.name = key.number();
-            call.timeout = timeout;
         }
         self.listens += usize::from(listens);
         turn.tell(Event::CallAccepted { upstream: self.id, call: key.number(), method });
@@ -375,6 +394,7 @@ impl Upstream {
             None => {
                 self.link.note_open(turn.now);
                 self.promote(turn);
+                self.close_gap(turn);
             }
         }
     }
@@ -478,20 +498,30 @@ impl Upstream {
         self.send_errand(Errand::Greeting, greeting, turn);
     }
 
-    fn finish_replay(&mut self, answer: &Message, turn: &mut Turn<'_>) {
+    fn finish_replay(&mut self, greeting: &Message, answer: &Message, turn: &mut Turn<'_>) {
         let Some(link) = self.link.current() else { return };
         if answer.kind() == Kind::Error {
             let why = answer.get_str(&["message"]).unwrap_or_default().into_owned();
+            let words = match self.is_greeted_once {
+                true => "the server refused to be greeted again".to_owned(),
+                false => format!("the server refused to be greeted: {why}"),
+            };
             turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why });
             self.session.lose();
-            return self.drain_link("the server refused to be greeted again", Wish::Ours, turn);
+            self.forget_greetings(turn);
+            return self.drain_link(&words, Wish::Ours, turn);
         }
+        let is_first = !std::mem::replace(&mut self.is_greeted_once, true);
+        self.compare_greeting(greeting, answer, turn);
         if let Some(initialized) = self.session.complete() {
             self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, turn.ledger);
         }
         (self.to_restore, self.restore_lost) = (self.session.to_restore(), false);
         self.restore(turn);
-        turn.tell(Event::SessionReplayed { upstream: self.id, link });
+        turn.tell(match is_first {
+            true => Event::GreetedInBackground { upstream: self.id, link },
+            false => Event::SessionReplayed { upstream: self.id, link },
+        });
         self.link.note_open(turn.now);
         self.gap = self.shelves.age();
         self.announce(turn);

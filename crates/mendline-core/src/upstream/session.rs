@@ -119,6 +119,18 @@ impl Session {
         self.subscriptions.clear();
     }
 
+    /// The client's greeting was answered in the server's stead: the server is to be greeted as if its session were lost.
+    pub fn keep(&mut self, greeting: Message) {
+        self.learn_greeting(greeting);
+        self.state = State::Lost;
+    }
+
+    /// The same, when the greeting is on its way already.
+    pub fn adopt(&mut self, greeting: Message) {
+        self.learn_greeting(greeting);
+        self.state = State::Greeting;
+    }
+
     /// The client completed its greeting.
     pub fn learn_notice(&mut self, notice: &Message) {
         if notice.method() == Method::Initialized {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, Written};
-use mendline_core::{Config, Engine, Event, Input, Moment, Output, Port, UpstreamConfig};
+use mendline_core::{Config, Engine, Event, Input, Moment, Output, Port, Remembered, UpstreamConfig};
 use mendline_wire::{Limits, Line, Received, SseEvent};
 use serde_json::Value;
 
@@ -46,6 +46,8 @@ pub struct Stage {
     /// The same, for those who look closer.
     pub events: Vec<Event>,
     pub finished: bool,
+    /// What was last asked to be kept.
+    pub kept: Option<Remembered>,
 }
 
 impl Stage {
@@ -61,6 +63,11 @@ impl Stage {
     }
 
     pub fn of(upstream: UpstreamConfig) -> Self {
+        Stage::knowing(upstream, None)
+    }
+
+    /// A stage whose engine knows this of the server from an earlier time.
+    pub fn knowing(upstream: UpstreamConfig, remembered: Option<Remembered>) -> Self {
         let mut stage = Stage {
             engine: Engine::new(Config::new(vec![upstream]), 1),
             now: Moment::ZERO,
@@ -69,7 +76,11 @@ impl Stage {
             heard: Vec::new(),
             events: Vec::new(),
             finished: false,
+            kept: None,
         };
+        if let Some(what) = remembered {
+            stage.tell(Input::Remembered { upstream: NOTES, what });
+        }
         stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
     }
@@ -131,6 +142,7 @@ impl Stage {
                     self.end(exchange, EndHow::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
+                Output::Remember { what, .. } => self.kept = Some(what),
                 Output::Happened(event) => {
                     self.heard.push(event.to_string());
                     self.events.push(event);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_core::port::Exit;
 use mendline_core::{
-    ClientId, Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, UpstreamConfig, UpstreamId,
+    ClientId, Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, Remembered, UpstreamConfig, UpstreamId,
 };
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
@@ -28,6 +28,9 @@ pub struct Stage {
     pub asked: Vec<Output>,
     /// What the log would show.
     pub heard: Vec<String>,
+    /// What was last asked to be kept, and how often.
+    pub kept: Option<Remembered>,
+    pub keepings: u32,
 }
 
 impl Stage {
@@ -37,6 +40,11 @@ impl Stage {
 
     /// A stage with another configuration.
     pub fn with(change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+        Stage::knowing(None, change)
+    }
+
+    /// A stage whose engine knows this of the server from an earlier time.
+    pub fn knowing(remembered: Option<Remembered>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         change(&mut notes);
         let mut stage = Stage {
@@ -47,7 +55,12 @@ impl Stage {
             written: 0,
             asked: Vec::new(),
             heard: Vec::new(),
+            kept: None,
+            keepings: 0,
         };
+        if let Some(what) = remembered {
+            stage.tell(Input::Remembered { upstream: NOTES, what });
+        }
         stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
     }
@@ -74,6 +87,10 @@ impl Stage {
                     self.written = 0;
                 }
                 Output::Happened(event) => self.heard.push(event.to_string()),
+                Output::Remember { what, .. } => {
+                    self.kept = Some(what);
+                    self.keepings += 1;
+                }
                 other => self.asked.push(other),
             }
         }

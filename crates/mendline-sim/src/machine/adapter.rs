@@ -114,6 +114,11 @@ macro_rules! adapter {
                     .rate_limit
                     .map(|it| core::config::RateLimit { burst: it.burst, per_second: it.per_second });
                 to.trust_hints = from.trust_hints;
+                to.catalogue.cache = from.catalogue.cache;
+                to.catalogue.startup = match from.catalogue.startup {
+                    real::config::Startup::AtOnce => core::config::Startup::AtOnce,
+                    real::config::Startup::Wait => core::config::Startup::Wait,
+                };
                 to.tools = from.tools.iter().map(|(tool, it)| (tool.clone(), policy(*it))).collect();
                 to.resume_attempts = from.resume_attempts;
                 to.keep_alive = from.keep_alive.map(|it| core::config::KeepAlive { interval: it.interval, timeout: it.timeout });
@@ -224,6 +229,11 @@ macro_rules! adapter {
 
             fn into(input: real::Input) -> core::Input {
                 match input {
+                    real::Input::Remembered { upstream, what } => core::Input::Remembered {
+                        upstream: core::UpstreamId(upstream.0),
+                        // By way of the form that it is kept in, as between two processes.
+                        what: core::Remembered::read(&what.write()).unwrap_or_default(),
+                    },
                     real::Input::ClientOpened { client: id, upstream } => {
                         core::Input::ClientOpened { client: client(id), upstream: core::UpstreamId(upstream.0) }
                     }
@@ -327,6 +337,9 @@ macro_rules! adapter {
                         Act::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(ask, reuse))
                     }
                     core::Output::Abort { exchange } => Act::Abort(ExchangeId(exchange.0)),
+                    core::Output::Remember { upstream, what } => {
+                        Act::Remember(usize::from(upstream.0), what.write())
+                    }
                     core::Output::Finished { .. } => Act::Finished,
                 }
             }
@@ -344,6 +357,7 @@ macro_rules! adapter {
                     Event::Resumed { .. } => What::Resumed,
                     Event::CallTurnedAway { .. } => What::TurnedAway,
                     Event::CallAnswered { call, .. }
+                    | Event::CallAnsweredEarly { call, .. }
                     | Event::CallFailed { call, .. }
                     | Event::CallCancelled { call, .. }
                     | Event::CallAbandoned { call, .. } => What::Ended(*call),

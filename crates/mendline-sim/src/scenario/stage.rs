@@ -2,7 +2,7 @@
 //!
 //! | Command | What it does |
 //! |---|---|
-//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [pipe=200]` | configures a server; before anything else |
+//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200]` | configures a server; before anything else |
 //! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | the same behind a URL: what it speaks, what it is taken for, and how it answers |
 //! | `client [of NAME] greets` | sends the greeting of its era and completes it |
 //! | `client [of NAME] asks id=7 tools/call create_note` | makes a request; an id is any JSON |
@@ -18,7 +18,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_core::config::{Dialect, Transport};
+use mendline_core::config::{Catalogue, Dialect, Startup, Transport};
 use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 
 use super::Story;
@@ -104,6 +104,8 @@ impl Stage {
         } else {
             UpstreamConfig::child(name, "notes-server")
         };
+        // Most stories are about something else than how they begin.
+        config.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let mut site = Site {
             tongue: Tongue::Stateful,
             weather: Weather::default(),
@@ -134,6 +136,7 @@ impl Stage {
                     manner.work = (millis, millis);
                 }
                 Some(("start", time)) => health.start = duration(time)?,
+                Some(("startup", "at-once")) => config.catalogue = Catalogue::default(),
                 Some(("pipe", bytes)) => capacity = number(bytes)? as u64,
                 _ => return Err(format!("no such option: {option}")),
             }

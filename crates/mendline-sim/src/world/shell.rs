@@ -57,6 +57,7 @@ impl World {
             Act::Signal(link, signal) => self.signal(*link, *signal),
             Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
             Act::Abort(exchange) => self.abort(*exchange),
+            Act::Remember(..) => {}
             Act::Happened(heard) => {
                 self.stirred = true;
                 self.tell(&Fact::Happened(heard));

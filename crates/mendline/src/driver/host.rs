@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use mendline_core::port::{Exit, Signal, SpawnFailure};
-use mendline_core::{Event, LinkId, UpstreamId};
+use mendline_core::{Event, LinkId, Remembered, UpstreamId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::transport::http::{Dial, Http};
@@ -72,6 +72,12 @@ pub enum Drained {
     Bytes(usize),
     /// Nothing for now, or nothing ever again.
     Nothing,
+}
+
+/// Keeps what is known of servers for the next time. Must not block.
+pub trait Keeper: Send {
+    /// Keeps this; it replaces what was kept of this upstream before.
+    fn keep(&mut self, upstream: UpstreamId, what: Remembered);
 }
 
 /// Is told what happened. Must not block: it is called between a request and its answer.

@@ -139,6 +139,11 @@ impl Log {
         Log { level, names, lines: Some(lines), dropped, done }
     }
 
+    /// For those who have something to say from another thread.
+    pub fn voice(&self) -> Voice {
+        Voice { level: self.level, lines: self.lines.clone() }
+    }
+
     /// Says something that is not an event of the engine's.
     pub fn say(&self, level: LogLevel, text: &str) {
         self.put(level, "mendline", " ", text.as_bytes());
@@ -156,6 +161,22 @@ impl Log {
 
     fn name(&self, upstream: Option<UpstreamId>) -> &str {
         upstream.and_then(|upstream| self.names.get(usize::from(upstream.0))).map_or("mendline", String::as_str)
+    }
+}
+
+/// Speaks into a log from elsewhere. A log waits a moment for its voices when it ends, so they should end before it.
+#[derive(Clone)]
+pub struct Voice {
+    level: LogLevel,
+    lines: Option<SyncSender<String>>,
+}
+
+impl Voice {
+    /// Says something. What the log has no room for is lost.
+    pub fn say(&self, level: LogLevel, text: &str) {
+        if let (true, Some(lines)) = (level <= self.level, &self.lines) {
+            let _ = lines.try_send(line(SystemTime::now(), level, "mendline", " ", text.as_bytes()));
+        }
     }
 }
 

@@ -39,7 +39,10 @@ impl Upstream {
                     self.promote(turn);
                     self.open_notices(turn);
                     // The session outlived the gap; what was said into it did not.
-                    self.gap = self.session.is_greeted() && self.shelves.age();
+                    self.gap |= self.session.is_greeted() && self.shelves.age();
+                    if !self.session.was_greeted() {
+                        self.close_gap(turn);
+                    }
                     self.announce(turn);
                 }
             }

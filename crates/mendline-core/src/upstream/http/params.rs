@@ -47,9 +47,32 @@ impl Params {
         let header = |mark: &ParamHeader| Some((mark.name().to_owned().into(), mark.value(arguments)?));
         marks.iter().filter_map(header).collect()
     }
+
+    /// Learns the marks of a page of tools. Gives the place and the name of each tool whose marks break the rules, and why.
+    fn learn(&mut self, page: &Message) -> Vec<(usize, String, String)> {
+        let mut faulty = Vec::new();
+        for (place, tool) in page.elements(&["tools"]).enumerate() {
+            let Some(schema) = tool.at(&["inputSchema"]) else { continue };
+            let name = tool.get_str(&["name"]).unwrap_or_default();
+            match ParamHeader::of_schema(schema) {
+                Ok(marks) if marks.is_empty() => drop(self.tools.remove(name.as_ref())),
+                Ok(marks) => drop(self.tools.insert(name.into_owned(), marks)),
+                Err(fault) => faulty.push((place, name.chars().take(100).collect(), fault.to_string())),
+            }
+        }
+        faulty
+    }
 }
 
 impl Upstream {
+    /// Learns the marks from what is remembered of the tools: the first call may come before the first list.
+    pub(in crate::upstream) fn recall_params(&mut self) {
+        let Some(http) = &mut self.http else { return };
+        for tools in self.catalogue.tools().filter(|tools| ParamHeader::may_be_in(tools)) {
+            http.params.learn(tools);
+        }
+    }
+
     /// Learns the marks from an answer to `tools/list`; gives the answer without the tools whose marks break the rules.
     pub(super) fn learn_params(&mut self, answer: Message, turn: &mut Turn<'_>) -> Message {
         let key = answer.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
@@ -64,24 +87,15 @@ impl Upstream {
         if !ParamHeader::may_be_in(&answer) {
             return answer;
         }
-        let tools: Vec<Value<'_>> = answer.elements(&["tools"]).collect();
         let mut faulty = Vec::new();
-        for (place, tool) in tools.iter().enumerate() {
-            let Some(schema) = tool.at(&["inputSchema"]) else { continue };
-            let name = tool.get_str(&["name"]).unwrap_or_default();
-            match ParamHeader::of_schema(schema) {
-                Ok(marks) if marks.is_empty() => drop(http.params.tools.remove(name.as_ref())),
-                Ok(marks) => drop(http.params.tools.insert(name.into_owned(), marks)),
-                Err(fault) => {
-                    faulty.push(place);
-                    let tool = name.chars().take(100).collect();
-                    turn.tell(Event::ToolLeftOut { upstream: self.id, tool, why: fault.to_string() });
-                }
-            }
+        for (place, tool, why) in http.params.learn(&answer) {
+            faulty.push(place);
+            turn.tell(Event::ToolLeftOut { upstream: self.id, tool, why });
         }
         if faulty.is_empty() {
             return answer;
         }
+        let tools: Vec<Value<'_>> = answer.elements(&["tools"]).collect();
         let spans: Vec<Span> = tools.iter().map(Value::span).collect();
         let nothing = || Patch::from(&b""[..]);
         let edits = faulty.iter().enumerate().map(|(cut, place)| (cut_out(&spans, *place, *place > cut), nothing()));

@@ -10,6 +10,7 @@ use mendline_wire::{Message, Method};
 use super::Http;
 use crate::config::Dialect;
 use crate::event::{Dropped, Event};
+use crate::evidence::Outcome;
 use crate::mail::ToClient;
 use crate::moment::Moment;
 use crate::policy::budget::Budget;
@@ -20,6 +21,7 @@ use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
 use crate::upstream::exchange::{Complaint, Verdict};
 use crate::upstream::outbox::Out;
+use crate::words::Cause;
 
 impl Http {
     /// However many calls a lost session refuses, its loss is one event and is paid for once. Each of them goes out at most
@@ -93,6 +95,12 @@ impl Upstream {
         self.session.lose();
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
         let is_other_dialect = matches!(verdict, Verdict::OtherDialect(_));
+        let cause = match &verdict {
+            Verdict::NeedsLogin(_) => Some(Cause::NeedsLogin),
+            Verdict::OtherEra(_) => Some(Cause::OtherEra),
+            Verdict::Final(_) => Some(Cause::CannotBridge),
+            _ => None,
+        };
         let why = verdict.words();
         turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
         if let (true, Some(http)) = (is_other_dialect, &mut self.http) {
@@ -101,6 +109,13 @@ impl Upstream {
             return self.link.look_again(turn);
         }
         self.drop_trunk(turn);
+        if let (Some(cause), false) = (cause, self.is_greeted_once) {
+            // Had the client waited for this greeting, it would have been told so. Whoever waits now is.
+            self.wants_login |= cause == Cause::NeedsLogin;
+            for key in std::mem::take(&mut self.waiting) {
+                self.fail(key, cause, Outcome::NotSent, why.clone(), turn);
+            }
+        }
         self.unreachable(why, hopeless, turn);
     }
 

@@ -1,0 +1,223 @@
+//! What was once heard of a server, in a form that can be kept.
+//!
+//! An [`Entry`] is an answer that the server gave, whole and as it gave it, with what it was an answer to: which revision was
+//! spoken, which method, which page. Nothing is taken apart, so what is answered from memory later is byte for byte what the
+//! server said then. Where it is kept, for whom, and whether a file can be trusted at all is the shell's business; whether
+//! what stands in it can be an answer at all is decided here, once, by [`Entry::try_new`].
+//!
+//! Time is kept as age: clocks of two processes have nothing in common but the shell's calendar, so the shell says how much
+//! older everything has become meanwhile ([`Remembered::grow_older`]).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_wire::{Kind, Limits, Message, Method, code, quote};
+
+use crate::defaults;
+
+/// Everything that is kept of one server.
+#[derive(Clone, Debug, Default)]
+pub struct Remembered {
+    entries: Vec<Entry>,
+}
+
+/// One answer of a server, and what it was an answer to.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub(crate) topic: Topic,
+    pub(crate) answer: Message,
+    pub(crate) age: Duration,
+}
+
+/// What an answer is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Topic {
+    /// The revision that was spoken; for a greeting, the one that was asked for.
+    pub(crate) version: String,
+    pub(crate) method: Method,
+    /// The page of a list; `None` is the first.
+    pub(crate) cursor: Option<String>,
+}
+
+/// What is written down cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable(String);
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl Entry {
+    /// An entry, if this can be an answer to that at all.
+    pub(crate) fn try_new(topic: Topic, answer: Message, age: Duration) -> Option<Entry> {
+        let has_list = |member: &str| answer.get(&[member]).is_some_and(|raw| raw.starts_with(b"["));
+        let fits = match (topic.method, answer.kind()) {
+            (Method::Initialize, Kind::Result) => answer.get_str(&["protocolVersion"]).is_some(),
+            (Method::Discover, Kind::Result) => has_list("supportedVersions"),
+            // That it does not know the question says which era it lives in.
+            (Method::Discover, Kind::Error) => error_code(&answer) == Some(code::METHOD_NOT_FOUND),
+            (Method::ToolsList, Kind::Result) => has_list("tools"),
+            (Method::PromptsList, Kind::Result) => has_list("prompts"),
+            (Method::ResourcesList, Kind::Result) => has_list("resources"),
+            (Method::ResourcesTemplatesList, Kind::Result) => has_list("resourceTemplates"),
+            _ => false,
+        };
+        fits.then_some(Entry { topic, answer, age })
+    }
+}
+
+impl Remembered {
+    pub(crate) fn new(entries: Vec<Entry>) -> Remembered {
+        Remembered { entries }
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+
+    /// How many answers are kept.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// This much time has passed since it was written down.
+    pub fn grow_older(&mut self, by: Duration) {
+        for entry in &mut self.entries {
+            entry.age = entry.age.saturating_add(by);
+        }
+    }
+
+    /// Writes it down. The answers stand in it as they came.
+    pub fn write(&self) -> Vec<u8> {
+        let mut text = br#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":["#.to_vec();
+        for (place, entry) in self.entries.iter().enumerate() {
+            let Topic { version, method, cursor } = &entry.topic;
+            let age = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
+            let between = if place == 0 { "" } else { "," };
+            let method = quote(method.name().unwrap_or_default());
+            let cursor = cursor.as_ref().map_or(String::new(), |cursor| format!(r#""cursor":{},"#, quote(cursor)));
+            let head = format!(
+                "{between}\n{{\"version\":{},\"method\":{method},{cursor}\"ageMs\":{age},\"answer\":",
+                quote(version)
+            );
+            text.extend_from_slice(head.as_bytes());
+            text.extend_from_slice(entry.answer.text());
+            text.push(b'}');
+        }
+        text.extend_from_slice(b"\n]}}");
+        text
+    }
+
+    /// Reads what [`Remembered::write`] wrote. Entries that cannot be what they claim to be are left out; a text that is not
+    /// of this kind at all is refused.
+    pub fn read(text: &[u8]) -> Result<Remembered, Unreadable> {
+        let plain = Limits::default();
+        let limits = Limits { message_bytes: 2 * defaults::CATALOGUE_BYTES, depth: plain.depth + 8, ..plain };
+        let whole = Message::parse_with(Bytes::copy_from_slice(text), &limits)
+            .map_err(|error| Unreadable(error.to_string()))?;
+        if whole.method_name() != "catalogue" || whole.find(&["entries"]).is_none() {
+            return Err(Unreadable("it is no catalogue".to_owned()));
+        }
+        let mut entries = Vec::new();
+        for entry in whole.elements(&["entries"]).take(defaults::CATALOGUE_ENTRIES) {
+            let number = |raw: &[u8]| std::str::from_utf8(raw).ok()?.parse::<u64>().ok();
+            let (Some(version), Some(method), Some(answer)) =
+                (entry.get_str(&["version"]), entry.get_str(&["method"]), entry.get(&["answer"]))
+            else {
+                continue;
+            };
+            let topic = Topic {
+                version: version.into_owned(),
+                method: Method::from_name(&method),
+                cursor: entry.get_str(&["cursor"]).map(std::borrow::Cow::into_owned),
+            };
+            // What does not say how old it is is as old as can be.
+            let age = entry.get(&["ageMs"]).and_then(number).unwrap_or(u64::MAX);
+            let Ok(answer) = Message::parse(Bytes::copy_from_slice(answer)) else { continue };
+            entries.extend(Entry::try_new(topic, answer, Duration::from_millis(age)));
+        }
+        Ok(Remembered { entries })
+    }
+}
+
+pub(crate) fn error_code(answer: &Message) -> Option<i64> {
+    std::str::from_utf8(answer.get(&["code"])?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry(version: &str, method: Method, cursor: Option<&str>, answer: &str) -> Option<Entry> {
+        let topic = Topic { version: version.into(), method, cursor: cursor.map(str::to_owned) };
+        let answer = Message::parse(Bytes::copy_from_slice(answer.as_bytes())).unwrap();
+        Entry::try_new(topic, answer, Duration::from_millis(5))
+    }
+
+    #[test]
+    fn what_is_written_reads_back_byte_for_byte() {
+        let tools = "{ \"jsonrpc\":\"2.0\",\n \"id\" : 7, \"result\":{\"tools\":[ {\"name\":\"a\\u0062\"} ],\"x\":1e3,\"nextCursor\":\"\\\"é\"}}";
+        let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
+        let kept = Remembered::new(vec![
+            entry("2025-11-25", Method::Initialize, None, hello).unwrap(),
+            entry("2025-11-25", Method::ToolsList, Some("\"é\n"), tools).unwrap(),
+        ]);
+        let mut read = Remembered::read(&kept.write()).unwrap();
+        read.grow_older(Duration::from_secs(1));
+        let read = read.into_entries();
+        assert_eq!(read.len(), 2);
+        assert_eq!(read[1].answer.text(), tools, "as it came, spaces and escapes and all");
+        assert_eq!(read[1].topic.cursor.as_deref(), Some("\"é\n"));
+        assert_eq!(read[0].age, Duration::from_millis(1005));
+    }
+
+    #[test]
+    fn only_what_can_be_an_answer_is_kept() {
+        let list = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
+        let other = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":{}}}"#;
+        let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#;
+        let broken = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"?"}}"#;
+        assert!(entry("v", Method::ToolsList, None, list).is_some());
+        assert!(entry("v", Method::ToolsList, None, other).is_none());
+        assert!(entry("v", Method::PromptsList, None, list).is_none());
+        assert!(entry("v", Method::ToolsCall, None, list).is_none());
+        assert!(entry("v", Method::Initialize, None, list).is_none());
+        assert!(entry("v", Method::Discover, None, unknown).is_some());
+        assert!(entry("v", Method::Discover, None, broken).is_none());
+        assert!(entry("v", Method::ToolsList, None, unknown).is_none());
+    }
+
+    #[test]
+    fn what_is_no_catalogue_is_refused_and_what_lies_in_one_is_left_out() {
+        for text in ["", "{}", "[]", r#"{"jsonrpc":"2.0","method":"other","params":{"entries":[]}}"#] {
+            assert!(Remembered::read(text.as_bytes()).is_err(), "{text}");
+        }
+        let text = r#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":[1,{"version":"v"},
+            {"version":"v","method":"tools/call","answer":{"jsonrpc":"2.0","id":1,"result":{}}},
+            {"version":"v","method":"tools/list","answer":{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}}]}}"#;
+        let read = Remembered::read(text.as_bytes()).unwrap().into_entries();
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].age, Duration::from_millis(u64::MAX), "of unknown age is as old as can be");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_whatever_makes_reading_fail_otherwise_than_with_words(text in ".{0,300}", cut in 0usize..400) {
+            let _ = Remembered::read(text.as_bytes());
+            let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
+            let whole = Remembered::new(vec![entry("v", Method::Initialize, None, hello).unwrap()]).write();
+            let short = &whole[..cut.min(whole.len() - 1)];
+            prop_assert!(Remembered::read(short).is_err(), "half of it is not less, it is nothing");
+        }
+    }
+}

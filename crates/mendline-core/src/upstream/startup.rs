@@ -1,0 +1,273 @@
+//! Up at once: what is answered while the server is not there.
+//!
+//! A client asks for the tools once, in its first second; many servers need ten to start. So a greeting and the lists are
+//! answered from the [catalogue](super::catalogue) while the server starts in the background, and what turns out to read
+//! differently becomes a `list_changed` as it does after any gap ([`super::gap`]).
+//!
+//! # The greeting
+//!
+//! - The catalogue knows what the server says to such a greeting: that is answered at once. The greeting itself still goes to
+//!   the server, as the client wrote it and once, as an errand of ours.
+//! - It does not: the server has [`defaults::GRACE`] to answer for itself, since only it knows its capabilities and its
+//!   instructions. Then it is answered in its stead, with what is safe: lists that may change, under the name that it is
+//!   configured by, in the revision that the client asked for.
+//! - A revision that nobody here knows, or a catalogue that proves nothing about the one that is asked for, waits.
+//!
+//! What the client was told stays told. When the server says something else later, that is said in the log, and nothing is
+//! translated: calls pass as they are.
+//!
+//! # The lists
+//!
+//! While the server is not ready, a list that is in the catalogue is answered from there; one that is not waits for
+//! [`defaults::LISTS`] at most when the server has just been started. When it is ready, lists are the server's business,
+//! unless it said itself for how long the last one holds. A modern client is told how long what it gets may be taken for true,
+//! which is not at all if nobody could ask.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_wire::{Kind, Message, Method, code, meta};
+use serde_json::json;
+
+use super::Upstream;
+use super::call::{Call, Owner, State};
+use super::catalogue::{is_known_legacy, living_for};
+use super::errand::Errand;
+use super::gap::Shelf;
+use crate::config::Startup;
+use crate::defaults;
+use crate::event::Event;
+use crate::mail::ToClient;
+use crate::port::{ClientId, Output};
+use crate::remembered::{Remembered, Topic, error_code};
+use crate::slab::Key;
+use crate::turn::{Alarm, Turn};
+
+impl Upstream {
+    /// What was kept of it from an earlier time.
+    pub fn handle_remembered(&mut self, remembered: Remembered, turn: &mut Turn<'_>) {
+        if !self.config.catalogue.cache {
+            return;
+        }
+        self.catalogue.recall(remembered, turn.now);
+        if self.config.trust_hints {
+            for tools in self.catalogue.tools() {
+                self.tools.learn(tools, false);
+            }
+        }
+        self.recall_params();
+    }
+
+    /// Answers a request without the server, if that can be done.
+    pub(super) fn answer_early(
+        &mut self,
+        client: ClientId,
+        request: Key,
+        message: &Message,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        if message.method() == Method::Initialize {
+            self.greet_from_memory(client, request, message, turn)
+        } else {
+            self.answer_from_memory(client, request, message, turn)
+        }
+    }
+
+    /// Is this the first greeting, and one that need not wait for the server?
+    pub(super) fn may_greet_early(&self, message: &Message) -> bool {
+        let is_greeted =
+            self.session.was_greeted() || self.calls.iter().any(|(_, it)| it.method() == Method::Initialize);
+        message.method() == Method::Initialize
+            && self.config.catalogue.startup == Startup::AtOnce
+            && !is_greeted
+            && message.get_str(&["protocolVersion"]).is_some_and(|version| is_known_legacy(&version))
+    }
+
+    fn greet_from_memory(&mut self, client: ClientId, request: Key, message: &Message, turn: &mut Turn<'_>) -> bool {
+        if !self.config.catalogue.cache || !self.may_greet_early(message) {
+            return false;
+        }
+        let requested = message.get_str(&["protocolVersion"]).unwrap_or_default();
+        let Some(answer) = self.catalogue.greeting(&requested).cloned() else { return false };
+        turn.tell(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
+        self.tell_early(client, request, answer, turn);
+        self.greet_in_background(message.clone(), turn);
+        true
+    }
+
+    /// The server did not answer the client's greeting for as long as it may: it is answered in its stead.
+    pub(super) fn stand_in(&mut self, key: Key, turn: &mut Turn<'_>) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        call.grace = None;
+        let Owner::Client { client, request } = call.owner else { return };
+        if self.session.was_greeted() {
+            return;
+        }
+        let greeting = call.message.clone();
+        let Some(answer) = made_up(&greeting, &self.config.name) else { return };
+        let took = turn.now.since(call.arrived);
+        turn.tell(Event::CallAnsweredEarly { upstream: self.id, call: call.name, took });
+        if matches!(call.state, State::Sent(_)) {
+            // It is on its way, and must not be sent twice: only that its answer is ours from now on.
+            call.owner = Owner::Us(Errand::Greeting);
+            call.is_first_greeting = true;
+            self.errands += 1;
+            self.session.adopt(greeting);
+            self.disarm(key, turn);
+            self.arm(key, turn);
+        } else {
+            drop(self.take(key, turn));
+            self.greet_in_background(greeting, turn);
+        }
+        self.tell_early(client, request, answer, turn);
+    }
+
+    fn tell_early(&mut self, client: ClientId, request: Key, answer: Message, turn: &mut Turn<'_>) {
+        self.catalogue.speak(&answer);
+        self.shelves.clear();
+        self.told = Some(answer.clone());
+        turn.mail_client(client, ToClient::Answer { request, message: answer });
+    }
+
+    /// Greets the server as the client did, who does not wait for it.
+    fn greet_in_background(&mut self, greeting: Message, turn: &mut Turn<'_>) {
+        self.session.keep(greeting);
+        if !self.link.is_up() {
+            self.link.wake(turn);
+        } else if let Some(greeting) = self.session.greet_again() {
+            self.replay(greeting, turn);
+        }
+    }
+
+    /// The server answered a greeting: what the client was told in its stead is held against it.
+    pub(super) fn compare_greeting(&mut self, greeting: &Message, answer: &Message, turn: &mut Turn<'_>) {
+        self.remember_greeting(greeting, answer, turn);
+        let Some(told) = &self.told else { return };
+        let differs = |member: &&str| told.get(&[member]) != answer.get(&[member]);
+        let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
+        let what = members.into_iter().filter(differs).collect::<Vec<_>>().join(", ");
+        if !what.is_empty() {
+            turn.tell(Event::ToldOtherwise { upstream: self.id, what });
+        }
+    }
+
+    /// Is the server there for requests of this era? Without a greeting nobody knows before its first answer.
+    fn is_ready(&self, modern: bool) -> bool {
+        self.is_open() && (!modern || self.link.has_answered())
+    }
+
+    fn answer_from_memory(&mut self, client: ClientId, request: Key, message: &Message, turn: &mut Turn<'_>) -> bool {
+        let Some(topic) = self.catalogue.topic(message).filter(|_| self.config.catalogue.cache) else { return false };
+        let (method, modern) = (message.method(), meta::is_modern(message));
+        let (shelf, is_ready) = (Shelf::of(method), self.is_ready(modern));
+        let begun = shelf.zip(topic.cursor.as_deref()).and_then(|(shelf, cursor)| self.shelves.rest(shelf, cursor));
+        let page = self.catalogue.find(&topic);
+        let left = page.map(|page| page.holds_for(turn.now)).unwrap_or_default();
+        let holds = modern && is_ready && !left.is_zero() && begun.is_none();
+        // Who has begun to read the old list reads it to its end, whoever is there by then.
+        let Some(answer) = begun.or(page.filter(|_| !is_ready || holds).map(|page| &page.answer)) else { return false };
+        let answer = match (modern, holds) {
+            (false, _) => answer.clone(),
+            (true, true) => living_for(answer, left),
+            (true, false) => living_for(answer, Duration::ZERO),
+        };
+        turn.tell(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
+        if let (Some(shelf), false) = (shelf, holds) {
+            self.shelves.learn_from_memory(shelf, message, &answer);
+            if topic.cursor.is_none() {
+                self.shelves.hold_rest(shelf, self.catalogue.rest(&topic).unwrap_or_default());
+            }
+            self.gap = true;
+        }
+        turn.mail_client(client, ToClient::Answer { request, message: answer });
+        self.link.wake(turn);
+        if self.is_open() {
+            self.close_gap(turn);
+        }
+        true
+    }
+
+    /// A list cannot be had, and the server was never there: the client has seen nothing of it, and hears when there is
+    /// something to see.
+    pub(super) fn list_missed(&mut self, call: &Call) {
+        if let Some(shelf) = Shelf::of(call.method()).filter(|_| !self.ever_answered && !meta::is_modern(&call.message))
+        {
+            self.shelves.miss(shelf);
+        }
+    }
+
+    /// What the client was told may be wrong about which lists there are. One that does not exist is empty.
+    pub(super) fn empty_list(&self, call: &Call, answer: &Message) -> Option<Message> {
+        let is_unknown = answer.kind() == Kind::Error && error_code(answer) == Some(code::METHOD_NOT_FOUND);
+        let shelf = Shelf::of(call.method()).filter(|_| is_unknown && !meta::is_modern(&call.message))?;
+        self.told.as_ref()?;
+        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{}":[]}}}}"#, shelf.member());
+        Message::parse(Bytes::from(text)).ok()
+    }
+
+    // ---- keeping it ----
+
+    /// The server answered this.
+    pub(super) fn remember(&mut self, request: &Message, answer: &Message, turn: &mut Turn<'_>) {
+        if let Some(topic) = self.catalogue.topic(request).filter(|_| self.config.catalogue.cache) {
+            self.catalogue.learn(topic, answer, turn.now);
+            self.keep_soon(turn);
+        }
+    }
+
+    pub(super) fn remember_greeting(&mut self, greeting: &Message, answer: &Message, turn: &mut Turn<'_>) {
+        // What the client was told is what its lists are about.
+        if self.told.is_none() {
+            self.catalogue.speak(answer);
+        }
+        if let Some(version) = greeting.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
+            let topic = Topic { version: version.into_owned(), method: Method::Initialize, cursor: None };
+            self.catalogue.learn(topic, answer, turn.now);
+            self.keep_soon(turn);
+        }
+    }
+
+    /// The server refuses a greeting that it took once: what it said then is no longer true.
+    pub(super) fn forget_greetings(&mut self, turn: &mut Turn<'_>) {
+        self.catalogue.forget_greetings();
+        self.keep_soon(turn);
+    }
+
+    fn keep_soon(&mut self, turn: &mut Turn<'_>) {
+        if self.catalogue.unkept && self.catalogue.timer.is_none() {
+            let soon = turn.now + defaults::REMEMBER_AFTER;
+            let at = self.catalogue.kept.map_or(soon, |kept| soon.max(kept + defaults::REMEMBER_PAUSE));
+            self.catalogue.timer = turn.timers.arm(at, Alarm::Remember(self.id));
+        }
+    }
+
+    /// There was time enough for what else is read at the beginning.
+    pub fn handle_remember_timer(&mut self, turn: &mut Turn<'_>) {
+        self.catalogue.timer = None;
+        self.keep_now(turn);
+    }
+
+    /// Asks for the catalogue to be kept, if there is anything new in it.
+    pub(super) fn keep_now(&mut self, turn: &mut Turn<'_>) {
+        turn.disarm(&mut self.catalogue.timer);
+        if std::mem::take(&mut self.catalogue.unkept) {
+            self.catalogue.kept = Some(turn.now);
+            turn.ask(Output::Remember { upstream: self.id, what: self.catalogue.remember(turn.now) });
+        }
+    }
+}
+
+/// An answer to a greeting in a server's stead: only what holds whatever the server turns out to be.
+fn made_up(greeting: &Message, name: &str) -> Option<Message> {
+    let changes = || json!({ "listChanged": true });
+    let answer = json!({
+        "jsonrpc": "2.0",
+        "id": 0,
+        "result": {
+            "protocolVersion": greeting.get_str(&["protocolVersion"])?,
+            "capabilities": { "tools": changes(), "prompts": changes(), "resources": changes() },
+            "serverInfo": { "name": name, "version": "unknown" },
+        },
+    });
+    Message::parse(Bytes::from(answer.to_string())).ok()
+}

@@ -1,0 +1,107 @@
+//! Stories about clients that are greeted before their remote server is.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::Dialect;
+use mendline_core::port::{Content, EndHow, Verb};
+use mendline_core::{Remembered, UpstreamConfig, defaults};
+use stage::http::{GREETING, Stage, call, outcome};
+
+const TOOLS: &str = r#"{"tools":[{"name":"look"}]}"#;
+
+/// What is kept of a server that was greeted and has listed its tools.
+fn remembered() -> Remembered {
+    let mut stage = Stage::greeted();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let seen = stage.takes();
+    stage.answer(&seen, TOOLS);
+    stage.pass(defaults::REMEMBER_AFTER);
+    stage.kept.unwrap()
+}
+
+/// A client that was greeted from the catalogue.
+fn at_once() -> Stage {
+    let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    notes.keep_alive = None;
+    let mut stage = Stage::knowing(notes, Some(remembered()));
+    stage.client_says(GREETING);
+    assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-11-25");
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "look");
+    stage
+}
+
+#[test]
+fn a_remote_server_that_is_away_at_the_start_is_greeted_when_it_is_there_and_its_tools_compared() {
+    let mut stage = at_once();
+    for _ in 0..3 {
+        assert_eq!(stage.seen.len(), 1, "one pathfinder, and it is the greeting");
+        stage.refuse_connection();
+        stage.pass(Duration::from_secs(2));
+    }
+    stage.greet("s1");
+    let note = stage.takes();
+    assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s1")));
+    stage.status(note.id, 202, Content::Empty, None);
+    stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
+    let looked = stage.takes();
+    assert_eq!(looked.method(), "tools/list");
+    stage.answer(&looked, r#"{"tools":[]}"#);
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+}
+
+#[test]
+fn a_greeting_under_way_to_a_remote_server_is_answered_in_its_stead_and_not_sent_twice() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    let greeting = stage.takes();
+    stage.pass(defaults::GRACE);
+    assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.pass(defaults::HANDSHAKE_HTTP * 2);
+    assert!(stage.seen.is_empty() && stage.aborted.is_empty(), "it may take its time");
+    stage.status(greeting.id, 200, Content::Json, Some("s1"));
+    let id = &greeting.json()["id"];
+    stage.body(greeting.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));
+    stage.end(greeting.id, EndHow::Complete);
+    let note = stage.takes();
+    assert_eq!(note.method(), "notifications/initialized");
+    assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server hears what it speaks itself");
+}
+
+#[test]
+fn a_server_that_wants_a_login_says_so_to_calls_although_the_client_was_greeted_without_it() {
+    let mut stage = at_once();
+    stage.client_says(&call(2, "create_note"));
+    let greeting = stage.takes();
+    stage.status(greeting.id, 401, Content::Empty, None);
+    stage.end(greeting.id, EndHow::Complete);
+    let told = stage.client_reads().expect("at once");
+    assert_eq!(told["result"]["_meta"]["dev.mendline/failure"]["cause"], "needs_login");
+    assert_eq!(outcome(&told), "not_sent");
+}
+
+#[test]
+fn a_modern_list_from_the_catalogue_makes_us_look_for_a_remote_server_by_ourselves() {
+    let modern = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(modern);
+    let seen = stage.takes();
+    stage.answer(&seen, r#"{"tools":[{"name":"look"}],"ttlMs":0,"cacheScope":"public"}"#);
+    stage.pass(defaults::REMEMBER_AFTER);
+    let notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    let mut stage = Stage::knowing(notes, stage.kept);
+    stage.client_says(modern);
+    assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "look");
+    stage.refuse_connection();
+    stage.pass(Duration::from_secs(2));
+    let looked = stage.takes();
+    assert_eq!((looked.method().as_str(), looked.header("mcp-method")), ("tools/list", Some("tools/list")));
+    stage.answer(&looked, r#"{"tools":[],"ttlMs":0,"cacheScope":"public"}"#);
+    assert!(stage.heard.iter().any(|line| line == "tools/list reads differently after the gap"), "{:?}", stage.heard);
+}

@@ -1,0 +1,99 @@
+//! What is known of servers, on disk.
+//!
+//! One file per server and credential, in the user's state directory:
+//! ```text
+//! $MENDLINE_STATE_DIR | $XDG_STATE_HOME/mendline | ~/.local/state/mendline
+//!   key                   32 random bytes of this user's own, made once
+//!   catalogue/
+//!     <identity>.json     what was last heard of one server
+//!     <identity>.bad      one that was set aside: damaged, foreign, or of another format
+//! ```
+//! - [`identity`]: who a server is, and with which credential: a name that gives nothing away;
+//! - [`file`]: one file: its format, its seal, and whom it may belong to;
+//! - [`keeper`]: writes in the background, and never in anybody's way.
+//!
+//! Nothing in here can stop a call. What cannot be read is as if it were not there; what cannot be written is said once.
+
+mod file;
+mod identity;
+mod keeper;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use mendline_core::Remembered;
+
+use crate::observe::log::{LogLevel, Voice};
+use file::{File, Found};
+pub use identity::{Identity, is_credential};
+pub use keeper::DiskKeeper;
+use keeper::Writing;
+
+/// Where this user's state is kept, by the environment.
+pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    path("MENDLINE_STATE_DIR")
+        .or_else(|| Some(path("XDG_STATE_HOME")?.join("mendline")))
+        .or_else(|| Some(path("HOME")?.join(".local/state/mendline")))
+}
+
+/// The place of one server's catalogue.
+pub struct Shelf {
+    file: File,
+    identity: Identity,
+    voice: Voice,
+}
+
+impl Shelf {
+    /// The place for this server. `None`, and said why, when there can be none.
+    pub fn open(state: &Path, identity: Identity, voice: Voice) -> Option<Shelf> {
+        match File::open(state, &identity) {
+            Ok(file) => Some(Shelf { file, identity, voice }),
+            Err(fault) => {
+                voice.say(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
+                None
+            }
+        }
+    }
+
+    /// What was kept, grown older by the time that has passed.
+    pub fn read(&self) -> Option<Remembered> {
+        match self.file.read() {
+            Found::Nothing => None,
+            Found::Remembered(remembered) => Some(remembered),
+            Found::Untrusted(why) => {
+                let done = match self.file.set_aside() {
+                    Ok(to) => format!("set aside as {}", to.display()),
+                    Err(error) => format!("and could not be set aside ({error})"),
+                };
+                let text = format!("what was kept of the server is not trusted: {why}; {done}");
+                self.voice.say(LogLevel::Warn, &text);
+                None
+            }
+        }
+    }
+
+    /// Keeps what there is to keep from now on.
+    pub fn keeper(self) -> DiskKeeper {
+        let Shelf { file, identity, voice } = self;
+        DiskKeeper::new(Writing::new(file, identity.into_secrets(), voice))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_is_kept_where_the_environment_says_and_never_at_a_relative_place() {
+        let with = |variables: &'static [(&str, &str)]| {
+            state_directory(move |name| {
+                variables.iter().find(|(it, _)| *it == name).map(|(_, value)| OsString::from(value))
+            })
+        };
+        assert_eq!(with(&[("MENDLINE_STATE_DIR", "/s"), ("XDG_STATE_HOME", "/x")]), Some("/s".into()));
+        assert_eq!(with(&[("XDG_STATE_HOME", "/x"), ("HOME", "/h")]), Some("/x/mendline".into()));
+        assert_eq!(with(&[("XDG_STATE_HOME", "relative"), ("HOME", "/h")]), Some("/h/.local/state/mendline".into()));
+        assert_eq!(with(&[]), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Writes in the background, and never in anybody's way.
+//!
+//! A disk may be slow, full or gone; the loop that carries calls must not notice. So one thread writes, started when there is
+//! first something to write, and it writes the newest: what comes while it is busy replaces what waits. When everything ends it
+//! is waited for, but not long.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use mendline_core::{Remembered, Secret, UpstreamId};
+
+use super::file::File;
+use crate::driver::Keeper;
+use crate::observe::log::{LogLevel, Voice};
+
+/// How long the end waits for a disk.
+const PATIENCE: Duration = Duration::from_secs(1);
+const STACK: usize = 256 << 10;
+/// A secret shorter than this is found in too many places to mean anything.
+const SHORTEST_SECRET: usize = 8;
+
+/// Keeps the catalogue of one server on disk.
+pub struct DiskKeeper {
+    desk: Arc<Desk>,
+    writing: Option<Writing>,
+}
+
+/// Where the loop and the thread meet.
+#[derive(Default)]
+struct Desk {
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next: Option<Remembered>,
+    is_busy: bool,
+    is_over: bool,
+}
+
+/// What the thread needs.
+pub(super) struct Writing {
+    file: File,
+    secrets: Vec<Secret>,
+    voice: Voice,
+    complained: bool,
+}
+
+impl DiskKeeper {
+    pub(super) fn new(writing: Writing) -> DiskKeeper {
+        DiskKeeper { desk: Arc::default(), writing: Some(writing) }
+    }
+}
+
+impl Keeper for DiskKeeper {
+    fn keep(&mut self, _: UpstreamId, what: Remembered) {
+        let mut state = self.desk.lock();
+        state.next = Some(what);
+        drop(state);
+        self.desk.news.notify_all();
+        if let Some(writing) = self.writing.take() {
+            let desk = Arc::clone(&self.desk);
+            // Without a thread nothing is kept, and the calls go on.
+            let _ = thread::Builder::new()
+                .name("mendline-keeper".to_owned())
+                .stack_size(STACK)
+                .spawn(move || desk.serve(writing));
+        }
+    }
+}
+
+impl Drop for DiskKeeper {
+    fn drop(&mut self) {
+        if self.writing.is_some() {
+            return;
+        }
+        let mut state = self.desk.lock();
+        state.is_over = true;
+        self.desk.news.notify_all();
+        let is_unfinished = |state: &mut State| state.next.is_some() || state.is_busy;
+        drop(self.desk.news.wait_timeout_while(state, PATIENCE, is_unfinished));
+    }
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, mut writing: Writing) {
+        loop {
+            let state = self.lock();
+            let waits = |state: &mut State| state.next.is_none() && !state.is_over;
+            let mut state = self.news.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+            let Some(next) = state.next.take() else { break };
+            state.is_busy = true;
+            drop(state);
+            writing.write(&next);
+            self.lock().is_busy = false;
+            self.news.notify_all();
+        }
+    }
+}
+
+impl Writing {
+    pub(super) fn new(file: File, secrets: Vec<Secret>, voice: Voice) -> Writing {
+        Writing { file, secrets, voice, complained: false }
+    }
+
+    fn write(&mut self, what: &Remembered) {
+        let written = if self.gives_away(what) {
+            Err("the server repeats a credential in what it says of itself".to_owned())
+        } else {
+            self.file.write(what).map_err(|error| error.to_string())
+        };
+        match written {
+            Ok(()) => self.complained = false,
+            Err(why) if !self.complained => {
+                self.complained = true;
+                let text = format!("what is known of the server cannot be kept for the next time: {why}");
+                self.voice.say(LogLevel::Warn, &text);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Is a credential repeated in it? Then it is not for a disk.
+    fn gives_away(&self, what: &Remembered) -> bool {
+        let text = what.write();
+        let says = |secret: &Secret| {
+            let secret = secret.expose().as_bytes();
+            // `Bearer x` is the scheme and the secret; either is the header.
+            let words = secret.split(|byte| *byte == b' ').filter(|word| word.len() >= SHORTEST_SECRET);
+            words.into_iter().any(|word| memchr::memmem::find(&text, word).is_some())
+        };
+        self.secrets.iter().any(says)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Identity;
+    use super::*;
+    use crate::observe::log::Log;
+
+    fn catalogue(tool: &str) -> Remembered {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"catalogue","params":{{"entries":[{{"version":"2025-11-25","method":"tools/list","answer":{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"{tool}"}}]}}}}}}]}}}}"#
+        );
+        Remembered::read(text.as_bytes()).unwrap()
+    }
+
+    fn shelf(state: &std::path::Path) -> super::super::Shelf {
+        let log = Log::to_stderr(LogLevel::Off, Vec::new());
+        let identity =
+            Identity::remote("https://a.example/mcp").with("authorization", &Secret::new("Bearer s3cr3t-canary"));
+        super::super::Shelf::open(&state.join("mendline"), identity, log.voice()).unwrap()
+    }
+
+    #[test]
+    fn the_newest_is_on_disk_when_the_keeper_has_gone() {
+        let state = tempfile::tempdir().unwrap();
+        let mut keeper = shelf(state.path()).keeper();
+        for number in 0..50 {
+            keeper.keep(UpstreamId(0), catalogue(&format!("tool{number}")));
+        }
+        drop(keeper);
+        let kept = shelf(state.path()).read().unwrap().write();
+        assert!(String::from_utf8(kept).unwrap().contains("tool49"));
+    }
+
+    #[test]
+    fn what_repeats_a_credential_is_not_kept() {
+        let state = tempfile::tempdir().unwrap();
+        let mut keeper = shelf(state.path()).keeper();
+        keeper.keep(UpstreamId(0), catalogue("s3cr3t-canary"));
+        drop(keeper);
+        assert!(shelf(state.path()).read().is_none());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_stops_nobody() {
+        let state = tempfile::tempdir().unwrap();
+        let mut keeper = shelf(state.path()).keeper();
+        let folder = state.path().join("mendline/catalogue");
+        std::fs::remove_dir(&folder).unwrap();
+        std::fs::write(&folder, b"a file where a folder was").unwrap();
+        for _ in 0..3 {
+            keeper.keep(UpstreamId(0), catalogue("tool"));
+        }
+        drop(keeper);
+    }
+}
