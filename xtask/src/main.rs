@@ -6,6 +6,7 @@ mod bench;
 mod command;
 mod cuts;
 mod installation;
+mod instructions;
 mod matrix;
 mod mutants;
 mod peers;
@@ -30,6 +31,8 @@ Commands:
   matrix   the tables of PROMISE.md against the tests, both ways: --write
   mutants  changes decisions of the core and looks whether a test notices: --shard K/N
   bench    speed and memory as ratios against minimal relays, measured in one run
+  instructions
+           what a healthy call costs in the core, counted, against what is recorded; part of `test`: --write
   help     this text
 ";
 
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         "matrix" => matrix::run(&rest),
         "mutants" => mutants::run(&rest),
         "bench" => bench::run(&rest),
+        "instructions" => instructions::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -26,7 +26,7 @@ struct Seen {
 
 impl Seen {
     fn header(&self, name: &str) -> Option<&str> {
-        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
     fn json(&self) -> Value {
@@ -117,7 +117,9 @@ impl Stage {
     fn collect(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Exchange { exchange, ask, reuse, .. } => self.seen.push_back(Seen { id: exchange, ask, reuse }),
+                Output::Exchange { exchange, ask, reuse, .. } => {
+                    self.seen.push_back(Seen { id: exchange, ask: *ask, reuse })
+                }
                 Output::Abort { exchange } => {
                     self.aborted.push(exchange);
                     self.end(exchange, EndHow::Aborted);
@@ -1321,7 +1323,7 @@ const QUERY: &str = r#"{"name":"query","inputSchema":{"type":"object","propertie
 fn params_of(seen: &Seen) -> Vec<(String, String)> {
     let is_param = |name: &str| name.to_ascii_lowercase().starts_with("mcp-param-");
     let params = seen.ask.headers.iter().filter(|(name, _)| is_param(name));
-    params.map(|(name, value)| (name.to_string(), value.clone())).collect()
+    params.map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 fn query_params() -> Vec<(String, String)> {
