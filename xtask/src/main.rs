@@ -7,6 +7,7 @@ mod command;
 mod cuts;
 mod defaults;
 mod installation;
+mod instructions;
 mod matrix;
 mod mutants;
 mod peers;
@@ -32,6 +33,8 @@ Commands:
   defaults docs/defaults.md against the one file of defaults: --write
   mutants  changes decisions of the core and looks whether a test notices: --shard K/N
   bench    speed and memory as ratios against minimal relays, measured in one run
+  instructions
+           what a healthy call costs in the core, counted, against what is recorded; part of `test`: --write
   help     this text
 ";
 
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         "defaults" => defaults::run(&rest),
         "mutants" => mutants::run(&rest),
         "bench" => bench::run(&rest),
+        "instructions" => instructions::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::Line;
-use crate::{defaults, matrix, peers, sim, tools};
+use crate::{defaults, instructions, matrix, peers, sim, tools};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
@@ -52,6 +52,7 @@ fn steps(fast: bool) -> Vec<Step> {
         Step::chore("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
             sim::run(&["--seeds".into(), SEEDS.into()])
         }),
+        Step::chore("instructions", "cargo xtask instructions", || instructions::run(&[])),
     ];
     if !fast {
         steps.push(Step::chore("peers", "cargo xtask peers", || peers::run(&[])));

@@ -32,6 +32,9 @@ pub const PYTHON: Tool = Tool {
     debian: &["python3", "python3-venv"],
 };
 
+/// Counts instructions.
+pub const VALGRIND: Tool = Tool { name: "Valgrind", probe: &["valgrind", "--version"], debian: &["valgrind"] };
+
 impl Tool {
     /// Makes sure that the tool is there.
     ///

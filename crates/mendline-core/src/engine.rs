@@ -47,6 +47,8 @@ pub struct Engine {
     upstreams: Vec<Upstream>,
     lifetime: Lifetime,
     phase: Phase,
+    /// A client has ended or was lost, so that the end may be near.
+    some_left: bool,
     now: Moment,
     timers: Timers<Alarm>,
     ledger: Ledger,
@@ -82,6 +84,7 @@ impl Engine {
             upstreams,
             lifetime: config.lifetime,
             phase: Phase::Running,
+            some_left: false,
             now: Moment::ZERO,
             timers: Timers::default(),
             ledger: Ledger::new(config.ledger_bytes),
@@ -104,8 +107,14 @@ impl Engine {
             Input::FromClient { client, received } => {
                 self.with_client(client, |it, turn| it.handle_received(received, turn));
             }
-            Input::ClientEnded { client } => self.with_client(client, ClientSession::handle_ended),
-            Input::ClientLost { client } => self.with_client(client, ClientSession::handle_lost),
+            Input::ClientEnded { client } => {
+                self.some_left = true;
+                self.with_client(client, ClientSession::handle_ended);
+            }
+            Input::ClientLost { client } => {
+                self.some_left = true;
+                self.with_client(client, ClientSession::handle_lost);
+            }
             Input::Spawned { link, .. } => self.with_upstream(link, |it, turn| it.handle_spawned(link, turn)),
             Input::SpawnFailed { link, why } => {
                 self.with_upstream(link, |it, turn| it.handle_spawn_failed(link, &why, turn));
@@ -286,8 +295,11 @@ impl Engine {
         }
     }
 
-    /// Takes the end a step further, if its time has come.
+    /// Takes the end a step further, if its time has come. Asked after everything that happens, and nearly always in vain.
     fn advance(&mut self) {
+        if self.phase == Phase::Running && !self.some_left {
+            return;
+        }
         if self.phase == Phase::Running && self.lifetime == Lifetime::WithClients && !self.clients.is_empty() {
             if self.clients.values().all(ClientSession::is_lost) {
                 self.close();

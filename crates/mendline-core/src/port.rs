@@ -35,6 +35,7 @@
 //! operating system accepted. Sources ask leave: a shell reads from a port only while `Engine::may_read` says so.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mendline_wire::{Received, SseEvent};
@@ -265,8 +266,8 @@ pub enum Output {
         exchange: ExchangeId,
         /// Which upstream.
         upstream: UpstreamId,
-        /// What to send.
-        ask: Ask,
+        /// What to send. In a box, because most outputs are events and would be as large as it.
+        ask: Box<Ask>,
         /// Whether a connection that has been idle may carry it.
         reuse: Reuse,
     },
@@ -359,7 +360,7 @@ pub struct Ask {
     /// shell resolves it against the URL and refuses another origin ([`EndHow::Forbidden`]).
     pub target: Option<String>,
     /// Headers that follow from the message and the session; the shell adds its own (Host, Accept, credentials).
-    pub headers: Vec<(Cow<'static, str>, String)>,
+    pub headers: Vec<(Cow<'static, str>, Arc<str>)>,
     /// The message, for POST.
     pub body: Option<mendline_wire::Spliced>,
 }

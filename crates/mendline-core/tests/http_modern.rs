@@ -24,7 +24,7 @@ const QUERY: &str = r#"{"name":"query","inputSchema":{"type":"object","propertie
 fn params_of(seen: &Seen) -> Vec<(String, String)> {
     let is_param = |name: &str| name.to_ascii_lowercase().starts_with("mcp-param-");
     let params = seen.ask.headers.iter().filter(|(name, _)| is_param(name));
-    params.map(|(name, value)| (name.to_string(), value.clone())).collect()
+    params.map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 fn query_params() -> Vec<(String, String)> {

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mendline_core::Moment;
@@ -25,7 +26,7 @@ pub struct Request {
     /// Where to, when it is not the server's own URL.
     pub target: Option<String>,
     /// What the engine put into the head.
-    pub headers: Vec<(Cow<'static, str>, String)>,
+    pub headers: Vec<(Cow<'static, str>, Arc<str>)>,
     /// The message.
     pub body: Option<Bytes>,
     /// No connection that has been idle may carry it.
@@ -35,7 +36,7 @@ pub struct Request {
 impl Request {
     /// One header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
     /// How many bytes it is on the cable, about: what matters is that there are many.

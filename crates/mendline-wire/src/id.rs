@@ -32,16 +32,21 @@ impl Id {
     /// The number, if the id is written as a plain non-negative integer. This is how ids of our own are recognised, so
     /// other spellings of the same number (`7.0`, `"7"`, `007`) are not taken for it.
     pub fn as_u64(&self) -> Option<u64> {
-        let digits = self.as_bytes();
-        if digits.is_empty() || digits.len() > 20 || (digits[0] == b'0' && digits.len() > 1) {
+        Id::number_in(self.as_bytes())
+    }
+
+    /// The number that this JSON text of an id is, as [`Id::as_u64`] has it, without keeping the text.
+    pub fn number_in(raw: &[u8]) -> Option<u64> {
+        let (first, rest) = raw.split_first()?;
+        if !raw.iter().all(u8::is_ascii_digit) || (*first == b'0' && !rest.is_empty()) {
             return None;
         }
-        digits.iter().try_fold(0u64, |sum, &digit| {
-            if !digit.is_ascii_digit() {
-                return None;
-            }
-            sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-        })
+        let value = |sum: u64, digit: &u8| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        match raw.len() {
+            // So few digits always fit; every number of ours has fewer.
+            0..=19 => Some(raw.iter().fold(0, value)),
+            _ => std::str::from_utf8(raw).ok()?.parse().ok(),
+        }
     }
 
     /// Whether it is `null`, which only an error response may carry.

@@ -8,6 +8,18 @@ use std::sync::Arc;
 /// What fits without an allocation: the longest `u64` (20 digits) and every short string id.
 const INLINE: usize = 22;
 
+/// The numbers from 00 to 99.
+const PAIRS: [u8; 200] = {
+    let mut pairs = [0; 200];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number * 2] = b'0' + (number / 10) as u8;
+        pairs[number * 2 + 1] = b'0' + (number % 10) as u8;
+        number += 1;
+    }
+    pairs
+};
+
 #[derive(Clone)]
 pub(crate) enum Inline {
     Here { len: u8, bytes: [u8; INLINE] },
@@ -25,18 +37,21 @@ impl Inline {
         }
     }
 
-    /// The decimal digits of a number: written back to front, then moved to the front.
+    /// The decimal digits of a number, written back to front, two at a time.
     pub(crate) fn decimal(mut number: u64) -> Inline {
-        let mut digits = [0u8; 20];
-        let mut first = digits.len();
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                return Inline::copy(&digits[first..]);
-            }
+        let len = number.checked_ilog10().unwrap_or(0) as usize + 1;
+        let mut bytes = [b'0'; INLINE];
+        let mut end = len;
+        while number >= 10 {
+            let pair = (number % 100) as usize * 2;
+            bytes[end - 2..end].copy_from_slice(&PAIRS[pair..pair + 2]);
+            number /= 100;
+            end -= 2;
         }
+        if end == 1 {
+            bytes[0] = b'0' + number as u8;
+        }
+        Inline::Here { len: len as u8, bytes }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -57,7 +72,8 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_decimal_digits() {
-        for number in [0, 7, 10, 99, 100, 12_345, u64::from(u32::MAX), u64::MAX] {
+        let powers = (0..20).map(|power| 10u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
+        for number in powers.chain([7, 12_345, u64::from(u32::MAX), u64::MAX]) {
             assert_eq!(Inline::decimal(number).as_bytes(), number.to_string().as_bytes());
         }
     }

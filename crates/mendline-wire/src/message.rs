@@ -15,7 +15,7 @@ use bytes::Bytes;
 use memchr::{memchr, memmem};
 
 use crate::salvage::salvage;
-use crate::scan::{Scanner, Stop};
+use crate::scan::{Scanner, Stop, Survey};
 use crate::string;
 use crate::value::{Elements, Value};
 use crate::{Fault, Limits, Method, Span, WireError};
@@ -43,6 +43,8 @@ pub struct Message {
     id: Span,
     method: Span,
     body: Span,
+    /// Somewhere in it a member may be called `_meta`.
+    may_have_meta: bool,
 }
 
 impl Message {
@@ -53,22 +55,32 @@ impl Message {
 
     /// Parses one message.
     pub fn parse_with(text: Bytes, limits: &Limits) -> Result<Message, WireError> {
+        Message::parse_or_return(text, limits).map_err(|(error, _)| error)
+    }
+
+    /// Parses one message; a text that is none is given back.
+    pub(crate) fn parse_or_return(text: Bytes, limits: &Limits) -> Result<Message, (WireError, Bytes)> {
         match Envelope::read(&text, limits).and_then(|envelope| Ok((envelope.kind()?, envelope))) {
             Ok((kind, envelope)) => {
                 let known_method = match kind {
                     Kind::Request | Kind::Notification => known_method(&text[envelope.method.range()]),
                     Kind::Result | Kind::Error => Method::None,
                 };
-                let Envelope { id, method, body, .. } = envelope;
-                Ok(Message { text, kind, known_method, id, method, body })
+                let Envelope { id, method, body, may_have_meta, .. } = envelope;
+                Ok(Message { text, kind, known_method, id, method, body, may_have_meta })
             }
-            Err(stop) => Err(refuse(&text, stop, limits)),
+            Err(stop) => Err((refuse(&text, stop, limits), text)),
         }
     }
 
     /// The text, as it came.
     pub fn text(&self) -> &Bytes {
         &self.text
+    }
+
+    /// The text alone, for whoever needs nothing else of it any more.
+    pub fn into_text(self) -> Bytes {
+        self.text
     }
 
     /// What it is.
@@ -137,6 +149,7 @@ impl Message {
     /// The progress token that a request asks for progress with, or that a progress notification reports to.
     pub fn progress_token(&self) -> Option<Span> {
         let path: &[&str] = match (self.kind, self.known_method) {
+            (Kind::Request, _) if !self.may_have_meta => return None,
             (Kind::Request, _) => &["_meta", "progressToken"],
             (Kind::Notification, Method::Progress) => &["progressToken"],
             _ => return None,
@@ -149,6 +162,11 @@ impl Message {
     /// The text at a span of this message.
     pub fn slice(&self, span: Span) -> &[u8] {
         self.text.get(span.range()).unwrap_or_default()
+    }
+
+    /// Whether a member of the body can be called `_meta`; known since the text was read, so it costs nothing to ask.
+    pub(crate) fn may_have_meta(&self) -> bool {
+        self.may_have_meta
     }
 
     /// Whether a key of this name can occur in the body at all: a look that costs next to nothing, before a walk that
@@ -204,6 +222,7 @@ struct Envelope {
     method: Span,
     /// Of `params`, `result` and `error` the last one; that there is only one is checked by [`Envelope::kind`].
     body: Span,
+    may_have_meta: bool,
     end: usize,
 }
 
@@ -212,10 +231,13 @@ impl Envelope {
         if text.len() > limits.message_bytes || u32::try_from(text.len()).is_err() {
             return Err(Stop { fault: Fault::TooLong, at: limits.message_bytes.min(text.len()) });
         }
-        if let Err(error) = std::str::from_utf8(text) {
+        let survey = Survey::of(text);
+        if !survey.is_ascii
+            && let Err(error) = std::str::from_utf8(text)
+        {
             return Err(Stop { fault: Fault::NotUtf8, at: error.valid_up_to() });
         }
-        let mut scanner = Scanner::new(text, 0);
+        let mut scanner = Scanner::over(text, survey);
         scanner.whitespace();
         match scanner.peek() {
             Some(b'{') => scanner.pass(),
@@ -230,6 +252,7 @@ impl Envelope {
             envelope.read_members(text, &mut scanner, limits)?;
         }
         envelope.end = scanner.at();
+        envelope.may_have_meta = scanner.met_meta();
         scanner.whitespace();
         match scanner.peek() {
             None => Ok(envelope),
@@ -270,7 +293,8 @@ impl Envelope {
     ) -> Result<(), Stop> {
         let start = scanner.at();
         match (member, scanner.peek()) {
-            (Member::Id, Some(b'"')) => scanner.string()?,
+            // Most values of an envelope itself are strings, and need no look at what else they could be.
+            (_, Some(b'"')) => scanner.string()?,
             (Member::Id, Some(b'-' | b'0'..=b'9')) => scanner.number()?,
             // The envelope is one level itself.
             _ => scanner.value(u32::from(limits.depth).saturating_sub(1))?,
@@ -360,7 +384,11 @@ impl Member {
 }
 
 fn known_method(raw: &[u8]) -> Method {
-    Method::from_name(&string::decode(raw))
+    // A name without escapes is its own text, and a name of ours has none.
+    match raw.get(1..raw.len() - 1).map(Method::from_bytes) {
+        Some(method) if method != Method::Other => method,
+        _ => Method::from_name(&string::decode(raw)),
+    }
 }
 
 /// Tells noise from JSON that is no message: the one is logged as a line, the other is a peer that speaks wrongly.
@@ -409,6 +437,9 @@ mod tests {
         assert_eq!(request.id(), Some(&b"7"[..]));
         assert_eq!(request.method(), Method::ToolsCall);
         assert_eq!(request.body(), Some(&br#"{"name":"a"}"#[..]));
+
+        let escaped = parse(r#"{"jsonrpc":"2.0","id":7,"method":"tools\/call"}"#).unwrap();
+        assert_eq!(escaped.method(), Method::ToolsCall, "a known method is known however it is written");
 
         let notice = parse(r#" { "method" : "x/\u0079" , "jsonrpc" : "2.0" } "#).unwrap();
         assert_eq!((notice.kind(), notice.id(), notice.body()), (Kind::Notification, None, None));

@@ -32,14 +32,14 @@ pub const FAILURE: &str = "dev.mendline/failure";
 
 /// The revision that a request or notification says it speaks.
 pub fn protocol_version(message: &Message) -> Option<Cow<'_, str>> {
-    let speaks = matches!(message.kind(), Kind::Request | Kind::Notification) && message.mentions(PROTOCOL_VERSION);
-    speaks.then(|| message.get_str(&["_meta", PROTOCOL_VERSION]))?
+    let speaks = message.may_have_meta() && matches!(message.kind(), Kind::Request | Kind::Notification);
+    (speaks && message.mentions(PROTOCOL_VERSION)).then(|| message.get_str(&["_meta", PROTOCOL_VERSION]))?
 }
 
 /// Which subscription a notification or a result belongs to: a raw id.
 pub fn subscription_id(message: &Message) -> Option<Span> {
-    let belongs = matches!(message.kind(), Kind::Notification | Kind::Result) && message.mentions(SUBSCRIPTION_ID);
-    let span = belongs.then(|| message.find(&["_meta", SUBSCRIPTION_ID]))??;
+    let belongs = message.may_have_meta() && matches!(message.kind(), Kind::Notification | Kind::Result);
+    let span = (belongs && message.mentions(SUBSCRIPTION_ID)).then(|| message.find(&["_meta", SUBSCRIPTION_ID]))??;
     matches!(message.slice(span).first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(span)
 }
 
@@ -68,6 +68,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"x"}}}"#,
         );
         assert!(is_modern(&escaped), "a slash may be escaped");
+        let hidden = message(
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"\u005fmeta":{"io.modelcontextprotocol/protocolVersion":"x"}}}"#,
+        );
+        assert!(is_modern(&hidden), "so may any other character");
         let legacy = message(
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","x":"io.modelcontextprotocol/protocolVersion"}}"#,
         );

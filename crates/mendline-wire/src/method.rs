@@ -29,8 +29,13 @@ macro_rules! methods {
 
             /// The method of this name.
             pub fn from_name(name: &str) -> Method {
+                Method::from_bytes(name.as_bytes())
+            }
+
+            /// The method of this name, without a look at whether it is text at all.
+            pub(crate) fn from_bytes(name: &[u8]) -> Method {
                 match name {
-                    $($name => Method::$variant,)*
+                    $(_ if name == $name.as_bytes() => Method::$variant,)*
                     _ => Method::Other,
                 }
             }

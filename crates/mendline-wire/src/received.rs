@@ -47,13 +47,13 @@ impl Received {
 
     /// Makes out what a whole text is (the body of a response, the data of an event).
     pub fn from_text(text: Bytes, limits: &Limits) -> Received {
-        match Message::parse_with(text.clone(), limits) {
+        match Message::parse_or_return(text, limits) {
             Ok(message) => Received::Message(message),
-            Err(WireError { fault: Fault::Batch, .. }) => match split(&text, limits) {
+            Err((WireError { fault: Fault::Batch, .. }, text)) => match split(&text, limits) {
                 Ok(messages) => Received::Batch(messages),
                 Err(Stop { fault, at }) => Received::Broken { error: WireError::new(fault, at), text },
             },
-            Err(error) => Received::Broken { error, text },
+            Err((error, text)) => Received::Broken { error, text },
         }
     }
 }

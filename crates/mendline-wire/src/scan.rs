@@ -5,8 +5,13 @@
 //! deeper text than 64 levels spills into a vector, which no ordinary message reaches. There is no recursion, so depth
 //! costs no stack.
 //!
-//! It does not check UTF-8 (the caller has done that once for the whole text) and gives no meaning to what it passes:
-//! lone surrogates in `\u` escapes and numbers beyond any machine type are good JSON, and some peers send them.
+//! Before it, a [`Survey`] looks at all bytes at once, many to an instruction: whether there is anything in the text but
+//! ASCII, which then is checked to be UTF-8 by the caller, and whether it is *tame*, without any escape or control
+//! character. Most messages are, and in a tame text a string ends at the next quote, whatever stands before it.
+//!
+//! It gives no meaning to what it passes: lone surrogates in `\u` escapes and numbers beyond any machine type are good
+//! JSON, and some peers send them. Only one name is noticed on the way, `_meta`, because whoever wants to know something
+//! that stands only there need not look for it in a message that has none.
 
 use crate::Fault;
 
@@ -21,31 +26,52 @@ pub(crate) struct Stop {
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
+    /// Nothing can stand in a string of this text but what simply belongs to it, so that only its end is looked for.
+    is_tame: bool,
+    /// A member `_meta` was passed, or one that may be called so behind escapes.
+    met_meta: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a [u8], at: usize) -> Scanner<'a> {
-        Scanner { text, at }
+        Scanner { text, at, is_tame: false, met_meta: false }
+    }
+
+    /// A scanner at the beginning of a text whose bytes have been looked at.
+    pub(crate) fn over(text: &'a [u8], survey: Survey) -> Scanner<'a> {
+        Scanner { text, at: 0, is_tame: survey.is_tame, met_meta: false }
+    }
+
+    /// Whether a member `_meta` may have been among those that were passed inside of values.
+    pub(crate) fn met_meta(&self) -> bool {
+        self.met_meta
     }
 
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    #[inline]
+    /// Passes whitespace, of which most messages have none.
+    #[inline(always)]
     pub(crate) fn whitespace(&mut self) {
+        if self.peek().is_some_and(|byte| byte <= b' ') {
+            self.much_whitespace();
+        }
+    }
+
+    fn much_whitespace(&mut self) {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
             self.at += 1;
         }
     }
 
     /// Passes this byte, or stops.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Stop> {
         match self.peek() {
             Some(found) if found == byte => {
@@ -67,6 +93,7 @@ impl<'a> Scanner<'a> {
         self.stop_for(self.peek())
     }
 
+    #[cold]
     fn stop_for(&self, found: Option<u8>) -> Stop {
         let fault = if found.is_none() { Fault::Truncated } else { Fault::NotJson };
         Stop { fault, at: self.at }
@@ -126,14 +153,17 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes a key, its colon, and the whitespace around.
-    #[inline]
+    #[inline(always)]
     fn key(&mut self) -> Result<(), Stop> {
+        let start = self.at;
         self.string()?;
+        let key = &self.text[start..self.at];
+        self.met_meta |= key == b"\"_meta\"" || !self.is_tame && key.contains(&b'\\');
         self.colon()
     }
 
     /// Passes a colon and the whitespace around.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn colon(&mut self) -> Result<(), Stop> {
         self.whitespace();
         self.expect(b':')?;
@@ -142,9 +172,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes a string with its quotes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn string(&mut self) -> Result<(), Stop> {
         self.expect(b'"')?;
+        if self.is_tame {
+            self.at = quote(self.text, self.at);
+            return self.expect(b'"');
+        }
+        self.wild_string()
+    }
+
+    /// Passes the rest of a string in which anything may stand.
+    fn wild_string(&mut self) -> Result<(), Stop> {
         loop {
             self.at = plain(self.text, self.at);
             match self.peek() {
@@ -158,7 +197,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[inline]
     fn escape(&mut self) -> Result<(), Stop> {
         self.at += 1;
         match self.peek() {
@@ -211,11 +249,10 @@ impl<'a> Scanner<'a> {
 
     /// Passes one digit or more.
     fn digits(&mut self) -> Result<(), Stop> {
-        let first = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
-        if self.at == first { Err(self.stop()) } else { Ok(()) }
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += digits;
+        if digits == 0 { Err(self.stop()) } else { Ok(()) }
     }
 
     pub(crate) fn literal(&mut self, word: &[u8]) -> Result<(), Stop> {
@@ -223,6 +260,34 @@ impl<'a> Scanner<'a> {
             self.expect(byte)?;
         }
         Ok(())
+    }
+}
+
+/// What a look at all bytes of a text tells, before anything is known about its structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Survey {
+    /// No byte of it needs to be checked for UTF-8.
+    pub(crate) is_ascii: bool,
+    /// There is neither an escape nor a control character in it, as in most messages.
+    pub(crate) is_tame: bool,
+}
+
+impl Survey {
+    /// Looks at every byte once, eight at a time; the compiler makes vector instructions of it.
+    pub(crate) fn of(text: &[u8]) -> Survey {
+        let (words, rest) = text.as_chunks::<8>();
+        let last = text.last_chunk::<8>().copied().unwrap_or_else(|| {
+            let mut last = [b' '; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            last
+        });
+        let look = |(wild, union): (u64, u64), word: &[u8; 8]| {
+            let word = u64::from_le_bytes(*word);
+            (wild | controls(word) | equals(word, b'\\'), union | word)
+        };
+        // A byte that is looked at twice says the same twice.
+        let (wild, union) = look(words.iter().fold((0, 0), look), &last);
+        Survey { is_ascii: union & TOPS == 0, is_tame: wild & TOPS == 0 }
     }
 }
 
@@ -259,6 +324,21 @@ impl Nest {
     fn in_object(&self) -> bool {
         self.word & 1 == 1
     }
+}
+
+/// The first quote from `at` on, or the end of the text.
+#[inline(always)]
+fn quote(text: &[u8], mut at: usize) -> usize {
+    for _ in 0..4 {
+        let Some(word) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { break };
+        let found = equals(u64::from_le_bytes(*word), b'"') & TOPS;
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let rest = text.get(at..).unwrap_or_default();
+    at + memchr::memchr(b'"', rest).unwrap_or(rest.len())
 }
 
 /// The first byte from `at` on that does not simply belong to a string's body: a quote, a backslash or a control
@@ -314,16 +394,27 @@ fn is_special(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+
 /// The top bit of each byte that is special. Only the lowest set bit is exact: the subtractions borrow upwards from a
 /// byte that matched, never from one that did not.
 #[inline]
 fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (control | quote.wrapping_sub(ONES) & !quote | backslash.wrapping_sub(ONES) & !backslash) & TOPS
+    (controls(word) | equals(word, b'"') | equals(word, b'\\')) & TOPS
+}
+
+/// The top bit of each byte that is this one; the other bits mean nothing.
+#[inline]
+fn equals(word: u64, byte: u8) -> u64 {
+    let differs = word ^ (ONES * u64::from(byte));
+    differs.wrapping_sub(ONES) & !differs
+}
+
+/// The top bit of each byte that is a control character; the other bits mean nothing.
+#[inline]
+fn controls(word: u64) -> u64 {
+    word.wrapping_sub(ONES * 0x20) & !word
 }
 
 #[cfg(test)]
@@ -345,6 +436,58 @@ mod tests {
             }
         }
         assert_eq!(plain("\u{7f}\u{20}é!#[]".as_bytes(), 0), 8, "neighbours of the special bytes are plain");
+    }
+
+    #[test]
+    fn a_survey_sees_each_byte_wherever_it_stands() {
+        let tame = Survey { is_ascii: true, is_tame: true };
+        for len in 0..70 {
+            let text = "~ \"".repeat(len)[..len].to_owned();
+            assert_eq!(Survey::of(text.as_bytes()), tame, "{len} bytes");
+            for place in 0..len {
+                for (byte, seen) in [
+                    (b'\\', Survey { is_tame: false, ..tame }),
+                    (b'\0', Survey { is_tame: false, ..tame }),
+                    (0x1f, Survey { is_tame: false, ..tame }),
+                    (0x80, Survey { is_ascii: false, ..tame }),
+                    (0xff, Survey { is_ascii: false, ..tame }),
+                    (0x7f, tame),
+                ] {
+                    let mut text = text.clone().into_bytes();
+                    text[place] = byte;
+                    assert_eq!(Survey::of(&text), seen, "{byte} at {place} of {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn in_a_tame_text_a_string_is_passed_as_in_any_other() {
+        for len in 0..100 {
+            for text in [format!("\"{}\"", "é!#".repeat(len)), format!("\"{}", "é!#".repeat(len))] {
+                let survey = Survey::of(text.as_bytes());
+                assert!(survey.is_tame);
+                let (mut tame, mut wild) = (Scanner::over(text.as_bytes(), survey), Scanner::new(text.as_bytes(), 0));
+                assert_eq!((tame.string(), tame.at()), (wild.string(), wild.at()), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_called_meta_is_met_in_any_spelling_and_no_other_is() {
+        let met = |text: &str| {
+            let mut scanner = Scanner::over(text.as_bytes(), Survey::of(text.as_bytes()));
+            scanner.value(9).unwrap();
+            scanner.met_meta()
+        };
+        for text in
+            [r#"{"_meta":1}"#, r#"[{"a":{"b":1,"_meta":{}}}]"#, r#"{"\u005fmeta":1}"#, r#"{"a":"\n","_meta":1}"#]
+        {
+            assert!(met(text), "{text}");
+        }
+        for text in [r#"{"meta":1}"#, r#"{"a":"_meta"}"#, r#"{"a":"\u005fmeta"}"#, r#"{"_metadata":1}"#, "[]"] {
+            assert!(!met(text), "{text}");
+        }
     }
 
     #[test]

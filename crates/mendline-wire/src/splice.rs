@@ -62,7 +62,9 @@ pub struct Spliced {
 /// Edits in the order of their places.
 #[derive(Clone)]
 enum Edits {
-    Few([Option<Edit>; 2]),
+    None,
+    One(Edit),
+    Two([Edit; 2]),
     Many(Vec<Edit>),
 }
 
@@ -76,7 +78,7 @@ impl Spliced {
     /// The text as it is.
     pub fn whole(text: Bytes) -> Spliced {
         let len = text.len();
-        Spliced { text, edits: Edits::Few([None, None]), len }
+        Spliced { text, edits: Edits::None, len }
     }
 
     /// The text with these spans replaced. The spans are disjoint, in any order; an empty one is an insertion, and
@@ -107,26 +109,30 @@ impl Spliced {
     /// Appends the whole to a buffer.
     pub fn write_to(&self, out: &mut BytesMut) {
         out.reserve(self.len);
-        for segment in self.segments() {
-            out.put_slice(segment);
+        let mut from = 0;
+        for edit in self.edits.as_slice() {
+            out.put_slice(&self.text[from..edit.span.start as usize]);
+            out.put_slice(edit.patch.as_bytes());
+            from = edit.span.end as usize;
         }
+        out.put_slice(&self.text[from..]);
     }
 
     /// The pieces in order, none of them empty: for a vectored write.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         let mut from = 0;
-        let kept_and_new = self.edits.iter().flat_map(move |edit| {
+        let kept_and_new = self.edits.as_slice().iter().flat_map(move |edit| {
             let kept = from..edit.span.start as usize;
             from = edit.span.end as usize;
             [&self.text[kept], edit.patch.as_bytes()]
         });
-        let last = self.edits.iter().last().map_or(0, |edit| edit.span.end as usize);
+        let last = self.edits.as_slice().last().map_or(0, |edit| edit.span.end as usize);
         kept_and_new.chain([&self.text[last..]]).filter(|segment| !segment.is_empty())
     }
 
     /// The whole as one piece; without a copy if nothing was edited.
     pub fn to_bytes(&self) -> Bytes {
-        if self.edits.iter().next().is_none() {
+        if self.edits.as_slice().is_empty() {
             return self.text.clone();
         }
         let mut out = BytesMut::with_capacity(self.len);
@@ -138,31 +144,29 @@ impl Spliced {
 impl Edits {
     /// Puts an edit at its place; insertions at one place keep the order in which they came.
     fn insert(&mut self, edit: Edit) {
-        match self {
-            Edits::Few([first @ None, _]) => *first = Some(edit),
-            Edits::Few([Some(first), second @ None]) => {
-                *second = Some(edit);
-                if let Some(edit) = second
-                    && edit.goes_before(first)
-                {
-                    std::mem::swap(first, edit);
-                }
-            }
-            Edits::Few([first, second]) => {
-                let mut many: Vec<Edit> = [first.take(), second.take()].into_iter().flatten().collect();
+        *self = match std::mem::replace(self, Edits::None) {
+            Edits::None => Edits::One(edit),
+            Edits::One(first) if edit.goes_before(&first) => Edits::Two([edit, first]),
+            Edits::One(first) => Edits::Two([first, edit]),
+            Edits::Two(both) => {
+                let mut many = Vec::from(both);
                 place(&mut many, edit);
-                *self = Edits::Many(many);
+                Edits::Many(many)
             }
-            Edits::Many(many) => place(many, edit),
+            Edits::Many(mut many) => {
+                place(&mut many, edit);
+                Edits::Many(many)
+            }
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Edit> {
-        let (few, many) = match self {
-            Edits::Few(few) => (few.as_slice(), [].as_slice()),
-            Edits::Many(many) => ([].as_slice(), many.as_slice()),
-        };
-        few.iter().flatten().chain(many)
+    fn as_slice(&self) -> &[Edit] {
+        match self {
+            Edits::None => &[],
+            Edits::One(edit) => std::slice::from_ref(edit),
+            Edits::Two(both) => both,
+            Edits::Many(many) => many,
+        }
     }
 }
 

@@ -37,7 +37,8 @@ pub fn quote(text: &str) -> String {
 pub(crate) fn decode(raw: &[u8]) -> Cow<'_, str> {
     let body = body(raw);
     match memchr(b'\\', body) {
-        None => String::from_utf8_lossy(body),
+        // A text that was checked is good; asking so is cheaper than looking for what would have to be mended.
+        None => std::str::from_utf8(body).map_or_else(|_| String::from_utf8_lossy(body), Cow::Borrowed),
         Some(first) => Cow::Owned(unescape(body, first)),
     }
 }

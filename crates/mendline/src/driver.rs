@@ -3,6 +3,7 @@
 //! One task owns the engine, the client, every child and every exchange, and polls all of them by hand: nothing is spawned, locked or
 //! sent through a channel for a message. A round takes what has come (at most `INPUTS_PER_TURN` lines and one read's
 //! worth of bytes from each source), looks at the clock once, does what the engine asks, and hands each sink one write.
+//! Children get theirs before their own answers are read, so that they work while we do.
 //! An answer so leaves in the same poll in which it came. Another round follows only if there is a reason for one (a
 //! source had more than its turn, a child was started or buried, leave to read was given): the usual call costs one round
 //! down and one back. After `ROUNDS_PER_POLL` of them the reactor gets its turn, so that no peer can keep it.
@@ -152,6 +153,8 @@ where
                 self.keep_time(now);
             }
             self.hear_client(cx, now, &mut turn);
+            // Children begin with what was just asked while we still read what they have answered.
+            self.speak_to_links(cx, now);
             self.hear_links(cx, now, &mut turn);
             self.carry_out(now, &mut turn);
             // What was begun just now is heard here and needs no round of its own.
@@ -356,7 +359,7 @@ where
                 Output::Exchange { exchange, ask, reuse, .. } => {
                     turn.begun = true;
                     match &mut self.remote {
-                        Some(http) => http.begin(exchange, ask, reuse),
+                        Some(http) => http.begin(exchange, *ask, reuse),
                         None => {
                             let how = EndHow::NoConnection("no address is configured for this server".to_owned());
                             self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
@@ -404,8 +407,7 @@ where
         self.engine.handle(input, now);
     }
 
-    /// Lets every sink write what there is. Says whether the client was lost over it.
-    fn speak(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+    fn speak_to_links(&mut self, cx: &mut Context<'_>, now: Moment) {
         let engine = &mut self.engine;
         for link in &mut self.links {
             let port = Port::Link(link.id);
@@ -413,6 +415,12 @@ where
                 link.suspect(Pipe::Stdin, now);
             }
         }
+    }
+
+    /// Lets every sink write what there is. Says whether the client was lost over it.
+    fn speak(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        self.speak_to_links(cx, now);
+        let engine = &mut self.engine;
         let port = Port::Client(self.client);
         if self.to_client.poll_write(cx, || engine.poll_write(port)).is_ok() && !self.has_left(cx, now) {
             return false;

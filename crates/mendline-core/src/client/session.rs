@@ -129,7 +129,7 @@ impl ClientSession {
 
     pub fn handle_letter(&mut self, letter: ToClient, turn: &mut Turn<'_>) {
         match letter {
-            ToClient::Answer { request, message } => self.answer(request, &message, turn),
+            ToClient::Answer { request, message } => self.answer(request, message, turn),
             ToClient::Fail { request, failure } => {
                 if let Some(request) = self.forget(request) {
                     self.push(Spliced::whole(failure.response(&request.id, request.method)), turn);
@@ -228,15 +228,19 @@ impl ClientSession {
     }
 
     /// The one place where an upstream's answer becomes the client's.
-    fn answer(&mut self, request: Key, message: &Message, turn: &mut Turn<'_>) {
+    fn answer(&mut self, request: Key, message: Message, turn: &mut Turn<'_>) {
         let Some(request) = self.forget(request) else {
             return self.drop_message(Method::None, Dropped::Late, turn);
         };
         let Some(at) = message.id_span() else { return };
         let subscription: Option<Span> =
-            if request.method == Method::SubscriptionsListen { meta::subscription_id(message) } else { None };
-        let edits = [Some((at, Patch::from(request.id.clone()))), subscription.map(|at| (at, Patch::from(request.id)))];
-        self.push(Spliced::new(message.text().clone(), edits.into_iter().flatten()), turn);
+            if request.method == Method::SubscriptionsListen { meta::subscription_id(&message) } else { None };
+        let id = Patch::from(request.id);
+        let answer = match subscription {
+            Some(named) => Spliced::new(message.into_text(), [(at, id.clone()), (named, id)]),
+            None => Spliced::new(message.into_text(), [(at, id)]),
+        };
+        self.push(answer, turn);
     }
 
     fn forget(&mut self, request: Key) -> Option<Request> {

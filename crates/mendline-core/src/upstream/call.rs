@@ -153,9 +153,12 @@ impl Call {
 
     /// Its bytes under the name that the upstream is to know it by.
     pub fn spliced(&self, key: Key) -> Spliced {
-        let number = || Patch::number(key.number());
-        let edits = [self.message.id_span().map(|at| (at, number())), self.token.map(|at| (at, number()))];
-        Spliced::new(self.message.text().clone(), edits.into_iter().flatten())
+        let (number, text) = (Patch::number(key.number()), self.message.text().clone());
+        match (self.message.id_span(), self.token) {
+            (Some(id), Some(token)) => Spliced::new(text, [(id, number.clone()), (token, number)]),
+            (Some(only), None) | (None, Some(only)) => Spliced::new(text, [(only, number)]),
+            (None, None) => Spliced::whole(text),
+        }
     }
 
     /// Does this call end only when someone ends it?

@@ -4,6 +4,7 @@
 //! the facts into what is to be done. Like `evidence`, it is one total function: every status, every way to end and every
 //! amount written has its verdict here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,7 +40,7 @@ pub struct Exchange {
     /// A connection carries it; before that nobody can have received a byte of it.
     pub reached: bool,
     /// The session that it named.
-    pub session_named: Option<String>,
+    pub session_named: Option<Arc<str>>,
     /// It is a GET that resumes a response.
     pub resumes: bool,
     pub status: Option<u16>,

@@ -27,6 +27,7 @@ mod trunk;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mendline_wire::{Method, headers, meta};
 
@@ -54,10 +55,11 @@ pub struct Http {
     dialect: Dialect,
     /// What the server said to a dialect that it does not speak, while the other is tried.
     refused: Option<String>,
-    exchanges: BTreeMap<ExchangeId, Exchange>,
+    /// In boxes, because a tree that is emptied and filled again with every call had better have small nodes.
+    exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
     made: u64,
-    session: Option<String>,
-    version: Option<String>,
+    session: Option<Arc<str>>,
+    version: Option<Arc<str>>,
     /// A modern request has been answered well.
     speaks_modern: bool,
     /// It has been said that its answers are not labelled as what they are.
@@ -110,9 +112,10 @@ impl Http {
     }
 
     /// The session and the version as headers, as far as the greeting has settled them.
-    fn session_headers(&self, greets: bool) -> Vec<(Cow<'static, str>, String)> {
+    fn session_headers(&self, greets: bool) -> Vec<(Cow<'static, str>, Arc<str>)> {
         let mut headers = Vec::new();
         if !greets {
+            headers.reserve(2);
             headers.extend(self.session.clone().map(|session| (headers::SESSION_ID.into(), session)));
             headers.extend(self.version.clone().map(|version| (headers::PROTOCOL_VERSION.into(), version)));
         }
@@ -125,8 +128,8 @@ impl Http {
         let id = ExchangeId::new(self.upstream, self.made);
         exchange.session_named =
             ask.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
-        self.exchanges.insert(id, exchange);
-        turn.ask(Output::Exchange { exchange: id, upstream: self.upstream, ask, reuse });
+        self.exchanges.insert(id, Box::new(exchange));
+        turn.ask(Output::Exchange { exchange: id, upstream: self.upstream, ask: Box::new(ask), reuse });
         id
     }
 
@@ -236,7 +239,7 @@ impl Upstream {
     fn post_call(&mut self, key: Key, turn: &mut Turn<'_>) {
         let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
         let headers = if meta::is_modern(&call.message) {
-            let derived = headers::derive(&call.message).into_iter().map(|(name, value)| (name.into(), value));
+            let derived = headers::derive(&call.message).into_iter().map(|(name, value)| (name.into(), value.into()));
             derived.chain(http.params.headers(&call.message)).collect()
         } else {
             http.session_headers(call.method() == Method::Initialize)
@@ -278,8 +281,8 @@ impl Upstream {
     /// takes it back first: it is as if it had never left the queue, and the attempt does not count.
     pub(super) fn take_back_unreached(&mut self, key: Key) {
         let (Some(http), Some(call)) = (&self.http, self.calls.get_mut(key)) else { return };
-        let carries = |exchange: &&Exchange| exchange.purpose == Purpose::Call(key);
-        let is_unreached = |exchange: &Exchange| !exchange.reached && !exchange.resumes;
+        let carries = |exchange: &&Box<Exchange>| exchange.purpose == Purpose::Call(key);
+        let is_unreached = |exchange: &Box<Exchange>| !exchange.reached && !exchange.resumes;
         if http.exchanges.values().find(carries).is_some_and(is_unreached) {
             call.attempts -= 1;
             call.state = State::Queued;

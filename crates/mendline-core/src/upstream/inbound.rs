@@ -168,10 +168,10 @@ impl Upstream {
     }
 
     fn find_answered(&mut self, message: &Message, turn: &mut Turn<'_>) -> Option<Key> {
-        let id = Id::from_raw(message.id().unwrap_or(b"null"));
-        let number = id.as_u64().map(|number| (number, false)).or_else(|| number_in_disguise(&id).map(|n| (n, true)));
-        let Some((number, in_disguise)) = number else {
-            let why = if id.is_null() { Dropped::Nameless } else { Dropped::Unknown };
+        let id = message.id().unwrap_or(b"null");
+        let number = Id::number_in(id).map(|number| (number, false));
+        let Some((number, in_disguise)) = number.or_else(|| number_in_disguise(id).map(|number| (number, true))) else {
+            let why = if id == b"null" { Dropped::Nameless } else { Dropped::Unknown };
             self.drop_message(Method::None, why, turn);
             return None;
         };
@@ -336,10 +336,10 @@ fn speaks_of_a_dead_connection(answer: &Message) -> bool {
 }
 
 /// One of our numbers, come back as a string or with a fraction of zero.
-fn number_in_disguise(id: &Id) -> Option<u64> {
-    let text = std::str::from_utf8(id.as_bytes()).ok()?;
+fn number_in_disguise(id: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(id).ok()?;
     match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-        Some(text) => Id::from_raw(text.as_bytes()).as_u64(),
+        Some(text) => Id::number_in(text.as_bytes()),
         None => {
             let value: f64 = text.parse().ok()?;
             let exact = value.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&value);

@@ -24,7 +24,7 @@ pub struct Seen {
 
 impl Seen {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
     pub fn json(&self) -> Value {
@@ -136,7 +136,9 @@ impl Stage {
     pub fn collect(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Exchange { exchange, ask, reuse, .. } => self.seen.push_back(Seen { id: exchange, ask, reuse }),
+                Output::Exchange { exchange, ask, reuse, .. } => {
+                    self.seen.push_back(Seen { id: exchange, ask: *ask, reuse })
+                }
                 Output::Abort { exchange } => {
                     self.aborted.push(exchange);
                     self.end(exchange, EndHow::Aborted);

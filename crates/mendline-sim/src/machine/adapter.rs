@@ -334,7 +334,7 @@ macro_rules! adapter {
                         what: what(&event),
                     }),
                     core::Output::Exchange { exchange, upstream, ask, reuse } => {
-                        Act::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(ask, reuse))
+                        Act::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(*ask, reuse))
                     }
                     core::Output::Abort { exchange } => Act::Abort(ExchangeId(exchange.0)),
                     core::Output::Remember { upstream, what } => {

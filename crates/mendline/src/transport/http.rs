@@ -327,10 +327,7 @@ impl<D: Dial> Http<D> {
                 exchange.bell.wake_by_ref();
                 self.facts.push_back(Input::StreamEvent { exchange: id, event });
             }
-            Step::Answered { carrier, parts, inflow } => {
-                self.answered(id, carrier, &parts, inflow);
-                self.heads.take_back(parts.headers);
-            }
+            Step::Answered { carrier, parts, inflow } => self.answered(id, carrier, &parts, inflow),
             Step::Done(body) => {
                 if let Some(text) = body {
                     let received = Received::from_text(text, &self.target.limits);

@@ -14,7 +14,7 @@ async fn a_message_goes_out_and_its_answer_comes_back() {
     let target = target("http://x.test:81/mcp").header("Authorization", &Secret::new("Bearer t")).unwrap();
     let mut stage = Stage::new(target, dial);
     let mut ask = post(PING);
-    ask.headers.push(("mcp-protocol-version".into(), "2025-11-25".to_owned()));
+    ask.headers.push(("mcp-protocol-version".into(), "2025-11-25".into()));
     stage.begin(ask);
     let serve = async {
         let answer = json(PONG).replace("\r\n\r\n", "\r\nMcp-Session-Id: s1\r\n\r\n");

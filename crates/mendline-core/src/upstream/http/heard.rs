@@ -65,7 +65,8 @@ impl Upstream {
         exchange.session = head.session.or(exchange.session.take());
         exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
         let busy = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
-        let (purpose, named) = (exchange.purpose, exchange.session_named.clone());
+        let purpose = exchange.purpose;
+        let named = exchange.session_named.clone().filter(|_| purpose == Purpose::Note);
         if let (Purpose::Call(key), Some(session)) = (purpose, &exchange.session)
             && let Some(call) = self.calls.get_mut(key)
         {
@@ -136,26 +137,27 @@ impl Upstream {
         let purpose = exchange.purpose;
         let refused = exchange.status.is_some_and(|status| status >= 400);
         let is_mislabelled = exchange.content == Content::Other && matches!(received, Received::Message(_));
-        let messages = match received {
-            Received::Message(message) => vec![Ok(message)],
-            Received::Batch(messages) => messages,
-            Received::Broken { error, .. } => vec![Err(error)],
-            Received::TooLong { .. } => {
-                exchange.unreadable = true;
-                return;
-            }
-        };
+        if let Received::TooLong { .. } = received {
+            exchange.unreadable = true;
+        }
         if let Some(http) = &mut self.http
             && is_mislabelled
             && !std::mem::replace(&mut http.told_of_label, true)
         {
             turn.tell(Event::AnswerMislabelled { upstream: self.id });
         }
-        for message in messages {
-            match message {
-                Ok(message) => self.handle_http_message(id, purpose, refused, message, turn),
-                Err(error) => self.handle_http_noise(id, &error, turn),
+        match received {
+            Received::Message(message) => self.handle_http_message(id, purpose, refused, message, turn),
+            Received::Batch(messages) => {
+                for message in messages {
+                    match message {
+                        Ok(message) => self.handle_http_message(id, purpose, refused, message, turn),
+                        Err(error) => self.handle_http_noise(id, &error, turn),
+                    }
+                }
             }
+            Received::Broken { error, .. } => self.handle_http_noise(id, &error, turn),
+            Received::TooLong { .. } => {}
         }
     }
 

@@ -32,7 +32,7 @@ impl Upstream {
         }
         let mut headers = http.session_headers(false);
         if let Some(last) = &http.notices.stream.last_event {
-            headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last).into_owned()));
+            headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last).into()));
             http.notices.stream.resumed = true;
         }
         let ask = Ask { verb: Verb::Get, target: None, headers, body: None };

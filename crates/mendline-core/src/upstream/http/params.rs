@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mendline_wire::headers::ParamHeader;
@@ -36,7 +37,7 @@ pub(super) struct Params {
 
 impl Params {
     /// The headers that the arguments of a call ask for.
-    pub(super) fn headers(&self, call: &Message) -> Vec<(Cow<'static, str>, String)> {
+    pub(super) fn headers(&self, call: &Message) -> Vec<(Cow<'static, str>, Arc<str>)> {
         // Nearly no server has marks: no need to look at the call at all.
         if self.tools.is_empty() || call.method() != Method::ToolsCall {
             return Vec::new();
@@ -44,7 +45,7 @@ impl Params {
         let marks = call.get_str(&["name"]).and_then(|name| self.tools.get(name.as_ref()));
         let arguments = call.value().and_then(|params| params.at(&["arguments"]));
         let (Some(marks), Some(arguments)) = (marks, arguments) else { return Vec::new() };
-        let header = |mark: &ParamHeader| Some((mark.name().to_owned().into(), mark.value(arguments)?));
+        let header = |mark: &ParamHeader| Some((mark.name().to_owned().into(), mark.value(arguments)?.into()));
         marks.iter().filter_map(header).collect()
     }
 
@@ -75,7 +76,7 @@ impl Upstream {
 
     /// Learns the marks from an answer to `tools/list`; gives the answer without the tools whose marks break the rules.
     pub(super) fn learn_params(&mut self, answer: Message, turn: &mut Turn<'_>) -> Message {
-        let key = answer.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
+        let key = answer.id().and_then(Id::number_in).map(Key::from_number);
         let (Some(http), Some(call)) = (&mut self.http, key.and_then(|key| self.calls.get(key))) else { return answer };
         let lists = answer.kind() == Kind::Result && call.method() == Method::ToolsList;
         if !lists || !meta::is_modern(&call.message) {

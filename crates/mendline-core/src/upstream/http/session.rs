@@ -82,10 +82,10 @@ impl Upstream {
 
     pub(super) fn learn_session(&mut self, id: ExchangeId, answer: &Message) {
         let Some(http) = &mut self.http else { return };
-        http.session = http.exchanges.get(&id).and_then(|exchange| exchange.session.clone());
-        let version = answer.get_str(&["protocolVersion"]).map(std::borrow::Cow::into_owned);
+        http.session = http.exchanges.get(&id).and_then(|exchange| exchange.session.as_deref()).map(Into::into);
+        let version = answer.get_str(&["protocolVersion"]);
         // Revisions before 2025-06-18 know no such header.
-        http.version = version.filter(|version| version.as_str() >= "2025-06-18");
+        http.version = version.filter(|version| version.as_ref() >= "2025-06-18").map(Into::into);
     }
 
     /// The greeting that was replayed got no answer. Without it nothing can go out, so the upstream counts as lost.

@@ -66,9 +66,9 @@ impl Upstream {
         let mut headers = http.session_headers(call.method() == Method::Initialize);
         if call.method() == Method::Initialize {
             exchange.session.clone_from(&call.stream.session);
-            headers.extend(call.stream.session.clone().map(|session| (headers::SESSION_ID.into(), session)));
+            headers.extend(call.stream.session.as_deref().map(|session| (headers::SESSION_ID.into(), session.into())));
         }
-        headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last_event).into_owned()));
+        headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last_event).into()));
         call.stream.resumed = true;
         http.begin(exchange, Ask { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, turn);
     }

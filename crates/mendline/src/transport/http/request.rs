@@ -4,9 +4,11 @@
 //! together here from what the shell knows (host, what we accept, who we are), what the operator configured, and what
 //! follows from the message, in this order: a later one replaces an earlier one of the same name.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io::IoSlice;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Buf;
@@ -24,20 +26,24 @@ const MESSAGE_OR_EVENTS: &str = "application/json, text/event-stream";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-/// How many maps of headers are kept for the next requests; more exchanges than this are rarely in flight.
-const SPARE_MOST: usize = 32;
-/// A map that grew larger than this is not kept.
-const SPARE_HEADERS: usize = 32;
 /// How many headers are remembered as they were said last.
 const SAID_MOST: usize = 16;
 
-/// Makes heads of requests. One is much like the next, so what they have in common is kept: where they go, the headers
-/// that say the same again, and the memory of those that are over.
+/// Makes heads of requests to one target. One is much like the next, so what they have in common is kept: where they go,
+/// the headers of the last message, and the headers that say the same again.
 #[derive(Default)]
 pub(super) struct Heads {
-    spare: Vec<HeaderMap>,
     way: Option<Way>,
+    last: Option<Last>,
     said: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The headers of the last message, as they were asked for and as they were said. The next one of a session usually asks
+/// for the same, and a copy costs a fraction of hashing each name again.
+struct Last {
+    asked: Vec<(Cow<'static, str>, Arc<str>)>,
+    length: usize,
+    said: HeaderMap,
 }
 
 /// Where a request goes, as its head says it.
@@ -64,12 +70,48 @@ impl Heads {
             Verb::Delete => Method::DELETE,
         };
         *request.version_mut() = version;
-        *request.headers_mut() = self.spare.pop().unwrap_or_default();
-        let way = self.way(target, location, version)?;
-        *request.uri_mut() = way.uri.clone();
-        let headers = request.headers_mut();
+        *request.uri_mut() = self.way(target, location, version)?.uri.clone();
+        *request.headers_mut() = match &ask.body {
+            Some(body) if ask.verb == Verb::Post => {
+                self.headers_of_message(target, location, ask, body.len(), version)?
+            }
+            body => self.headers(target, location, ask, body.as_ref().map(Spliced::len), version)?,
+        };
+        Ok(request)
+    }
+
+    /// The headers of a message, which are usually those of the last one, to the length of its body.
+    fn headers_of_message(
+        &mut self,
+        target: &Target,
+        location: &Location,
+        ask: &Ask,
+        length: usize,
+        version: Version,
+    ) -> Result<HeaderMap, String> {
+        if let Some(last) = self.last.as_mut().filter(|last| last.asked == ask.headers) {
+            if last.length != length {
+                last.length = length;
+                last.said.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+            }
+            return Ok(last.said.clone());
+        }
+        let said = self.headers(target, location, ask, Some(length), version)?;
+        self.last = Some(Last { asked: ask.headers.clone(), length, said: said.clone() });
+        Ok(said)
+    }
+
+    fn headers(
+        &mut self,
+        target: &Target,
+        location: &Location,
+        ask: &Ask,
+        length: Option<usize>,
+        version: Version,
+    ) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
         if version != Version::HTTP_2 {
-            headers.insert(header::HOST, way.host.clone());
+            headers.insert(header::HOST, self.way(target, location, version)?.host.clone());
             if let Some(authorization) = proxy_authorization(target) {
                 headers.insert(header::PROXY_AUTHORIZATION, authorization);
             }
@@ -77,40 +119,35 @@ impl Heads {
         let accept = if ask.verb == Verb::Get { EVENTS } else { MESSAGE_OR_EVENTS };
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-        if let Some(body) = &ask.body {
+        if let Some(length) = length {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         } else if ask.verb == Verb::Post {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
         }
-        configured(headers, &target.headers);
+        configured(&mut headers, &target.headers);
         for (name, value) in &ask.headers {
             let said = self.say(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
             let (name, value) = said?;
             headers.insert(name, value);
         }
-        Ok(request)
-    }
-
-    /// Takes the headers of a response that has been read, for the memory in them.
-    pub(super) fn take_back(&mut self, mut headers: HeaderMap) {
-        if self.spare.len() < SPARE_MOST && (1..=SPARE_HEADERS).contains(&headers.capacity()) {
-            headers.clear();
-            self.spare.push(headers);
-        }
+        Ok(headers)
     }
 
     fn way(&mut self, target: &Target, location: &Location, version: Version) -> Result<&Way, String> {
         let known = self.way.take().filter(|way| way.version == version && way.location == *location);
         let way = match known {
             Some(way) => way,
-            None => Way {
-                location: location.clone(),
-                version,
-                uri: uri(target, location, version)?,
-                host: HeaderValue::try_from(location.origin.host_header())
-                    .map_err(|_| "its host cannot be sent".to_owned())?,
-            },
+            None => {
+                self.last = None;
+                Way {
+                    location: location.clone(),
+                    version,
+                    uri: uri(target, location, version)?,
+                    host: HeaderValue::try_from(location.origin.host_header())
+                        .map_err(|_| "its host cannot be sent".to_owned())?,
+                }
+            }
         };
         Ok(self.way.insert(way))
     }
@@ -265,8 +302,12 @@ mod tests {
 
     fn ask(verb: Verb, headers: Vec<(&'static str, String)>) -> Ask {
         let body = (verb == Verb::Post).then(spliced);
-        let headers = headers.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         Ask { verb, target: None, headers, body }
+    }
+
+    fn longer(ask: Ask) -> Ask {
+        Ask { body: Some(Spliced::whole(bytes::Bytes::from_static(&[b' '; 1000]))), ..ask }
     }
 
     fn shown(request: &Request<()>) -> Vec<String> {
@@ -324,6 +365,10 @@ mod tests {
         let asks = [
             (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "one".into())])),
             (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "two".into())])),
+            (&target.location, Version::HTTP_11, ask(Verb::Get, vec![("mcp-session-id", "two".into())])),
+            (&target.location, Version::HTTP_11, longer(ask(Verb::Post, vec![("mcp-session-id", "two".into())]))),
+            (&elsewhere, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "two".into())])),
+            (&elsewhere, Version::HTTP_2, ask(Verb::Post, vec![("mcp-session-id", "two".into())])),
             (&elsewhere, Version::HTTP_11, ask(Verb::Get, vec![("Mcp-Session-Id", "two".into()), ("x-a", "b".into())])),
             (&elsewhere, Version::HTTP_2, ask(Verb::Delete, Vec::new())),
             (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "one".into())])),
@@ -332,9 +377,7 @@ mod tests {
             let made = heads.head(&target, location, &ask, version).unwrap();
             let alone = Heads::default().head(&target, location, &ask, version).unwrap();
             assert_eq!(shown(&made), shown(&alone));
-            heads.take_back(made.into_parts().0.headers);
         }
-        assert_eq!(heads.spare.len(), 1, "the same memory served all");
         assert_eq!(heads.said.len(), 2, "each name is remembered once, however it is written");
     }
 }

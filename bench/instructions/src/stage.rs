@@ -1,0 +1,113 @@
+//! What both ways have in common: a client, an engine, and the passing of time.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use mendline_core::{ClientId, Config, Engine, Input, Moment, Output, Port, UpstreamId};
+use mendline_wire::{Limits, Line, Received, Spliced};
+
+use crate::{CALL, RESULT};
+
+pub(crate) const CLIENT: ClientId = ClientId(0);
+pub(crate) const SERVER: UpstreamId = UpstreamId(0);
+
+/// The first words of a client of the legacy era, and what a server says to them.
+pub(crate) const GREETING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mendline-instructions","version":"1"}}}"#;
+pub(crate) const WELCOME: &str = r#","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"server","version":"1"}}}"#;
+pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
+
+/// An engine, and the one client that it has.
+pub(crate) struct Stage {
+    pub(crate) engine: Engine,
+    now: Moment,
+    limits: Limits,
+    scratch: BytesMut,
+    asked: u64,
+}
+
+impl Stage {
+    pub(crate) fn new(config: Config) -> Self {
+        let engine = Engine::new(config, 1);
+        let limits = Limits::default();
+        let mut stage = Stage { engine, now: Moment::ZERO, limits, scratch: BytesMut::new(), asked: 0 };
+        stage.tell(Input::ClientOpened { client: CLIENT, upstream: SERVER });
+        stage
+    }
+
+    pub(crate) fn tell(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+    }
+
+    /// The next output that is not merely told.
+    pub(crate) fn output(&mut self) -> Option<Output> {
+        loop {
+            match self.engine.poll_output()? {
+                Output::Happened(_) => {}
+                output => return Some(output),
+            }
+        }
+    }
+
+    pub(crate) fn client_says(&mut self, text: &str) {
+        let received = self.received(text.as_bytes());
+        self.tell(Input::FromClient { client: CLIENT, received });
+    }
+
+    /// The client's next call; a hundred microseconds have passed since the last.
+    pub(crate) fn client_calls(&mut self) {
+        self.now = self.now + Duration::from_micros(100);
+        self.asked += 1;
+        let text = labelled(self.asked, CALL);
+        let received = self.received(&text);
+        self.tell(Input::FromClient { client: CLIENT, received });
+    }
+
+    /// What the server makes of a request: a call is answered under the number that it came with.
+    pub(crate) fn answer(&mut self, request: &Spliced, result: &str) -> Received {
+        self.scratch.clear();
+        request.write_to(&mut self.scratch);
+        let text = labelled(number(&self.scratch), result);
+        self.received(&text)
+    }
+
+    /// Reads the answer to the client's last call.
+    pub(crate) fn client_reads_its_answer(&mut self) {
+        let mut text = self.client_reads();
+        assert!(number(&text) == self.asked && text.ends_with(RESULT.as_bytes()), "a wrong answer: {text:?}");
+        text.clear();
+        self.scratch = text;
+        assert!(self.engine.poll_write(Port::Client(CLIENT)).is_none(), "one answer, and no more");
+    }
+
+    pub(crate) fn client_reads(&mut self) -> BytesMut {
+        let Some(message) = self.engine.poll_write(Port::Client(CLIENT)) else {
+            unreachable!("the client waits for an answer");
+        };
+        let mut text = std::mem::take(&mut self.scratch);
+        text.clear();
+        message.write_to(&mut text);
+        text
+    }
+
+    fn received(&self, text: &[u8]) -> Received {
+        Received::from_line(Line::Text(Bytes::copy_from_slice(text)), &self.limits)
+    }
+}
+
+/// A message under this number.
+fn labelled(number: u64, rest: &str) -> Vec<u8> {
+    let digits = mendline_wire::Id::number(number);
+    let mut text = Vec::with_capacity(HEAD.len() + digits.as_bytes().len() + rest.len());
+    text.extend_from_slice(HEAD);
+    text.extend_from_slice(digits.as_bytes());
+    text.extend_from_slice(rest.as_bytes());
+    text
+}
+
+/// The number that a message carries, where all of ours carry it.
+fn number(text: &[u8]) -> u64 {
+    let digits = text.get(HEAD.len()..).unwrap_or_default();
+    digits.iter().take_while(|digit| digit.is_ascii_digit()).fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))
+}
