@@ -45,6 +45,8 @@ pub enum Act {
     Exchange(ExchangeId, usize, Request),
     /// The end of an exchange.
     Abort(ExchangeId),
+    /// The new way to this upstream from now on.
+    Renew(usize),
     /// To be heard.
     Happened(Heard),
     /// To end.

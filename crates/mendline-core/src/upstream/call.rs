@@ -1,5 +1,7 @@
 //! One call to an upstream, and the times that bound it.
 
+use std::sync::Arc;
+
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
 use super::errand::Errand;
@@ -86,6 +88,15 @@ pub struct Call {
     pub confirmed: bool,
     /// We made progress up, so that the client sees that something is done.
     made_up: bool,
+    /// What held when it came, if that has changed since.
+    kept: Option<Arc<Kept>>,
+}
+
+/// What a call that runs keeps of a configuration that is no longer there.
+#[derive(Debug)]
+pub struct Kept {
+    pub timeouts: Timeouts,
+    pub attempts: u32,
 }
 
 impl Call {
@@ -114,7 +125,22 @@ impl Call {
             trouble: None,
             confirmed: false,
             made_up: false,
+            kept: None,
         }
+    }
+
+    /// The configuration changes, and this call goes on under the old one.
+    pub fn keep(&mut self, old: &Arc<Kept>) {
+        self.kept.get_or_insert_with(|| Arc::clone(old));
+    }
+
+    /// How often it may be sent in all.
+    pub fn most_attempts(&self, configured: u32) -> u32 {
+        self.kept.as_ref().map_or(configured, |kept| kept.attempts)
+    }
+
+    fn timeouts<'a>(&'a self, configured: &'a Timeouts) -> &'a Timeouts {
+        self.kept.as_ref().map_or(configured, |kept| &kept.timeouts)
     }
 
     pub fn method(&self) -> Method {
@@ -148,6 +174,7 @@ impl Call {
 
     /// When it must have been answered.
     pub fn deadline(&self, timeouts: &Timeouts) -> Option<Moment> {
+        let timeouts = self.timeouts(timeouts);
         match self.owner {
             Owner::Us(Errand::Ping) => Some(self.arrived + timeouts.ping),
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
@@ -159,6 +186,7 @@ impl Call {
 
     /// When it has waited long enough for its upstream.
     pub fn patience(&self, timeouts: &Timeouts) -> Option<Moment> {
+        let timeouts = self.timeouts(timeouts);
         match self.state {
             // A subscription that the client relies on is opened again whenever that becomes possible.
             State::Waiting { .. } if self.confirmed => None,

@@ -9,6 +9,7 @@
 //! - [`errand`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
 //!   whether it is there at all;
 //! - [`announce`]: what clients are told about all that, if they want to hear it;
+//! - [`reconfigure`]: what becomes of all that when somebody edits the configuration;
 //! - and the small machines that it is made of: [`link`], [`session`], [`call`], [`outbox`].
 
 mod announce;
@@ -22,6 +23,7 @@ mod inbound;
 mod keepalive;
 mod link;
 mod outbox;
+mod reconfigure;
 mod session;
 
 use std::collections::VecDeque;
@@ -88,17 +90,13 @@ pub struct Upstream {
     wants_login: bool,
     /// Takes no new calls.
     closing: bool,
+    /// The way to it has changed, and it has not been replaced yet.
+    to_renew: bool,
 }
 
 impl Upstream {
-    pub fn new(id: UpstreamId, mut config: UpstreamConfig) -> Self {
-        // Whatever is configured, there must be a name for every call; some places are our own.
-        config.limits.in_flight =
-            config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::ERRANDS);
-        config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
-        if let Some(policy) = config.keep_alive {
-            config.timeouts.ping = policy.timeout;
-        }
+    pub fn new(id: UpstreamId, config: UpstreamConfig) -> Self {
+        let config = bounded(config);
         Upstream {
             id,
             clients: Vec::new(),
@@ -126,6 +124,7 @@ impl Upstream {
             ever_answered: false,
             wants_login: false,
             closing: false,
+            to_renew: false,
         }
     }
 
@@ -492,4 +491,15 @@ impl Upstream {
     fn drop_message(&self, method: Method, why: Dropped, turn: &mut Turn<'_>) {
         turn.tell(Event::MessageDropped { upstream: self.id, method, why });
     }
+}
+
+/// What is configured, within what there can be.
+fn bounded(mut config: UpstreamConfig) -> UpstreamConfig {
+    // Whatever is configured, there must be a name for every call; some places are our own.
+    config.limits.in_flight = config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::ERRANDS);
+    config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
+    if let Some(policy) = config.keep_alive {
+        config.timeouts.ping = policy.timeout;
+    }
+    config
 }

@@ -222,6 +222,14 @@ macro_rules! adapter {
                     real::Input::Reconnect { upstream } => {
                         core::Input::Reconnect { upstream: core::UpstreamId(upstream.0) }
                     }
+                    real::Input::Reconfigure { upstream: whose, config, change } => core::Input::Reconfigure {
+                        upstream: core::UpstreamId(whose.0),
+                        config: Box::new(upstream(&config)),
+                        change: match change {
+                            real::port::Change::Policies => core::port::Change::Policies,
+                            real::port::Change::Way => core::port::Change::Way,
+                        },
+                    },
                     real::Input::Woke => core::Input::Woke,
                     real::Input::NetworkChanged => core::Input::NetworkChanged,
                     real::Input::Stop => core::Input::Stop,
@@ -281,6 +289,7 @@ macro_rules! adapter {
                         Act::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(ask, reuse))
                     }
                     core::Output::Abort { exchange } => Act::Abort(ExchangeId(exchange.0)),
+                    core::Output::Renew { upstream } => Act::Renew(usize::from(upstream.0)),
                     core::Output::Finished { .. } => Act::Finished,
                 }
             }

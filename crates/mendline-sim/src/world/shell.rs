@@ -57,6 +57,8 @@ impl World {
             Act::Signal(link, signal) => self.signal(*link, *signal),
             Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
             Act::Abort(exchange) => self.abort(*exchange),
+            // The new way leads to the same server, by the same name.
+            Act::Renew(_) => {}
             Act::Happened(heard) => {
                 self.stirred = true;
                 self.tell(&Fact::Happened(heard));

@@ -10,9 +10,9 @@
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -87,7 +87,7 @@ pub struct Log {
     level: LogLevel,
     names: Vec<String>,
     /// Gone only while the log itself goes.
-    lines: Option<SyncSender<String>>,
+    lines: Option<Arc<SyncSender<String>>>,
     dropped: Arc<AtomicU64>,
     done: Receiver<()>,
 }
@@ -136,12 +136,18 @@ impl Log {
             // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
             let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(work);
         }
-        Log { level, names, lines: Some(lines), dropped, done }
+        Log { level, names, lines: Some(Arc::new(lines)), dropped, done }
     }
 
     /// Says something that is not an event of the engine's.
     pub fn say(&self, level: LogLevel, text: &str) {
         self.put(level, "mendline", " ", text.as_bytes());
+    }
+
+    /// For somebody else who has something to say in it. A pen does not keep a log from ending.
+    pub fn pen(&self) -> Pen {
+        let lines = self.lines.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Pen { level: self.level, lines, dropped: Arc::clone(&self.dropped) }
     }
 
     fn put(&self, level: LogLevel, name: &str, mark: &str, text: &[u8]) {
@@ -156,6 +162,25 @@ impl Log {
 
     fn name(&self, upstream: Option<UpstreamId>) -> &str {
         upstream.and_then(|upstream| self.names.get(usize::from(upstream.0))).map_or("mendline", String::as_str)
+    }
+}
+
+/// Writes into a log for as long as it is there.
+#[derive(Clone)]
+pub struct Pen {
+    level: LogLevel,
+    lines: Weak<SyncSender<String>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Pen {
+    /// Says something that is not an event of the engine's.
+    pub fn say(&self, level: LogLevel, text: &str) {
+        let Some(lines) = self.lines.upgrade().filter(|_| level <= self.level) else { return };
+        let text = line(SystemTime::now(), level, "mendline", " ", text.as_bytes());
+        if let Err(TrySendError::Full(_)) = lines.try_send(text) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
