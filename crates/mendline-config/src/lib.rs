@@ -48,9 +48,12 @@ pub use schema::{key_table, schema};
 pub use variables::{VariableFault, expand};
 pub use watch::Watch;
 
+/// What a variable holds.
+type Lookup = dyn Fn(&str) -> Option<String> + Send;
+
 /// What a file refers to and does not hold.
 pub struct Surroundings {
-    environment: Box<dyn Fn(&str) -> Option<String> + Send>,
+    environment: Box<Lookup>,
     home: Option<PathBuf>,
     workspace: Option<PathBuf>,
     /// Where the file lies.

@@ -84,14 +84,14 @@ mod tests {
     #[test]
     fn a_variable_is_shown_and_its_default_is_not() {
         let text = "\"Bearer ${TOKEN} ${OTHER:-s3cret} ${env:X}\"";
-        assert_eq!(mask(text, [0..text.len()]), "\"*******${TOKEN}*${***************${env:X}\"");
+        assert_eq!(mask(text, Some(0..text.len())), "\"*******${TOKEN}*${***************${env:X}\"");
     }
 
     #[test]
     fn every_place_stays_where_it_is() {
         for text in ["\"ü\u{1f600}\"", "\"\\\\\"", "'${'", "\"${a", ""] {
             assert_eq!(everything(text).len(), text.len());
-            assert_eq!(mask(text, [0..text.len()]).len(), text.len());
+            assert_eq!(mask(text, Some(0..text.len())).len(), text.len());
         }
     }
 }
