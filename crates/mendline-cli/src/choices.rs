@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mendline::decisions::UpstreamConfig;
-use mendline::decisions::config::{AutoReconnect, KeepAlive, Reconnect, Startup, ToolPolicy, Transport};
+use mendline::decisions::config::{AutoReconnect, KeepAlive, Reconnect, Startup, Transport};
 use mendline::decisions::policy::effect::Effect;
 
 /// Everything that may be chosen.
@@ -135,10 +135,11 @@ enum StartupFlag {
 }
 
 impl Choices {
-    /// Makes policies of what was chosen, or says what cannot be.
+    /// Makes policies of what was chosen, or says what cannot be. What is not chosen stays as it was: a flag wins over the
+    /// configuration file, which wins over the defaults.
     pub(crate) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
-        upstream.reconnect = self.reconnecting.policy()?;
-        upstream.keep_alive = self.reconnecting.keep_alive()?;
+        upstream.reconnect = self.reconnecting.policy(&upstream.reconnect)?;
+        upstream.keep_alive = self.reconnecting.keep_alive(upstream.keep_alive)?;
         self.calls.apply(upstream)?;
         self.starting.apply(upstream);
         self.waiting.apply(upstream)
@@ -146,7 +147,7 @@ impl Choices {
 }
 
 impl Reconnecting {
-    fn policy(&self) -> Result<Reconnect, String> {
+    fn policy(&self, before: &Reconnect) -> Result<Reconnect, String> {
         let delays = [
             ("--initial-retry-delay", self.initial_retry_delay.is_some()),
             ("--max-retry-delay", self.max_retry_delay.is_some()),
@@ -155,14 +156,15 @@ impl Reconnecting {
         if let (Some(Retries(Some(0))), Some((flag, _))) = (self.max_retries, delays.iter().find(|(_, given)| *given)) {
             return Err(format!("{flag} has no meaning with --max-retries 0: nothing is tried by itself"));
         }
-        let policy = Reconnect::from(AutoReconnect {
+        let said = AutoReconnect {
             enabled: self.no_reconnect.then_some(false),
             max_retries: self.max_retries.map(|Retries(most)| most),
             initial_retry_delay: self.initial_retry_delay,
             max_retry_delay: self.max_retry_delay,
             backoff_multiplier: self.backoff_multiplier,
             silent: self.tell_client.then_some(false),
-        });
+        };
+        let policy = said.over(before.clone());
         match self.initial_retry_delay {
             Some(initial) if initial > policy.cap_idle => Err(format!(
                 "--initial-retry-delay {} is longer than the longest wait, {}; raise --max-retry-delay",
@@ -173,8 +175,11 @@ impl Reconnecting {
         }
     }
 
-    fn keep_alive(&self) -> Result<Option<KeepAlive>, String> {
-        let mut policy = KeepAlive::default();
+    fn keep_alive(&self, before: Option<KeepAlive>) -> Result<Option<KeepAlive>, String> {
+        if self.keep_alive.is_none() && self.keep_alive_timeout.is_none() {
+            return Ok(before);
+        }
+        let mut policy = before.unwrap_or_default();
         match self.keep_alive {
             Some(Interval(None)) if self.keep_alive_timeout.is_some() => {
                 return Err("--keep-alive-timeout has no meaning with --keep-alive off: nothing is asked".to_owned());
@@ -199,9 +204,10 @@ impl Calls {
                 return Err(format!("--effect says two different things about {tool:?}"));
             }
         }
-        let chosen = |effect| ToolPolicy { effect: Some(effect), timeout: None };
-        upstream.tools = effects.into_iter().map(|(tool, effect)| (tool, chosen(effect))).collect();
-        upstream.trust_hints = !self.no_trust_hints;
+        for (tool, effect) in effects {
+            upstream.tools.entry(tool).or_default().effect = Some(effect);
+        }
+        upstream.trust_hints &= !self.no_trust_hints;
         upstream.retry.attempts = self.max_attempts.unwrap_or(upstream.retry.attempts);
         upstream.resume_attempts = self.resume_attempts.unwrap_or(upstream.resume_attempts);
         upstream.limits.in_flight = self.max_in_flight.unwrap_or(upstream.limits.in_flight);
@@ -391,6 +397,21 @@ mod tests {
         let timeouts = &upstream.timeouts;
         assert_eq!((timeouts.call, timeouts.total), (seconds(60), seconds(180)));
         assert_eq!((timeouts.recovery, timeouts.handshake), (seconds(20), seconds(7)));
+    }
+
+    #[test]
+    fn what_is_not_chosen_stays_as_the_file_has_it() {
+        let mut upstream = UpstreamConfig::http("notes", "http://notes.test", Dialect::Auto);
+        upstream.reconnect.attempts = 4;
+        upstream.keep_alive = None;
+        upstream.trust_hints = false;
+        upstream.tools.entry("a".to_owned()).or_default().timeout = Some(seconds(9));
+        let line = Line::try_parse_from(["test", "--effect", "a=read", "--backoff-multiplier", "3"]).unwrap();
+        line.choices.apply(&mut upstream).unwrap();
+        assert_eq!((upstream.reconnect.attempts, upstream.reconnect.multiplier), (4, 3.0));
+        assert_eq!((upstream.keep_alive, upstream.trust_hints), (None, false));
+        let tool = upstream.tools["a"];
+        assert_eq!((tool.effect, tool.timeout), (Some(Effect::Read), Some(seconds(9))));
     }
 
     #[test]

@@ -1,22 +1,26 @@
 //! The command line as it is written: every flag with its words, its parser and its complaint.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
+use mendline_config::Name;
 
 use crate::choices::{Choices, duration};
 use crate::demo_server::temper::Temper;
-use crate::name::Name;
 
 /// Exit code: a negative result, such as a server that never became ready.
 pub(crate) const NEGATIVE: u8 = 1;
 
+/// Exit code: there is nothing of that name.
+pub(crate) const UNKNOWN: u8 = 3;
+
 /// Exit code: a person has to log in, or to provide a credential.
 pub(crate) const NEEDS_LOGIN: u8 = 6;
 
-/// Exit code: the command line cannot be carried out as written.
+/// Exit code: the command line or the configuration cannot be carried out as written.
 pub(crate) const USAGE: u8 = 2;
 
 /// Keeps MCP connections alive.
@@ -34,6 +38,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one MCP server behind a connection that mends itself
     Run(Box<RunOptions>),
+    /// Say what is wrong with a configuration file, and what it means
+    Check(CheckOptions),
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema(SchemaOptions),
     /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
     Demo(DemoOptions),
     /// The server of the demonstration and of the tests
@@ -47,6 +55,8 @@ Examples:
   mendline run https://mcp.example.com/mcp
   mendline run --header 'Authorization: Bearer ${TOKEN}' https://mcp.example.com/sse
   mendline run --name notes --call-timeout 2m -- uvx notes-server --db notes.sqlite
+  mendline run notes                   # by its name, from the configuration file
+  mendline run --config ~/.cursor/mcp.json notes
 
 In a client's configuration:
   \"everything\": {
@@ -55,11 +65,13 @@ In a client's configuration:
   }
 
 Protocol goes through stdin and stdout; everything for people goes to stderr.
-Signals: TERM and INT finish running calls and end, the second time at once; USR1 reconnects now.
-Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage, 6 the server needs a login.";
+Signals: TERM and INT finish running calls and end, the second time at once; USR1 reconnects now;
+HUP reads the configuration file again, which is also done by itself when it changes.
+Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage or configuration, 3 no server of
+that name, 6 the server needs a login.";
 
 #[derive(Args)]
-#[command(after_help = RUN_EXAMPLES, override_usage = "mendline run [OPTIONS] -- <COMMAND> [ARGUMENTS]...\n       mendline run [OPTIONS] <URL>")]
+#[command(after_help = RUN_EXAMPLES, override_usage = "mendline run [OPTIONS] -- <COMMAND> [ARGUMENTS]...\n       mendline run [OPTIONS] <URL>\n       mendline run [OPTIONS] <NAME>")]
 pub(crate) struct RunOptions {
     /// What the server is called in logs and errors [default: taken from the command or the host]
     #[arg(long, value_name = "NAME")]
@@ -70,8 +82,8 @@ pub(crate) struct RunOptions {
     pub(crate) log_level: Option<LogLevel>,
 
     /// How a server at a URL is spoken to: auto finds out
-    #[arg(long, value_name = "auto|http|sse", value_enum, default_value_t = TransportFlag::Auto, hide_default_value = true, hide_possible_values = true)]
-    pub(crate) transport: TransportFlag,
+    #[arg(long, value_name = "auto|http|sse", value_enum, hide_possible_values = true)]
+    pub(crate) transport: Option<TransportFlag>,
 
     /// A header for every request to the URL, as 'Name: value'; ${VAR} is taken from the environment; may be given several times
     #[arg(long, value_name = "HEADER")]
@@ -81,8 +93,13 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) connect_timeout: Option<Duration>,
 
-    /// Where the server lives, when it is not a command
-    #[arg(value_name = "URL", conflicts_with = "command")]
+    /// The file in which a NAME is looked up [default: $MENDLINE_CONFIG, else config.json in the user's configuration
+    /// directory for mendline]; a client's own file will do
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where the server lives, or what it is called in the configuration file, when it is not a command
+    #[arg(value_name = "URL|NAME", conflicts_with = "command")]
     pub(crate) target: Option<String>,
 
     /// The server's command and its arguments
@@ -105,6 +122,21 @@ pub(crate) enum TransportFlag {
     /// Legacy HTTP+SSE only.
     #[value(alias = "sse-only")]
     Sse,
+}
+
+#[derive(Args)]
+#[command(after_help = "Exit codes: 0 it can be used, 2 it cannot.")]
+pub(crate) struct CheckOptions {
+    /// The file [default: $MENDLINE_CONFIG, else config.json in the user's configuration directory for mendline]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct SchemaOptions {
+    /// Print the keys as a table in Markdown instead
+    #[arg(long)]
+    pub(crate) table: bool,
 }
 
 #[derive(Args)]

@@ -5,14 +5,16 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its user")]
 
+mod check;
 mod choices;
 mod cli;
 mod demo;
 mod demo_server;
-mod name;
+mod named;
 mod news;
+mod plan;
+mod reload;
 mod run;
-mod variables;
 
 use std::process::ExitCode;
 
@@ -27,7 +29,9 @@ fn main() -> ExitCode {
         return mendline::transport::guard::keep_watch();
     }
     match Cli::parse().command {
-        Command::Run(options) => run::run(&options),
+        Command::Run(options) => run::run(options),
+        Command::Check(options) => check::run(&options),
+        Command::Schema(options) => check::schema(&options),
         Command::Demo(options) => demo::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }

@@ -1,4 +1,4 @@
-//! What comes from neither the client nor the server: signals, the end of a sleep, a changed network.
+//! What comes from neither the client nor the server: signals, the end of a sleep, a changed network, an edited file.
 //!
 //! A task of its own waits for all of it and leaves notes; the driver looks at its desk in every round, where nobody else
 //! is in its way: both are on one thread. A note that already lies there is not left twice, except for "stop", which means something else the
@@ -8,12 +8,19 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamId};
-use mendline::observe::log::{Log, LogLevel};
+use mendline::observe::log::{LogLevel, Pen};
 use mendline::surroundings::network::Network;
 use mendline::surroundings::sleep::Sleep;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::reload::{Door, Reload};
+
+/// How often the configuration file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What may be noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,26 +61,39 @@ pub(crate) struct News {
 #[derive(Default)]
 struct Desk {
     notes: VecDeque<Note>,
+    /// The last change of the configuration; one that was not taken is replaced by the next.
+    change: Option<Input>,
     driver: Option<Waker>,
 }
 
 impl News {
     /// Listens from now on, and to the network too if the server is reached through it. What cannot be listened to is
     /// done without, except for signals: not to hear them is to die of them.
-    pub(crate) fn listen(through_the_network: bool, log: &Log) -> std::io::Result<Arc<News>> {
+    pub(crate) fn listen(
+        through_the_network: bool,
+        mut reload: Option<(Reload, Door)>,
+        log: Pen,
+    ) -> std::io::Result<Arc<News>> {
         let mut signals = Signals::listen()?;
-        let mut sleep = or_without(Sleep::watch(), "sleep and wake", log);
-        let mut network = through_the_network.then(|| or_without(Network::watch(), "network changes", log)).flatten();
+        let mut sleep = or_without(Sleep::watch(), "sleep and wake", &log);
+        let mut network = through_the_network.then(|| or_without(Network::watch(), "network changes", &log)).flatten();
         let news = Arc::new(News::default());
         let desk = Arc::clone(&news);
         tokio::spawn(async move {
             loop {
-                let note = tokio::select! {
-                    note = signals.next() => note,
-                    () = woken(&mut sleep) => Note::Woke,
-                    () = changed(&mut network) => Note::NetworkChanged,
+                let news = tokio::select! {
+                    news = signals.next() => news,
+                    () = woken(&mut sleep) => Heard::Note(Note::Woke),
+                    () = changed(&mut network) => Heard::Note(Note::NetworkChanged),
+                    () = tokio::time::sleep(LOOK), if reload.is_some() => Heard::Look,
                 };
-                desk.leave(note);
+                match (news, &mut reload) {
+                    (Heard::Note(note), _) => desk.leave(note),
+                    (Heard::Look, Some((reload, door))) => desk.leave_change(reload.look(door, &log)),
+                    (Heard::HangUp, Some((reload, door))) => desk.leave_change(reload.read(door, &log)),
+                    // Without a file a hang-up means nothing, but must not end us without a word.
+                    (Heard::Look | Heard::HangUp, None) => {}
+                }
             }
         });
         Ok(news)
@@ -89,11 +109,29 @@ impl News {
         }
     }
 
+    fn leave_change(&self, change: Option<Input>) {
+        let Some(change) = change else { return };
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_moved = |input: &Input| matches!(input, Input::Reconfigure { change: Change::Way, .. });
+        // A change of the way that was not taken yet must not be lost behind one of policies.
+        let was_moved = desk.change.as_ref().is_some_and(is_moved);
+        desk.change = Some(match change {
+            Input::Reconfigure { upstream, config, change: Change::Policies } if was_moved => {
+                Input::Reconfigure { upstream, config, change: Change::Way }
+            }
+            other => other,
+        });
+        if let Some(driver) = desk.driver.take() {
+            driver.wake();
+        }
+    }
+
     /// The next note.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Input> {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        match desk.notes.pop_front() {
-            Some(note) => Poll::Ready(note.into()),
+        let change = desk.change.take();
+        match change.or_else(|| desk.notes.pop_front().map(Input::from)) {
+            Some(news) => Poll::Ready(news),
             None => {
                 desk.driver.get_or_insert_with(|| cx.waker().clone());
                 Poll::Pending
@@ -116,11 +154,20 @@ async fn changed(network: &mut Option<Network>) {
     }
 }
 
-fn or_without<T>(watched: std::io::Result<T>, what: &str, log: &Log) -> Option<T> {
+fn or_without<T>(watched: std::io::Result<T>, what: &str, log: &Pen) -> Option<T> {
     watched.inspect_err(|error| log.say(LogLevel::Debug, &format!("{what} will not be noticed: {error}"))).ok()
 }
 
-/// The signals that mean something. A hang-up means nothing yet, but must not end us without a word.
+/// What the task hears.
+enum Heard {
+    Note(Note),
+    /// It is time to look at the file.
+    Look,
+    /// Somebody wants the file to be read.
+    HangUp,
+}
+
+/// The signals that mean something.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -141,16 +188,14 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Note {
-        loop {
-            tokio::select! {
-                Some(()) = self.terminate.recv() => return Note::Stop,
-                Some(()) = self.interrupt.recv() => return Note::Stop,
-                Some(()) = self.by_hand.recv() => return Note::Reconnect,
-                Some(()) = self.go_on.recv() => return Note::Woke,
-                Some(()) = self.hang_up.recv() => {}
-                else => pending().await,
-            }
+    async fn next(&mut self) -> Heard {
+        tokio::select! {
+            Some(()) = self.terminate.recv() => Heard::Note(Note::Stop),
+            Some(()) = self.interrupt.recv() => Heard::Note(Note::Stop),
+            Some(()) = self.by_hand.recv() => Heard::Note(Note::Reconnect),
+            Some(()) = self.go_on.recv() => Heard::Note(Note::Woke),
+            Some(()) = self.hang_up.recv() => Heard::HangUp,
+            else => pending().await,
         }
     }
 }

@@ -5,35 +5,33 @@
 //! system call, the outermost future is not.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use mendline::catalogue::{Identity, Shelf, state_directory};
-use mendline::decisions::config::{Dialect, Transport};
+use mendline::catalogue::{Shelf, state_directory};
+use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
-use mendline::decisions::{ClientId, Config, Engine, Input, Moment, Secret, UpstreamConfig, UpstreamId};
+use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};
 use mendline::driver::{Client, Driver, Host};
 use mendline::frontend::stdio;
 use mendline::observe::log::{Log, LogLevel};
-use mendline::transport::child::{ChildCommand, Children};
+use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
-use mendline::transport::http::{ProxyRules, Target, TlsOptions};
 use mendline::transport::remote::Remote;
 use mendline_wire::Limits;
 
 use crate::GUARD;
-use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions, TransportFlag, USAGE};
-use crate::name::Name;
+use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
+use crate::named::{Refusal, mention, named};
 use crate::news::News;
-use crate::variables::expand;
+use crate::plan::{Plan, Way};
+use crate::reload::{Door, Reload};
 
 /// The environment variable that says what to log when the command line does not.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
 
-/// The environment variable that names further authorities, as Node has it: people who need it have set it already.
-const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
-
 /// Runs the bridge until its client has gone or somebody stops it.
-pub(crate) fn run(options: &RunOptions) -> ExitCode {
-    match prepare(options) {
+pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
+    match prepare(&Arc::from(options)) {
         Ok(bridge) => match bridge.run() {
             Ok(Ending::Ready) => ExitCode::SUCCESS,
             Ok(Ending::NeverReady) => ExitCode::from(NEGATIVE),
@@ -43,119 +41,64 @@ pub(crate) fn run(options: &RunOptions) -> ExitCode {
                 ExitCode::from(NEGATIVE)
             }
         },
-        Err(complaint) => {
-            eprintln!("error: {complaint}");
-            ExitCode::from(USAGE)
+        Err(refusal) => {
+            eprintln!("{}", refusal.words);
+            ExitCode::from(refusal.code)
         }
     }
 }
 
 /// Everything that is needed to begin.
 struct Bridge {
-    config: Config,
-    server: Server,
+    plan: Plan,
     log: Log,
-    /// Where what is known of the server is kept.
-    shelf: Option<Shelf>,
+    /// When it is run from a file.
+    reload: Option<Reload>,
 }
 
-/// Where the server is.
-enum Server {
-    Child(ChildCommand),
-    Remote(Box<Target>),
-}
-
-fn prepare(options: &RunOptions) -> Result<Bridge, String> {
+fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
     let level = log_level_or_default(options.log_level)?;
-    let (mut upstream, server, identity) = match &options.target {
-        Some(url) => remote(url, options)?,
-        None => child(options)?,
-    };
-    options.choices.apply(&mut upstream)?;
-    let log = Log::to_stderr(level, vec![upstream.name.clone()]);
-    let shelf = match state_directory(|name| std::env::var_os(name)).filter(|_| upstream.catalogue.cache) {
-        Some(state) => Shelf::open(&state, identity, log.voice()),
-        None => None,
-    };
-    Ok(Bridge { config: Config::new(vec![upstream]), server, log, shelf })
-}
-
-fn child(options: &RunOptions) -> Result<(UpstreamConfig, Server, Identity), String> {
-    let [program, arguments @ ..] = options.command.as_slice() else {
-        return Err(NO_COMMAND.to_owned());
-    };
-    if !options.header.is_empty() {
-        return Err("--header is for servers at a URL; a command gets its secrets through its environment".to_owned());
+    let log_for = |plan: &Plan| Log::to_stderr(level, vec![plan.upstream.name.clone()]);
+    match options.target.as_deref().filter(|target| !target.contains("://") && !target.contains("${")) {
+        Some(name) => {
+            let named = named(name, options)?;
+            let log = log_for(&named.plan);
+            mention(&named.loaded, name, &log.pen());
+            let reload = Some(Reload::new(name, &named, Arc::clone(options)));
+            Ok(Bridge { plan: named.plan, log, reload })
+        }
+        None => {
+            let plan = Plan::of_flags(options)?;
+            Ok(Bridge { log: log_for(&plan), plan, reload: None })
+        }
     }
-    let name = options.name.clone().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
-    let upstream = UpstreamConfig::child(name, program.to_string_lossy());
-    let identity = Identity::child(&options.command, std::env::current_dir().ok().as_deref());
-    let identity = identity.with_environment(environment());
-    Ok((upstream, Server::Child(ChildCommand::new(program.clone(), arguments.to_vec())), identity))
-}
-
-fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server, Identity), String> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let url = expand(url, environment)?;
-    if !url.contains("://") {
-        return Err(not_a_url(&url));
-    }
-    let mut target = Target::parse(&url).map_err(|fault| format!("{fault}: {}", without_secrets(&url)))?;
-    let mut identity = Identity::remote(&url);
-    for header in &options.header {
-        let (name, value) = header.split_once(':').ok_or_else(|| {
-            // Only the beginning is shown: the rest may be a secret.
-            let shown: String = header.chars().take(8).collect();
-            format!("a header is written as 'Name: value', not as {shown:?}…")
-        })?;
-        let value = Secret::new(expand(value.trim(), environment)?);
-        target = target.header(name.trim(), &value).map_err(|fault| fault.to_string())?;
-        identity = identity.with(name.trim(), &value);
-    }
-    if let Some(timeout) = options.connect_timeout {
-        target = target.connect_timeout(timeout);
-    }
-    let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
-    target = target.proxies(&rules).tls(extra_roots()?);
-    let name = options.name.clone().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
-    let dialect = match options.transport {
-        TransportFlag::Auto => Dialect::Auto,
-        TransportFlag::Http => Dialect::Streamable,
-        TransportFlag::Sse => Dialect::Sse,
-    };
-    let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect);
-    Ok((upstream, Server::Remote(Box::new(target)), identity))
-}
-
-/// The variables that a child inherits, as far as they are text.
-fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-}
-
-/// Authorities that the operator trusts beyond the system's.
-fn extra_roots() -> Result<TlsOptions, String> {
-    let mut options = TlsOptions::default();
-    if let Some(path) = std::env::var_os(EXTRA_ROOTS).filter(|path| !path.is_empty()) {
-        let shown = path.to_string_lossy();
-        let pem = std::fs::read(&path).map_err(|error| format!("{EXTRA_ROOTS}: {shown} cannot be read: {error}"))?;
-        options.trust(&pem).map_err(|fault| format!("{EXTRA_ROOTS}: {shown}: {fault}"))?;
-    }
-    Ok(options)
 }
 
 impl Bridge {
     fn run(self) -> std::io::Result<Ending> {
-        let Bridge { config, server, log, shelf } = self;
+        let Bridge { plan, log, reload } = self;
+        let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
+        let shelf = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
+        let Plan { upstream, way, limits } = plan;
+        let config = Config::new(vec![upstream]);
+        let setting = Setting { config, limits, shelf };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ended = match server {
-            Server::Child(command) => {
+        let ended = match way {
+            Way::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]);
                 if let Err(error) = &guard {
                     log.say(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
                 }
-                runtime.block_on(drive(config, Children::new(vec![command], guard.ok()), log, shelf))
+                let children = Children::new(vec![command], guard.ok());
+                let reload = reload.map(|reload| (reload, Door::Child(children.next())));
+                runtime.block_on(drive(setting, children, reload, log))
             }
-            Server::Remote(target) => runtime.block_on(drive(config, Remote::new(*target), log, shelf)),
+            Way::Remote(address) => {
+                let target = address.target().map_err(std::io::Error::other)?;
+                let remote = Remote::new(target.limits(setting.limits.clone()));
+                let reload = reload.map(|reload| (reload, Door::Remote(remote.next())));
+                runtime.block_on(drive(setting, remote, reload, log))
+            }
         };
         // A name that the resolver still looks for is nobody's any more.
         runtime.shutdown_background();
@@ -163,46 +106,33 @@ impl Bridge {
     }
 }
 
-async fn drive<H>(config: Config, host: H, log: Log, shelf: Option<Shelf>) -> std::io::Result<Ending>
+/// What the engine and its driver begin with.
+struct Setting {
+    config: Config,
+    limits: Limits,
+    /// Where what is known of the server is kept.
+    shelf: Option<Shelf>,
+}
+
+async fn drive<H>(setting: Setting, host: H, reload: Option<(Reload, Door)>, log: Log) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
+    let Setting { config, limits, shelf } = setting;
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
-    let news = News::listen(through_the_network, &log)?;
+    let news = News::listen(through_the_network, reload, log.pen())?;
     let (reader, writer) = stdio::open()?;
     let mut engine = Engine::new(config, fastrand::u64(..));
     if let Some(what) = shelf.as_ref().and_then(Shelf::read) {
         engine.handle(Input::Remembered { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let mut driver = Driver::new(engine, Limits::default(), host, client, log);
+    let mut driver = Driver::new(engine, limits, host, client, log);
     if let Some(shelf) = shelf {
         driver = driver.keeping(Box::new(shelf.keeper()));
     }
     let task = tokio::spawn(driver.run(move |cx| news.poll(cx)));
     task.await.map_err(std::io::Error::other)
-}
-
-const NO_COMMAND: &str = "there is no server to run
-
-  mendline run -- npx -y @modelcontextprotocol/server-everything
-  mendline run https://mcp.example.com/mcp
-
-Everything after `--` is the server's command. `mendline run --help` says more.";
-
-fn not_a_url(target: &str) -> String {
-    format!(
-        "{target:?} is not a URL; a command comes after `--`:\n\n  mendline run -- {target} …\n\nServers by name, from a configuration file, are not built yet."
-    )
-}
-
-/// A URL without what may be a secret in it: its query, and a user's name and password.
-fn without_secrets(url: &str) -> String {
-    let shown = url.split(['?', '#']).next().unwrap_or_default();
-    match (shown.split_once("://"), shown.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
-        _ => shown.to_owned(),
-    }
 }
 
 fn log_level_or_default(given: Option<LogLevel>) -> Result<LogLevel, String> {

@@ -359,29 +359,35 @@ pub struct AutoReconnect {
     pub silent: Option<bool>,
 }
 
-impl From<AutoReconnect> for Reconnect {
-    fn from(said: AutoReconnect) -> Reconnect {
-        let mut policy = Reconnect::default();
-        if let Some(initial) = said.initial_retry_delay {
+impl AutoReconnect {
+    /// A policy in which what is said here holds, and what is not said stays.
+    pub fn over(self, mut policy: Reconnect) -> Reconnect {
+        if let Some(initial) = self.initial_retry_delay {
             // Who names the first delay does not want a quicker one before it.
             policy.first = None;
             policy.initial = initial;
         }
-        if let Some(longest) = said.max_retry_delay {
+        if let Some(longest) = self.max_retry_delay {
             policy.cap_idle = longest;
-            policy.cap_called = policy.cap_called.min(longest);
+            policy.cap_called = defaults::RECONNECT_CAP_CALLED.min(longest);
         }
-        policy.multiplier = said.backoff_multiplier.unwrap_or(policy.multiplier);
-        if let Some(retries) = said.max_retries {
+        policy.multiplier = self.backoff_multiplier.unwrap_or(policy.multiplier);
+        if let Some(retries) = self.max_retries {
             policy.attempts = retries.unwrap_or(u32::MAX);
             // A number that someone chose is meant exactly.
             policy.patience = Duration::ZERO;
         }
-        if said.enabled == Some(false) {
+        if self.enabled == Some(false) {
             policy.attempts = 0;
         }
-        policy.silent = said.silent.unwrap_or(policy.silent);
+        policy.silent = self.silent.unwrap_or(policy.silent);
         policy
+    }
+}
+
+impl From<AutoReconnect> for Reconnect {
+    fn from(said: AutoReconnect) -> Reconnect {
+        said.over(Reconnect::default())
     }
 }
 

@@ -147,6 +147,9 @@ impl Engine {
             Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
             Input::Isolate { upstream } => self.with_upstream(upstream, Upstream::isolate),
             Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_by_hand),
+            Input::Reconfigure { upstream, config, change } => {
+                self.with_upstream(upstream, |it, turn| it.reconfigure(*config, change, turn));
+            }
             Input::Woke => self.shake("the machine was asleep, or stood still"),
             Input::NetworkChanged => self.shake("the network has changed"),
             Input::Stop => match self.phase {
@@ -270,6 +273,7 @@ impl Engine {
     fn with_upstream(&mut self, whose: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Turn<'_>)) {
         if let Some(upstream) = self.upstreams.get_mut(usize::from(whose.into().0)) {
             does(upstream, turn!(self));
+            upstream.renew_when_quiet(turn!(self));
         }
     }
 

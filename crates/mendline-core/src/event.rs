@@ -10,7 +10,7 @@ use std::time::Duration;
 use mendline_wire::Method;
 
 use crate::evidence::Outcome;
-use crate::port::{ClientId, LinkId, UpstreamId};
+use crate::port::{Change, ClientId, LinkId, UpstreamId};
 use crate::words::Cause;
 
 /// How loud an event is.
@@ -92,6 +92,13 @@ pub enum Event {
     LeftAlone {
         upstream: UpstreamId,
         why: String,
+    },
+    Reconfigured {
+        upstream: UpstreamId,
+        change: Change,
+    },
+    Renewed {
+        upstream: UpstreamId,
     },
     UpstreamReady {
         upstream: UpstreamId,
@@ -332,6 +339,8 @@ impl Event {
             | Event::BreakerClosed { .. }
             | Event::Resumed { .. }
             | Event::PauseEnded { .. }
+            | Event::Reconfigured { .. }
+            | Event::Renewed { .. }
             | Event::Shaken { .. }
             | Event::Stopping { .. }
             | Event::Stopped => Level::Info,
@@ -349,6 +358,8 @@ impl Event {
             | Event::SessionReplayFailed { upstream, .. }
             | Event::NoiseSkipped { upstream, .. }
             | Event::LeftAlone { upstream, .. }
+            | Event::Reconfigured { upstream, .. }
+            | Event::Renewed { upstream }
             | Event::ErrandSent { upstream, .. }
             | Event::ErrandFailed { upstream, .. }
             | Event::ListChanged { upstream, .. }
@@ -492,6 +503,13 @@ impl fmt::Display for Event {
                     Dropped::StaleReply => write!(f, "dropped an answer of the client to a question that is over"),
                 }
             }
+            Event::Reconfigured { change: Change::Policies, .. } => {
+                write!(f, "reconfigured: new policies hold for calls that come from now on")
+            }
+            Event::Reconfigured { change: Change::Way, .. } => {
+                write!(f, "reconfigured: the server is replaced as soon as no call is with it")
+            }
+            Event::Renewed { .. } => write!(f, "the server is replaced: its configuration has changed"),
             Event::Shaken { why } => write!(f, "{why}: every server is looked after"),
             Event::Stopping { running: 0 } => write!(f, "stopping"),
             Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),

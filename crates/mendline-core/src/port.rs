@@ -40,6 +40,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mendline_wire::{Received, SseEvent};
 
+use crate::config::UpstreamConfig;
 use crate::event::Event;
 use crate::remembered::Remembered;
 
@@ -231,6 +232,15 @@ pub enum Input {
         /// Which upstream.
         upstream: UpstreamId,
     },
+    /// Its configuration has changed. New policies hold for calls that come from now on.
+    Reconfigure {
+        /// Of which upstream.
+        upstream: UpstreamId,
+        /// What holds from now on. Its name stays, and so does whether it is a child.
+        config: Box<UpstreamConfig>,
+        /// How much has changed.
+        change: Change,
+    },
     /// The machine slept, or this process stood still for long: what was connected may not be any more.
     Woke,
     /// An interface, an address or a route has changed: what was connected may not be any more, what was out of reach may be
@@ -283,6 +293,12 @@ pub enum Output {
         /// What to keep.
         what: Remembered,
     },
+    /// From now on, reach this upstream the new way. Asked for at a moment in which no call is out; what is still open over the
+    /// old way is heard to its end.
+    Renew {
+        /// Which upstream.
+        upstream: UpstreamId,
+    },
     /// Something happened. For status, logs, metrics and traces alike.
     Happened(Event),
     /// Everything is answered, every child is reaped: the process may end once it has written what `poll_write` still has
@@ -291,6 +307,16 @@ pub enum Output {
         /// How the upstreams were.
         ending: Ending,
     },
+}
+
+/// How much of a configuration has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Policies only: what runs goes on.
+    Policies,
+    /// The way to the server too, its command or its URL or what goes with them: it is replaced at the first moment in which
+    /// no call is with it.
+    Way,
 }
 
 /// How an engine's upstreams were, all in all.

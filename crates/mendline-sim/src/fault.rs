@@ -96,6 +96,7 @@ mod trunk_cut;
 mod trunk_mute;
 mod x96_suspend_resume;
 mod x96b_route_or_address_changed;
+mod x97_reload_during_calls;
 
 use std::time::Duration;
 
@@ -242,6 +243,7 @@ pub const MENDED_CHILD: &[&dyn Fault] = &[
     &t25_swizzle_clog::SwizzleClog,
     &x96_suspend_resume::SuspendResume,
     &x96b_route_or_address_changed::RouteOrAddressChanged,
+    &x97_reload_during_calls::ReloadDuringCalls,
 ];
 
 /// The same for servers behind a URL.
@@ -274,6 +276,7 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &t25_swizzle_clog::SwizzleClog,
     &x96_suspend_resume::SuspendResume,
     &x96b_route_or_address_changed::RouteOrAddressChanged,
+    &x97_reload_during_calls::ReloadDuringCalls,
 ];
 
 /// What happens to children where policies are chosen that such things show.

@@ -49,6 +49,8 @@ pub enum Act {
     Abort(ExchangeId),
     /// Something to be kept of this upstream.
     Remember(usize, Vec<u8>),
+    /// The new way to this upstream from now on.
+    Renew(usize),
     /// To be heard.
     Happened(Heard),
     /// To end.

@@ -17,8 +17,8 @@ mod stream;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mendline_core::port::ExchangeId;
-use mendline_core::{ClientId, Config, Input, LinkId, Moment, UpstreamId};
+use mendline_core::port::{Change, ExchangeId};
+use mendline_core::{ClientId, Config, Input, LinkId, Moment, UpstreamConfig, UpstreamId};
 use mendline_wire::Method;
 
 pub use host::Host;
@@ -75,6 +75,8 @@ pub struct World {
     /// How long the machine slept in all: the engine's clock is ahead of the world's by this.
     slept: Duration,
     machine: Box<dyn Machine>,
+    /// What the engine was told about its upstreams.
+    configured: Vec<UpstreamConfig>,
     checks: Vec<Box<dyn Check>>,
     wakes: (Moment, u32),
     steps: u64,
@@ -112,6 +114,7 @@ impl World {
             healed: false,
             slept: Duration::ZERO,
             machine: machine::build(driven, config, seed),
+            configured: config.upstreams.clone(),
             checks: check::all(config),
             wakes: (Moment::ZERO, 0),
             steps: 0,
@@ -233,6 +236,13 @@ impl World {
     pub fn bring_back(&mut self, upstream: usize) {
         self.tell(&Fact::ByHand(upstream));
         self.tell_engine(Input::Resume { upstream: UpstreamId(upstream as u16) });
+        self.come_to_rest();
+    }
+
+    /// Somebody edits the configuration: its policies come out as they were, and its way may be another one.
+    pub fn reconfigure(&mut self, upstream: usize, change: Change) {
+        let config = Box::new(self.configured[upstream].clone());
+        self.tell_engine(Input::Reconfigure { upstream: UpstreamId(upstream as u16), config, change });
         self.come_to_rest();
     }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use mendline_core::Remembered;
 
-use crate::observe::log::{LogLevel, Voice};
+use crate::observe::log::{LogLevel, Pen};
 use file::{File, Found};
 pub use identity::{Identity, is_credential};
 pub use keeper::DiskKeeper;
@@ -41,16 +41,16 @@ pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<Pa
 pub struct Shelf {
     file: File,
     identity: Identity,
-    voice: Voice,
+    pen: Pen,
 }
 
 impl Shelf {
     /// The place for this server. `None`, and said why, when there can be none.
-    pub fn open(state: &Path, identity: Identity, voice: Voice) -> Option<Shelf> {
+    pub fn open(state: &Path, identity: Identity, pen: Pen) -> Option<Shelf> {
         match File::open(state, &identity) {
-            Ok(file) => Some(Shelf { file, identity, voice }),
+            Ok(file) => Some(Shelf { file, identity, pen }),
             Err(fault) => {
-                voice.say(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
+                pen.say(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
                 None
             }
         }
@@ -67,7 +67,7 @@ impl Shelf {
                     Err(error) => format!("and could not be set aside ({error})"),
                 };
                 let text = format!("what was kept of the server is not trusted: {why}; {done}");
-                self.voice.say(LogLevel::Warn, &text);
+                self.pen.say(LogLevel::Warn, &text);
                 None
             }
         }
@@ -75,8 +75,8 @@ impl Shelf {
 
     /// Keeps what there is to keep from now on.
     pub fn keeper(self) -> DiskKeeper {
-        let Shelf { file, identity, voice } = self;
-        DiskKeeper::new(Writing::new(file, identity.into_secrets(), voice))
+        let Shelf { file, identity, pen } = self;
+        DiskKeeper::new(Writing::new(file, identity.into_secrets(), pen))
     }
 }
 

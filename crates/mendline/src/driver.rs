@@ -30,7 +30,7 @@ use mendline_core::{ClientId, Engine, Input, LinkId, Moment, Output, Port, Upstr
 use mendline_wire::{Limits, Line, Received};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::transport::http::Http;
+use crate::transport::http::{Dial, Http};
 use clock::Clock;
 pub use host::{Child, Drained, Host, Keeper, Observer};
 use link::Link;
@@ -81,6 +81,8 @@ pub struct Driver<H: Host, R, W, O> {
     client_held: bool,
     links: Vec<Link<H::Child>>,
     remote: Option<Http<H::Dial>>,
+    /// Ways over HTTP that were left, until what is open over them has ended.
+    left: Vec<Http<H::Dial>>,
     clock: Clock,
     vigil: Vigil,
     finished: Option<(Moment, Ending)>,
@@ -108,6 +110,7 @@ where
             client_held: false,
             links: Vec::new(),
             remote: host.remote(client.upstream),
+            left: Vec::new(),
             clock: Clock::start(),
             vigil: Vigil::default(),
             finished: None,
@@ -214,8 +217,8 @@ where
     fn may_hear_again(&self) -> bool {
         let client = !self.client_lost && self.client_held && self.engine.may_read(Port::Client(self.client));
         let link = self.links.iter().any(|link| link.held && self.engine.may_read(Port::Link(link.id)));
-        let remote = self.remote.as_ref();
-        client || link || remote.is_some_and(|http| http.may_hear_again(|id| self.engine.may_read(Port::Exchange(id))))
+        let may_read = |exchange| self.engine.may_read(Port::Exchange(exchange));
+        client || link || self.remote.iter().chain(&self.left).any(|http| http.may_hear_again(may_read))
     }
 
     fn hear_client(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
@@ -263,15 +266,10 @@ where
     }
 
     fn hear_remote(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
-        let Some(http) = &mut self.remote else { return };
-        for _ in 0..INPUTS_PER_TURN {
-            let engine = &self.engine;
-            match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
-                Poll::Ready(input) => self.engine.handle(input, now),
-                Poll::Pending => return,
-            }
+        for http in self.remote.iter_mut().chain(&mut self.left) {
+            turn.again |= hear(http, &mut self.engine, cx, now);
         }
-        turn.again = true;
+        self.left.retain(|http| !http.is_over());
     }
 
     fn hear_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
@@ -369,10 +367,15 @@ where
                 }
                 Output::Abort { exchange } => {
                     turn.begun = true;
-                    if let Some(http) = &mut self.remote {
-                        http.abort(exchange);
-                    }
+                    self.remote.iter_mut().chain(&mut self.left).for_each(|http| http.abort(exchange));
                     continue;
+                }
+                Output::Renew { upstream } => {
+                    // What is said from now on belongs to another server, or is said to another credential.
+                    self.keeper = None;
+                    if let Some(way) = self.host.renew(upstream) {
+                        self.left.extend(self.remote.replace(way));
+                    }
                 }
                 Output::Spawn { link } => self.spawn(link, now),
                 Output::CloseStdin { link } => {
@@ -461,6 +464,17 @@ struct Turn {
     begun: bool,
     /// A source was passed over, for want of leave to read.
     held: bool,
+}
+
+/// Tells the engine what comes over HTTP. Says whether there was more than its turn.
+fn hear<D: Dial>(http: &mut Http<D>, engine: &mut Engine, cx: &mut Context<'_>, now: Moment) -> bool {
+    for _ in 0..INPUTS_PER_TURN {
+        match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
+            Poll::Ready(input) => engine.handle(input, now),
+            Poll::Pending => return false,
+        }
+    }
+    true
 }
 
 fn stderr_text(line: Line) -> Bytes {

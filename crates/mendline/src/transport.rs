@@ -2,12 +2,13 @@
 //!
 //! [`child`] runs a server as a process of ours; [`guard`] sees to it that such a process does not outlive us, whatever
 //! ends us. [`http`] speaks to a server elsewhere; [`remote`] offers
-//! it to the driver. The first two are Unix, and so are the socket options in
+//! it to the driver; [`next`] is where the next command or address waits for its moment. The first two are Unix, and so are the socket options in
 //! `http/dial.rs`; what a port to another system has to replace is in these files and in `crate::raw`.
 
 pub mod child;
 pub mod guard;
 pub mod http;
+pub mod next;
 pub mod remote;
 
 pub use crate::raw::ignore_endings;

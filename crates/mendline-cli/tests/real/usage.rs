@@ -13,6 +13,8 @@ fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
         .env("MENDLINE_STATE_DIR", state.path())
         .env_remove("COLUMNS")
         .env_remove("MENDLINE_LOG")
+        .env_remove("MENDLINE_CONFIG")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()
@@ -40,6 +42,11 @@ macro_rules! story {
 
 story!(help, ["--help"]);
 story!(help_of_run, ["run", "--help"]);
+story!(help_of_check, ["check", "--help"]);
+story!(check_without_a_file, ["check"]);
+story!(check_of_a_file_that_is_not_there, ["check", "/nonexistent/x.json"]);
+story!(a_configuration_for_a_command, ["run", "--config", "x.json", "--", "true"]);
+story!(help_of_schema, ["schema", "--help"]);
 story!(help_of_demo, ["demo", "--help"]);
 story!(version, ["--version"]);
 story!(nothing_at_all, []);

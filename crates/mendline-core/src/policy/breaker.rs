@@ -130,6 +130,15 @@ impl Breaker {
         }
     }
 
+    /// Another policy holds from now on: what was counted stays counted, but without a policy nothing is held back, unless by
+    /// hand.
+    pub fn reconfigure(&mut self, policy: Option<config::Breaker>) {
+        if policy.is_none() && self.state != State::Isolated {
+            *self = Breaker::new(None);
+        }
+        self.policy = policy;
+    }
+
     /// Where it stands.
     pub fn standing(&self) -> Standing {
         match self.state {

@@ -42,6 +42,15 @@ impl Tools {
         Tools { effects: BTreeMap::new(), configured }
     }
 
+    /// Another person, or the same one later, says other things. What the server says is kept if it is still believed.
+    pub fn reconfigure(&mut self, configured: &BTreeMap<String, ToolPolicy>, trust_hints: bool) {
+        let effects = std::mem::take(&mut self.effects);
+        *self = Tools::new(configured);
+        if trust_hints {
+            self.effects = effects;
+        }
+    }
+
     /// Learns from the answer to a `tools/list`. A first page replaces what was known, a later one adds to it.
     pub fn learn(&mut self, answer: &Message, first_page: bool) {
         if first_page {

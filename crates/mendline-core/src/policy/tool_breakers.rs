@@ -27,6 +27,15 @@ impl ToolBreakers {
         ToolBreakers { policy, tools: BTreeMap::new() }
     }
 
+    /// Another policy holds from now on.
+    pub fn reconfigure(&mut self, policy: Option<config::Breaker>) {
+        self.policy = policy;
+        match policy {
+            Some(_) => self.tools.values_mut().for_each(|breaker| breaker.reconfigure(policy)),
+            None => self.tools.clear(),
+        }
+    }
+
     /// Is there nothing to look at? So it is nearly always.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()

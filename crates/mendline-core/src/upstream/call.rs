@@ -1,5 +1,6 @@
 //! One call to an upstream, and the times that bound it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
@@ -98,6 +99,15 @@ pub struct Call {
     pub is_first_greeting: bool,
     /// How long it waits for its upstream at most, when that is less than others do.
     pub waits: Option<Duration>,
+    /// What held when it came, if that has changed since.
+    kept: Option<Arc<Kept>>,
+}
+
+/// What a call that runs keeps of a configuration that is no longer there.
+#[derive(Debug)]
+pub struct Kept {
+    pub timeouts: Timeouts,
+    pub attempts: u32,
 }
 
 impl Call {
@@ -131,7 +141,22 @@ impl Call {
             grace: None,
             is_first_greeting: false,
             waits: None,
+            kept: None,
         }
+    }
+
+    /// The configuration changes, and this call goes on under the old one.
+    pub fn keep(&mut self, old: &Arc<Kept>) {
+        self.kept.get_or_insert_with(|| Arc::clone(old));
+    }
+
+    /// How often it may be sent in all.
+    pub fn most_attempts(&self, configured: u32) -> u32 {
+        self.kept.as_ref().map_or(configured, |kept| kept.attempts)
+    }
+
+    fn timeouts<'a>(&'a self, configured: &'a Timeouts) -> &'a Timeouts {
+        self.kept.as_ref().map_or(configured, |kept| &kept.timeouts)
     }
 
     pub fn method(&self) -> Method {
@@ -168,6 +193,7 @@ impl Call {
 
     /// When it must have been answered.
     pub fn deadline(&self, timeouts: &Timeouts) -> Option<Moment> {
+        let timeouts = self.timeouts(timeouts);
         match self.owner {
             Owner::Us(Errand::Ping) => Some(self.arrived + timeouts.ping),
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
@@ -183,6 +209,7 @@ impl Call {
 
     /// When it has waited long enough for its upstream.
     pub fn patience(&self, timeouts: &Timeouts) -> Option<Moment> {
+        let timeouts = self.timeouts(timeouts);
         match self.state {
             // A subscription that the client relies on is opened again whenever that becomes possible.
             State::Waiting { .. } if self.confirmed => None,

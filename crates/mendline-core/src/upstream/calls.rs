@@ -38,7 +38,7 @@ impl Upstream {
     }
 
     /// Calls that are out or about to be, but for those that only listen.
-    fn in_flight(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         let out = self.calls.len() - self.errands - self.waiting.len();
         if self.listens == 0 {
             return out;
@@ -133,7 +133,7 @@ impl Upstream {
         if matches!(call.owner, Owner::Us(_)) {
             return self.errand_lost(key, &words, turn);
         }
-        let most = self.config.retry.attempts;
+        let most = call.most_attempts(self.config.retry.attempts);
         let outcome = evidence.outcome();
         call.doubt = call.doubt.max(outcome);
         let lost_in = call.lost_in.take();

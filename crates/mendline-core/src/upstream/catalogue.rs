@@ -168,6 +168,12 @@ impl Catalogue {
         self.unkept |= self.pages.len() < before;
     }
 
+    /// It is another server from now on, of which nothing is known.
+    pub fn start_anew(&mut self) {
+        self.pages.clear();
+        self.unkept = false;
+    }
+
     /// Every page of the tools, whatever the revision.
     pub fn tools(&self) -> impl Iterator<Item = &Message> {
         self.pages.iter().filter(|page| page.topic.method == Method::ToolsList).map(|page| &page.answer)

@@ -60,6 +60,17 @@ impl Gate {
         }
     }
 
+    /// Other policies hold from now on. What was seen of the server's health stays seen; a limit that is another one begins
+    /// with a full burst.
+    pub fn reconfigure(&mut self, old: &UpstreamConfig, new: &UpstreamConfig) {
+        self.breaker.reconfigure(new.breaker);
+        self.tools.reconfigure(new.breaker);
+        if old.rate_limit != new.rate_limit {
+            self.limit = new.rate_limit.map(Limit::new);
+        }
+        self.deadlines = Deadlines::new(&new.tools);
+    }
+
     /// Where the server's own breaker stands.
     pub fn standing(&self) -> Standing {
         self.breaker.standing()

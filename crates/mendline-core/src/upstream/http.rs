@@ -106,6 +106,13 @@ impl Http {
         }
     }
 
+    /// It is at another place now, of which nothing is known.
+    pub fn start_anew(&mut self, dialect: Dialect) {
+        (self.configured, self.dialect, self.refused) = (dialect, dialect, None);
+        (self.speaks_modern, self.told_of_label) = (false, false);
+        (self.params, self.endpoint) = (Params::default(), None);
+    }
+
     /// Exchanges under way.
     pub fn open(&self) -> usize {
         self.exchanges.len()

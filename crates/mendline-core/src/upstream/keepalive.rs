@@ -56,6 +56,12 @@ impl Upstream {
         }
     }
 
+    /// Another policy holds: the line is watched by it from now on.
+    pub(super) fn watch_anew(&mut self, turn: &mut Turn<'_>) {
+        turn.disarm(&mut self.keep_alive.timer);
+        self.watch(turn);
+    }
+
     /// There is reason to doubt the line: it is tested now, or soon if it was tested just now.
     pub(super) fn probe(&mut self, turn: &mut Turn<'_>) {
         if !self.can_be_tested() || self.is_busy() || self.gate.is_paused(turn.now) {

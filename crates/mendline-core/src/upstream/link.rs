@@ -234,6 +234,36 @@ impl Link {
         }
     }
 
+    /// Another policy holds from now on. Who was left alone under the old one and would not be under the new one is dialed.
+    pub fn reconfigure(&mut self, policy: Reconnect, turn: &mut Turn<'_>) {
+        let was_left_alone = self.is_left_alone();
+        self.policy = policy;
+        if was_left_alone && !self.is_left_alone() && !self.stopped {
+            self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
+            self.sleep_until(self.earliest_dial(turn.now), turn);
+        }
+    }
+
+    /// The way to the server is another one: what was learned about the old one is worth nothing, and what waits for it waits
+    /// no longer.
+    pub fn start_anew(&mut self, turn: &mut Turn<'_>) {
+        self.incident = None;
+        self.health = Health::default();
+        self.exits.clear();
+        match self.state {
+            _ if self.stopped => {}
+            LinkState::Waiting | LinkState::Parked => {
+                self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
+                self.sleep_until(self.earliest_dial(turn.now), turn);
+            }
+            LinkState::Up | LinkState::Dialing if self.transport != Transport::Child => {
+                self.rest_because("its configuration has changed", turn);
+                self.open(turn);
+            }
+            LinkState::Up | LinkState::Dialing | LinkState::Draining | LinkState::Idle => {}
+        }
+    }
+
     /// The machine woke up, or the network changed: what was learned about the way there is worth nothing any more. What
     /// is lost is tried soon, as if it had been lost just now; how soon is chance, so that not all are tried at once.
     pub fn hurry(&mut self, why: &str, turn: &mut Turn<'_>) {

@@ -11,6 +11,7 @@
 //!   whether it is there at all;
 //! - [`startup`]: what is answered while it is not there, from the [`catalogue`];
 //! - [`announce`]: what clients are told about all that, if they want to hear it;
+//! - [`reconfigure`]: what becomes of all that when somebody edits the configuration;
 //! - and the small machines that it is made of: [`link`], [`session`], [`call`], [`outbox`].
 
 mod announce;
@@ -26,6 +27,7 @@ mod inbound;
 mod keepalive;
 mod link;
 mod outbox;
+mod reconfigure;
 mod session;
 mod startup;
 
@@ -102,17 +104,13 @@ pub struct Upstream {
     wants_login: bool,
     /// Takes no new calls.
     closing: bool,
+    /// The way to it has changed, and it has not been replaced yet.
+    to_renew: bool,
 }
 
 impl Upstream {
-    pub fn new(id: UpstreamId, mut config: UpstreamConfig) -> Self {
-        // Whatever is configured, there must be a name for every call; some places are our own.
-        config.limits.in_flight =
-            config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::ERRANDS);
-        config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
-        if let Some(policy) = config.keep_alive {
-            config.timeouts.ping = policy.timeout;
-        }
+    pub fn new(id: UpstreamId, config: UpstreamConfig) -> Self {
+        let config = bounded(config);
         Upstream {
             id,
             clients: Vec::new(),
@@ -144,6 +142,7 @@ impl Upstream {
             is_greeted_once: false,
             wants_login: false,
             closing: false,
+            to_renew: false,
         }
     }
 
@@ -541,4 +540,15 @@ impl Upstream {
     fn drop_message(&self, method: Method, why: Dropped, turn: &mut Turn<'_>) {
         turn.tell(Event::MessageDropped { upstream: self.id, method, why });
     }
+}
+
+/// What is configured, within what there can be.
+fn bounded(mut config: UpstreamConfig) -> UpstreamConfig {
+    // Whatever is configured, there must be a name for every call; some places are our own.
+    config.limits.in_flight = config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::ERRANDS);
+    config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
+    if let Some(policy) = config.keep_alive {
+        config.timeouts.ping = policy.timeout;
+    }
+    config
 }

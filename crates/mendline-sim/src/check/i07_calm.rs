@@ -96,7 +96,7 @@ impl Check for Calm {
                     return Err(format!("{} dials within a minute", dials.recent.len()));
                 }
             }
-            Fact::ByHand(upstream) => {
+            Fact::ByHand(upstream) | Fact::Wanted(Act::Renew(upstream)) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived) = (None, 0);
                 }

@@ -203,7 +203,7 @@ impl Check for CalmHttp {
                 self.report(*exchange, *upstream, *report);
                 Ok(())
             }
-            Fact::ByHand(upstream) => {
+            Fact::ByHand(upstream) | Fact::Wanted(Act::Renew(upstream)) => {
                 let it = &mut self.upstreams[*upstream];
                 (it.lost, it.short_lived) = (None, 0);
                 Ok(())

@@ -8,7 +8,7 @@ use mendline_core::{Config, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::What;
+use crate::machine::{Act, What};
 use crate::oracle::Oracle;
 
 struct Choice {
@@ -70,6 +70,11 @@ impl Check for CalmRetries {
         match fact {
             Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].asked = true,
             Fact::ByHand(upstream) | Fact::Came(upstream) => self.upstreams[*upstream].asked = true,
+            Fact::Wanted(Act::Renew(upstream)) => {
+                // What is dialed now is another server, of which nothing is known.
+                let it = &mut self.upstreams[*upstream];
+                (it.asked, it.redials) = (true, 0);
+            }
             Fact::Shaken(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
             Fact::Stopped | Fact::Closing => self.stopping = true,
             Fact::Happened(heard) => {

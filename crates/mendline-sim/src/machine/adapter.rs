@@ -278,6 +278,14 @@ macro_rules! adapter {
                         core::Input::Isolate { upstream: core::UpstreamId(upstream.0) }
                     }
                     real::Input::Resume { upstream } => core::Input::Resume { upstream: core::UpstreamId(upstream.0) },
+                    real::Input::Reconfigure { upstream: whose, config, change } => core::Input::Reconfigure {
+                        upstream: core::UpstreamId(whose.0),
+                        config: Box::new(upstream(&config)),
+                        change: match change {
+                            real::port::Change::Policies => core::port::Change::Policies,
+                            real::port::Change::Way => core::port::Change::Way,
+                        },
+                    },
                     real::Input::Woke => core::Input::Woke,
                     real::Input::NetworkChanged => core::Input::NetworkChanged,
                     real::Input::Stop => core::Input::Stop,
@@ -340,6 +348,7 @@ macro_rules! adapter {
                     core::Output::Remember { upstream, what } => {
                         Act::Remember(usize::from(upstream.0), what.write())
                     }
+                    core::Output::Renew { upstream } => Act::Renew(usize::from(upstream.0)),
                     core::Output::Finished { .. } => Act::Finished,
                 }
             }

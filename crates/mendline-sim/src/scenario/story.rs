@@ -83,6 +83,10 @@ impl Story {
                     None => self.say(&who, &format!("child {} sees the end of its stdin", link.dial)),
                 }
             }
+            Fact::Wanted(Act::Renew(upstream)) => {
+                let who = self.names[*upstream].clone();
+                self.say(&who, "is reached the new way");
+            }
             Fact::Wanted(Act::Finished) => self.say("mendline", "finished"),
             _ => {}
         }

@@ -58,6 +58,8 @@ impl World {
             Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
             Act::Abort(exchange) => self.abort(*exchange),
             Act::Remember(..) => {}
+            // The new way leads to the same server, by the same name.
+            Act::Renew(_) => {}
             Act::Happened(heard) => {
                 self.stirred = true;
                 self.tell(&Fact::Happened(heard));

@@ -12,7 +12,7 @@ use mendline_core::{Remembered, Secret, UpstreamId};
 
 use super::file::File;
 use crate::driver::Keeper;
-use crate::observe::log::{LogLevel, Voice};
+use crate::observe::log::{LogLevel, Pen};
 
 /// How long the end waits for a disk.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ struct State {
 pub(super) struct Writing {
     file: File,
     secrets: Vec<Secret>,
-    voice: Voice,
+    pen: Pen,
     complained: bool,
 }
 
@@ -105,8 +105,8 @@ impl Desk {
 }
 
 impl Writing {
-    pub(super) fn new(file: File, secrets: Vec<Secret>, voice: Voice) -> Writing {
-        Writing { file, secrets, voice, complained: false }
+    pub(super) fn new(file: File, secrets: Vec<Secret>, pen: Pen) -> Writing {
+        Writing { file, secrets, pen, complained: false }
     }
 
     fn write(&mut self, what: &Remembered) {
@@ -120,7 +120,7 @@ impl Writing {
             Err(why) if !self.complained => {
                 self.complained = true;
                 let text = format!("what is known of the server cannot be kept for the next time: {why}");
-                self.voice.say(LogLevel::Warn, &text);
+                self.pen.say(LogLevel::Warn, &text);
             }
             Err(_) => {}
         }
@@ -156,7 +156,7 @@ mod tests {
         let log = Log::to_stderr(LogLevel::Off, Vec::new());
         let identity =
             Identity::remote("https://a.example/mcp").with("authorization", &Secret::new("Bearer s3cr3t-canary"));
-        super::super::Shelf::open(&state.join("mendline"), identity, log.voice()).unwrap()
+        super::super::Shelf::open(&state.join("mendline"), identity, log.pen()).unwrap()
     }
 
     #[test]

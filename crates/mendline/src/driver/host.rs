@@ -25,6 +25,13 @@ pub trait Host: Send {
 
     /// The way to this upstream, if it is reached over HTTP. Asked for once.
     fn remote(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>>;
+
+    /// From now on this upstream is reached the way that was configured last: the next child is started by it, and this is
+    /// the new way over HTTP, if there is one.
+    fn renew(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>> {
+        let _ = upstream;
+        None
+    }
 }
 
 /// A child that was started and is not yet buried.

@@ -10,9 +10,9 @@
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -87,7 +87,7 @@ pub struct Log {
     level: LogLevel,
     names: Vec<String>,
     /// Gone only while the log itself goes.
-    lines: Option<SyncSender<String>>,
+    lines: Option<Arc<SyncSender<String>>>,
     dropped: Arc<AtomicU64>,
     done: Receiver<()>,
 }
@@ -136,17 +136,18 @@ impl Log {
             // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
             let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(work);
         }
-        Log { level, names, lines: Some(lines), dropped, done }
-    }
-
-    /// For those who have something to say from another thread.
-    pub fn voice(&self) -> Voice {
-        Voice { level: self.level, lines: self.lines.clone() }
+        Log { level, names, lines: Some(Arc::new(lines)), dropped, done }
     }
 
     /// Says something that is not an event of the engine's.
     pub fn say(&self, level: LogLevel, text: &str) {
         self.put(level, "mendline", " ", text.as_bytes());
+    }
+
+    /// For somebody else who has something to say in it. A pen does not keep a log from ending.
+    pub fn pen(&self) -> Pen {
+        let lines = self.lines.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Pen { level: self.level, lines, dropped: Arc::clone(&self.dropped) }
     }
 
     fn put(&self, level: LogLevel, name: &str, mark: &str, text: &[u8]) {
@@ -164,18 +165,21 @@ impl Log {
     }
 }
 
-/// Speaks into a log from elsewhere. A log waits a moment for its voices when it ends, so they should end before it.
+/// Writes into a log for as long as it is there.
 #[derive(Clone)]
-pub struct Voice {
+pub struct Pen {
     level: LogLevel,
-    lines: Option<SyncSender<String>>,
+    lines: Weak<SyncSender<String>>,
+    dropped: Arc<AtomicU64>,
 }
 
-impl Voice {
-    /// Says something. What the log has no room for is lost.
+impl Pen {
+    /// Says something that is not an event of the engine's.
     pub fn say(&self, level: LogLevel, text: &str) {
-        if let (true, Some(lines)) = (level <= self.level, &self.lines) {
-            let _ = lines.try_send(line(SystemTime::now(), level, "mendline", " ", text.as_bytes()));
+        let Some(lines) = self.lines.upgrade().filter(|_| level <= self.level) else { return };
+        let text = line(SystemTime::now(), level, "mendline", " ", text.as_bytes());
+        if let Err(TrySendError::Full(_)) = lines.try_send(text) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

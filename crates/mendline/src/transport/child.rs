@@ -27,6 +27,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::guard::{Guard, pid_of};
 use super::http::{Http, TcpDial};
+use super::next::Next;
 use crate::driver::{Child, Drained, Host};
 use crate::raw;
 
@@ -35,7 +36,7 @@ use crate::raw;
 const STDOUT_PIPE: usize = 256 * 1024;
 
 /// How a child is started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildCommand {
     /// What to run; looked up in PATH unless it holds a slash.
     pub program: OsString,
@@ -63,12 +64,18 @@ impl ChildCommand {
 pub struct Children {
     commands: Vec<ChildCommand>,
     guard: Option<Arc<Mutex<Guard>>>,
+    next: Next<ChildCommand>,
 }
 
 impl Children {
     /// A host for these commands. Without a guard, children may outlive us when we are killed.
     pub fn new(commands: Vec<ChildCommand>, guard: Option<Guard>) -> Children {
-        Children { commands, guard: guard.map(|guard| Arc::new(Mutex::new(guard))) }
+        Children { commands, guard: guard.map(|guard| Arc::new(Mutex::new(guard))), next: Next::default() }
+    }
+
+    /// The command by which the first of them is started from the moment that the engine chooses.
+    pub fn next(&self) -> Next<ChildCommand> {
+        self.next.clone()
     }
 }
 
@@ -85,6 +92,13 @@ impl Host for Children {
     }
 
     fn remote(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {
+        None
+    }
+
+    fn renew(&mut self, upstream: UpstreamId) -> Option<Http<TcpDial>> {
+        if let (Some(next), Some(command)) = (self.next.take(), self.commands.get_mut(usize::from(upstream.0))) {
+            *command = next;
+        }
         None
     }
 }

@@ -187,6 +187,11 @@ impl<D: Dial> Http<D> {
         self.held.iter().any(|exchange| may_read(*exchange))
     }
 
+    /// Nothing is open, and nothing is left to be told.
+    pub fn is_over(&self) -> bool {
+        self.exchanges.is_empty() && self.facts.is_empty()
+    }
+
     /// Closes every connection that carries nothing. Exchanges that run go on.
     pub fn close(&mut self) {
         self.pool.retire_all();

@@ -5,17 +5,24 @@ use mendline_core::{LinkId, UpstreamId};
 
 use super::child::LiveChild;
 use super::http::{Http, Target, TcpDial};
+use super::next::Next;
 use crate::driver::Host;
 
 /// A host with one server over HTTP and no children.
 pub struct Remote {
     http: Option<Http<TcpDial>>,
+    next: Next<Target>,
 }
 
 impl Remote {
     /// A host for the server at this place.
     pub fn new(target: Target) -> Remote {
-        Remote { http: Some(Http::new(target, TcpDial)) }
+        Remote { http: Some(Http::new(target, TcpDial)), next: Next::default() }
+    }
+
+    /// Where it will be when the engine says so.
+    pub fn next(&self) -> Next<Target> {
+        self.next.clone()
     }
 }
 
@@ -30,5 +37,9 @@ impl Host for Remote {
 
     fn remote(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {
         self.http.take()
+    }
+
+    fn renew(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {
+        self.next.take().map(|target| Http::new(target, TcpDial))
     }
 }

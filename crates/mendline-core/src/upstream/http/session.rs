@@ -192,7 +192,7 @@ impl Upstream {
     }
 
     /// A call that has not left waits again; one of our own belongs to its session.
-    pub(super) fn put_back(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn put_back(&mut self, key: Key, turn: &mut Turn<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
             drop(self.take(key, turn));

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 /// A server's name, which is right by being one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name(String);
+pub struct Name(String);
 
 const LONGEST: usize = 64;
 
@@ -43,7 +43,7 @@ impl fmt::Display for Name {
 
 impl Name {
     /// The name that a command gives.
-    pub(crate) fn of_command(program: &OsString, arguments: &[OsString]) -> Name {
+    pub fn of_command(program: &OsString, arguments: &[OsString]) -> Name {
         let program = stem(&program.to_string_lossy());
         let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let launched = match launcher(&program) {
@@ -55,13 +55,13 @@ impl Name {
     }
 
     /// The name that a host gives: without what every host has.
-    pub(crate) fn of_host(host: &str) -> Name {
+    pub fn of_host(host: &str) -> Name {
         let host = host.strip_prefix("www.").or(host.strip_prefix("mcp.")).unwrap_or(host);
         Name::tidied(host)
     }
 
     /// The nearest name to any text.
-    fn tidied(text: &str) -> Name {
+    pub fn tidied(text: &str) -> Name {
         let mut tidy = String::new();
         for character in text.chars() {
             let plain = if is_plain(character) { character } else { '-' };

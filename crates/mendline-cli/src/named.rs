@@ -1,0 +1,120 @@
+//! A server by its name: the file is found, read and checked, and the entry of that name becomes a plan.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use mendline::observe::log::{LogLevel, Pen};
+use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
+
+use crate::cli::{RunOptions, UNKNOWN, USAGE};
+use crate::plan::Plan;
+
+/// Why nothing was started, for a person, and the exit code that says so to a program.
+pub(crate) struct Refusal {
+    pub(crate) words: String,
+    pub(crate) code: u8,
+}
+
+impl From<String> for Refusal {
+    fn from(complaint: String) -> Refusal {
+        Refusal { words: format!("error: {complaint}"), code: USAGE }
+    }
+}
+
+/// A plan from a file, and what else is to be said about it.
+pub(crate) struct Named {
+    pub(crate) plan: Plan,
+    pub(crate) loaded: Loaded,
+    pub(crate) found: Found,
+}
+
+/// The plan for the server of this name.
+pub(crate) fn named(name: &str, options: &RunOptions) -> Result<Named, Refusal> {
+    let found = match locate(options.config.as_deref()) {
+        Ok(found) => found,
+        Err(why) => return Err(Refusal::from(neither(name, &why))),
+    };
+    let loaded = read(&found)?;
+    let plan = entry(&loaded, name, options)?;
+    Ok(Named { plan, loaded, found })
+}
+
+/// The file that holds.
+pub(crate) fn locate(named: Option<&Path>) -> Result<Found, String> {
+    find(named, |name| std::env::var_os(name)).map_err(|missing| missing.to_string())
+}
+
+/// The file, read and understood as far as possible.
+pub(crate) fn read(found: &Found) -> Result<Loaded, String> {
+    let source = Source::read(&found.path)?;
+    Ok(load(source, found.is_ours, Surroundings::of_process()))
+}
+
+/// The plan that this file has for the server of this name.
+pub(crate) fn entry(loaded: &Loaded, name: &str, options: &RunOptions) -> Result<Plan, Refusal> {
+    if !loaded.names.iter().any(|known| known == name) && !is_unreadable(loaded) {
+        return Err(Refusal { words: unknown(name, loaded), code: UNKNOWN });
+    }
+    let obstacles = loaded.obstacles(name);
+    if !obstacles.is_empty() {
+        let painted = loaded.render(obstacles.iter().copied(), paint());
+        let mistakes =
+            if obstacles.len() == 1 { "one mistake".to_owned() } else { format!("{} mistakes", obstacles.len()) };
+        let words =
+            format!("{painted}\n\nerror: nothing was started: {mistakes} in {}", loaded.source.path().display());
+        return Err(Refusal { words, code: USAGE });
+    }
+    let server = loaded.server(name).ok_or_else(|| format!("{name:?} cannot be understood"))?;
+    if server.is_disabled {
+        return Err(Refusal::from(format!("{name:?} is disabled in {}", loaded.source.path().display())));
+    }
+    Plan::of_server(server, Some(options)).map_err(Refusal::from)
+}
+
+/// A file that could not be read as a whole has no names.
+fn is_unreadable(loaded: &Loaded) -> bool {
+    loaded.names.is_empty() && loaded.has_errors()
+}
+
+/// Says in the log what is not wrong enough to stop for.
+pub(crate) fn mention(loaded: &Loaded, name: &str, log: &Pen) {
+    let concerns = |finding: &&Finding| finding.server.as_deref().is_none_or(|server| server == name);
+    for finding in loaded.findings.iter().filter(concerns) {
+        let level = if finding.weight == Weight::Note { LogLevel::Debug } else { LogLevel::Warn };
+        log.say(level, &finding.line(&loaded.source));
+    }
+    let elsewhere = loaded.findings.iter().filter(|finding| finding.is_error() && !concerns(finding)).count();
+    if elsewhere > 0 {
+        let path = loaded.source.path().display();
+        log.say(
+            LogLevel::Warn,
+            &format!("{path}: other servers in it cannot be used; `mendline check {path}` says why"),
+        );
+    }
+}
+
+/// With colours where somebody sees them.
+pub(crate) fn paint() -> Paint {
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if is_wanted && std::io::stderr().is_terminal() { Paint::Coloured } else { Paint::Plain }
+}
+
+fn unknown(name: &str, loaded: &Loaded) -> String {
+    let path = loaded.source.path().display();
+    let names: Vec<&str> = loaded.names.iter().map(String::as_str).collect();
+    let mut words = format!("error: there is no server {name:?} in {path}");
+    if let Some(meant) = nearest(name, names.iter().copied()) {
+        words.push_str(&format!("; did you mean {meant:?}?"));
+    }
+    match names.as_slice() {
+        [] => words.push_str("\n\nThere are none at all in it."),
+        names => words.push_str(&format!("\n\nThere are: {}", names.join(", "))),
+    }
+    words
+}
+
+fn neither(target: &str, why: &str) -> String {
+    format!(
+        "{target:?} is not a URL, and as a name it cannot be looked up\n\n  {why}\n\nA command comes after `--`:\n\n  mendline run -- {target} …"
+    )
+}

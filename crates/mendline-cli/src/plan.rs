@@ -1,0 +1,279 @@
+//! What is to be run: a command line or an entry of a file, lowered to the same thing.
+//!
+//! A plan is a way to a server and the policies for it. Flags make one by themselves; an entry of the configuration file
+//! makes one, and flags then have the last word. An entry that already runs `mendline run …` is read as that command line
+//! and not run: one Mendline around another would mend everything twice.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Parser;
+use mendline::catalogue::Identity;
+use mendline::decisions::config::{Dialect, Transport};
+use mendline::decisions::{Secret, UpstreamConfig, defaults};
+use mendline::transport::child::ChildCommand;
+use mendline::transport::http::{ProxyRules, Target, TlsOptions};
+use mendline_config::{Name, Reach, Server, expand};
+use mendline_wire::Limits;
+
+use crate::cli::{RunOptions, TransportFlag};
+
+/// The environment variable that names further authorities, as Node has it: people who need it have set it already.
+const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
+
+/// A server, the way to it and the policies for it.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) upstream: UpstreamConfig,
+    pub(crate) way: Way,
+    pub(crate) limits: Limits,
+}
+
+/// The way to a server.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Way {
+    Child(ChildCommand),
+    Remote(Address),
+}
+
+/// A server at a URL, as it was written.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    url: Secret,
+    headers: Vec<(String, Secret)>,
+    connect_timeout: Option<Duration>,
+}
+
+impl Plan {
+    /// What the command line alone says.
+    pub(crate) fn of_flags(options: &RunOptions) -> Result<Plan, String> {
+        let mut plan = match &options.target {
+            Some(url) => remote(url, options)?,
+            None => child(options)?,
+        };
+        options.choices.apply(&mut plan.upstream)?;
+        Ok(plan)
+    }
+
+    /// What an entry of the configuration file says, and over it the command line.
+    pub(crate) fn of_server(server: &Server, options: Option<&RunOptions>) -> Result<Plan, String> {
+        let limits = Limits {
+            message_bytes: server.message_bytes.unwrap_or(Limits::default().message_bytes),
+            ..Limits::default()
+        };
+        let mut plan = match &server.reach {
+            Reach::Command { program, arguments, environment, directory } => {
+                let mut command = ChildCommand::new(program, arguments.iter().map(OsString::from));
+                command.environment = plain(environment);
+                command.directory.clone_from(directory);
+                Plan { upstream: server.policies.clone(), way: Way::Child(command), limits }
+            }
+            Reach::Url { url, headers, connect_timeout, .. } => {
+                let (url, headers) = (url.clone(), headers.clone());
+                let address = Address { url, headers, connect_timeout: *connect_timeout };
+                Plan { upstream: server.policies.clone(), way: Way::Remote(address), limits }
+            }
+            Reach::Wrapped { arguments, environment, directory } => {
+                let mut plan = unwrapped(server, arguments)?;
+                if let Way::Child(command) = &mut plan.way {
+                    command.environment = plain(environment);
+                    command.directory.clone_from(directory);
+                }
+                Plan { limits, ..plan }
+            }
+        };
+        if let Some(options) = options {
+            plan.overrule(options)?;
+        }
+        if let Way::Remote(address) = &plan.way {
+            // What this machine adds may be wrong, too, and is said before anything is started.
+            address.target()?;
+        }
+        Ok(plan)
+    }
+
+    /// Whose catalogue it is: the way to the server, and as whom.
+    pub(crate) fn identity(&self) -> Identity {
+        match &self.way {
+            Way::Child(command) => {
+                let words: Vec<&OsString> = std::iter::once(&command.program).chain(&command.arguments).collect();
+                let here = || std::env::current_dir().ok();
+                let identity = Identity::child(&words, command.directory.clone().or_else(here).as_deref());
+                // The last one of a name is the one that counts.
+                let variables: BTreeMap<_, _> =
+                    std::env::vars_os().chain(command.environment.iter().cloned()).collect();
+                let text =
+                    |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+                identity.with_environment(variables.into_iter().filter_map(text))
+            }
+            Way::Remote(address) => {
+                let identity = Identity::remote(address.url.expose());
+                address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value))
+            }
+        }
+    }
+
+    /// The command line has the last word.
+    fn overrule(&mut self, options: &RunOptions) -> Result<(), String> {
+        match &mut self.way {
+            Way::Child(_) if !options.header.is_empty() => return Err(NO_HEADERS.to_owned()),
+            Way::Child(_) => {}
+            Way::Remote(address) => {
+                for (name, value) in headers(options)? {
+                    address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
+                    address.headers.push((name, value));
+                }
+                address.connect_timeout = options.connect_timeout.or(address.connect_timeout);
+                if let Some(flag) = options.transport {
+                    self.upstream.transport = Transport::Http(dialect(Some(flag)));
+                }
+            }
+        }
+        if let Some(name) = &options.name {
+            self.upstream.name = name.to_string();
+        }
+        options.choices.apply(&mut self.upstream)
+    }
+}
+
+/// A command line of our own in somebody's file, with the policies of that entry.
+fn unwrapped(server: &Server, arguments: &[String]) -> Result<Plan, String> {
+    let line = ["mendline run"].into_iter().chain(arguments.iter().map(String::as_str));
+    let inner = Wrapped::try_parse_from(line).map_err(|error| {
+        let said = error.to_string();
+        // Only its first line: the rest is help for another command line.
+        format!(
+            "`{}` runs Mendline, with arguments that it does not take: {}",
+            server.name,
+            said.lines().next().unwrap_or_default()
+        )
+    })?;
+    let options = inner.options;
+    if options.target.as_deref().is_some_and(|target| !target.contains("://")) {
+        return Err(format!(
+            "`{}` runs `mendline run` with a name, which leads back to a file like this one",
+            server.name
+        ));
+    }
+    let plain = Plan::of_flags(&options).map_err(|why| format!("`{}`: {why}", server.name))?;
+    let mut upstream = server.policies.clone();
+    upstream.transport = plain.upstream.transport;
+    upstream.place.clone_from(&plain.upstream.place);
+    if upstream.transport != Transport::Child && upstream.timeouts.handshake == defaults::HANDSHAKE {
+        // It was read as a command, which has longer.
+        upstream.timeouts.handshake = defaults::HANDSHAKE_HTTP;
+    }
+    options.choices.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", server.name))?;
+    Ok(Plan { upstream, ..plain })
+}
+
+#[derive(Parser)]
+struct Wrapped {
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+const NO_HEADERS: &str = "--header is for servers at a URL; a command gets its secrets through its environment";
+
+fn child(options: &RunOptions) -> Result<Plan, String> {
+    let [program, arguments @ ..] = options.command.as_slice() else {
+        return Err(NO_COMMAND.to_owned());
+    };
+    if !options.header.is_empty() {
+        return Err(NO_HEADERS.to_owned());
+    }
+    let name = options.name.clone().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
+    let upstream = UpstreamConfig::child(name, program.to_string_lossy());
+    let command = ChildCommand::new(program.clone(), arguments.to_vec());
+    Ok(Plan { upstream, way: Way::Child(command), limits: Limits::default() })
+}
+
+fn remote(url: &str, options: &RunOptions) -> Result<Plan, String> {
+    let url = expand(url, variable).map_err(|fault| fault.to_string())?;
+    let (headers, connect_timeout) = (headers(options)?, options.connect_timeout);
+    let address = Address { url: Secret::new(url), headers, connect_timeout };
+    let target = address.target()?;
+    let name = options.name.clone().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
+    let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(options.transport));
+    Ok(Plan { upstream, way: Way::Remote(address), limits: Limits::default() })
+}
+
+impl Address {
+    /// What is dialed, with the proxies and authorities of this machine.
+    pub(crate) fn target(&self) -> Result<Target, String> {
+        let url = self.url.expose();
+        let mut target = Target::parse(url).map_err(|fault| format!("{fault}: {}", without_secrets(url)))?;
+        for (name, value) in &self.headers {
+            target = target.header(name, value).map_err(|fault| fault.to_string())?;
+        }
+        if let Some(timeout) = self.connect_timeout {
+            target = target.connect_timeout(timeout);
+        }
+        let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
+        Ok(target.proxies(&rules).tls(extra_roots()?))
+    }
+
+    /// The names of the headers, which are no secret.
+    pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.headers.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+fn headers(options: &RunOptions) -> Result<Vec<(String, Secret)>, String> {
+    let one = |header: &String| {
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            // Only the beginning is shown: the rest may be a secret.
+            let shown: String = header.chars().take(8).collect();
+            format!("a header is written as 'Name: value', not as {shown:?}…")
+        })?;
+        let value = expand(value.trim(), variable).map_err(|fault| fault.to_string())?;
+        Ok((name.trim().to_owned(), Secret::new(value)))
+    };
+    options.header.iter().map(one).collect()
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn plain(environment: &[(String, Secret)]) -> Vec<(OsString, OsString)> {
+    environment.iter().map(|(name, value)| (name.into(), value.expose().into())).collect()
+}
+
+fn dialect(flag: Option<TransportFlag>) -> Dialect {
+    match flag {
+        None | Some(TransportFlag::Auto) => Dialect::Auto,
+        Some(TransportFlag::Http) => Dialect::Streamable,
+        Some(TransportFlag::Sse) => Dialect::Sse,
+    }
+}
+
+/// Authorities that the operator trusts beyond the system's.
+fn extra_roots() -> Result<TlsOptions, String> {
+    let mut options = TlsOptions::default();
+    if let Some(path) = std::env::var_os(EXTRA_ROOTS).filter(|path| !path.is_empty()) {
+        let shown = path.to_string_lossy();
+        let pem = std::fs::read(&path).map_err(|error| format!("{EXTRA_ROOTS}: {shown} cannot be read: {error}"))?;
+        options.trust(&pem).map_err(|fault| format!("{EXTRA_ROOTS}: {shown}: {fault}"))?;
+    }
+    Ok(options)
+}
+
+const NO_COMMAND: &str = "there is no server to run
+
+  mendline run -- npx -y @modelcontextprotocol/server-everything
+  mendline run https://mcp.example.com/mcp
+  mendline run notes
+
+Everything after `--` is the server's command; a name is looked up in the configuration file. `mendline run --help` says
+more.";
+
+/// A URL without what may be a secret in it: its query, and a user's name and password.
+fn without_secrets(url: &str) -> String {
+    let shown = url.split(['?', '#']).next().unwrap_or_default();
+    match (shown.split_once("://"), shown.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        _ => shown.to_owned(),
+    }
+}

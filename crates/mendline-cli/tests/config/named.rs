@@ -1,0 +1,128 @@
+//! `mendline run NAME`.
+
+use serde_json::json;
+
+use crate::stage::{SECRET, Stage, demo, file};
+
+#[test]
+fn a_server_is_run_by_its_name() {
+    let stage = Stage::with(&file(&json!({ "notes": demo(), "other": { "command": "/nonexistent" } })));
+    let mut client = stage.client(&["notes"]);
+    let result = client.result("1", "lookup", &json!({ "key": "k" }));
+    assert!(result.to_string().contains("k is 42"), "{result}");
+}
+
+#[test]
+fn an_unknown_name_is_said_with_the_nearest_one() {
+    let stage = Stage::with(&file(&json!({ "notes": demo(), "weather": demo() })));
+    let (code, said) = stage.said(&["run", "nodes"]);
+    assert_eq!(code, 3);
+    assert!(
+        said.contains("there is no server \"nodes\" in HOME/mendline/config.json; did you mean \"notes\"?"),
+        "{said}"
+    );
+    assert!(said.contains("There are: notes, weather"), "{said}");
+    assert_eq!(stage.started(), Vec::<i32>::new());
+}
+
+#[test]
+fn a_file_in_the_working_directory_chooses_nothing() {
+    let stage = Stage::with(&file(&json!({})));
+    for name in [".mcp.json", "mcp.json", "config.json", "mendline.json"] {
+        stage.other(name, &file(&json!({ "notes": demo() })));
+    }
+    assert_eq!(stage.said(&["run", "notes"]).0, 3);
+    assert_eq!(stage.started(), Vec::<i32>::new());
+}
+
+#[test]
+fn a_clients_own_file_will_do_and_the_variable_names_one_too() {
+    let stage = Stage::with("{}");
+    let cursor = stage.other("mcp.json", &json!({ "mcpServers": { "notes": demo() } }).to_string());
+    stage.client(&["--config", cursor.to_str().unwrap(), "notes"]);
+    assert_eq!(stage.started().len(), 1);
+    let text = format!("[mcp_servers.notes]\ncommand = {:?}\nargs = [\"demo-server\"]\n", crate::client::MENDLINE);
+    let codex = stage.other("config.toml", &text);
+    let output =
+        stage.command(&["run", "notes"]).env("MENDLINE_CONFIG", codex).stdin(std::process::Stdio::null()).output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+    assert_eq!(stage.started().len(), 2);
+}
+
+#[test]
+fn variables_of_an_entry_reach_the_server_and_nobody_else() {
+    let mut entry = demo();
+    entry["env"] = json!({ "HANDED_ON": "Bearer ${STAGE_TOKEN}" });
+    let stage = Stage::with(&file(&json!({ "notes": entry })));
+    let client = stage.client(&["notes", "--log-level", "debug"]);
+    let server = *stage.started().last().unwrap();
+    let environment = std::fs::read(format!("/proc/{server}/environ")).unwrap();
+    let expected = format!("HANDED_ON=Bearer {SECRET}");
+    assert!(String::from_utf8_lossy(&environment).split('\0').any(|pair| pair == expected));
+    for pid in [server, i32::try_from(client.process.id()).unwrap()] {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(!String::from_utf8_lossy(&words).contains(SECRET));
+    }
+    assert!(!client.log().contains(SECRET), "{}", client.log());
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let mut entry = demo();
+    entry["timeouts"] = json!({ "call": "1h", "total": "1h" });
+    let stage = Stage::with(&file(&json!({ "notes": entry })));
+    let mut client = stage.client(&["notes", "--call-timeout", "300ms", "--name", "renamed"]);
+    let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
+    let said = result.to_string();
+    assert!(said.contains("timed_out") && said.contains("renamed"), "{said}");
+}
+
+#[test]
+fn a_policy_of_the_file_holds() {
+    let mut entry = demo();
+    entry["timeouts"] = json!({ "call": 300 });
+    let stage = Stage::with(&file(&json!({ "notes": entry })));
+    let mut client = stage.client(&["notes"]);
+    let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
+    assert!(result.to_string().contains("timed_out"), "{result}");
+}
+
+#[test]
+fn an_entry_that_is_wrapped_already_is_not_nested() {
+    let mut entry = demo();
+    entry["args"] = json!(["run", "--call-timeout", "300ms", "--", crate::client::MENDLINE, "demo-server"]);
+    let stage = Stage::with(&file(&json!({ "notes": entry })));
+    let mut client = stage.client(&["notes"]);
+    let server = *stage.started().last().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{server}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().to_owned();
+    assert_eq!(parent, client.process.id().to_string(), "there is one Mendline and not two");
+    let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
+    assert!(result.to_string().contains("timed_out"), "its own flags hold: {result}");
+    entry["args"] = json!(["run", "notes"]);
+    stage.write(&file(&json!({ "notes": entry })));
+    let (code, said) = stage.said(&["run", "notes"]);
+    assert!(code == 2 && said.contains("leads back"), "{said}");
+}
+
+#[test]
+fn a_file_with_mistakes_starts_nothing() {
+    let stage = Stage::with(include_str!("../../../mendline-config/tests/files/ten-mistakes.json"));
+    let (code, said) = stage.said(&["run", "both"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("nothing was started: 9 mistakes"), "{said}");
+    let mut entry = demo();
+    entry["disabled"] = json!(true);
+    stage.write(&file(&json!({ "notes": entry })));
+    let (code, said) = stage.said(&["run", "notes"]);
+    assert!(code == 2 && said.contains("\"notes\" is disabled"), "{said}");
+    assert_eq!(stage.started(), Vec::<i32>::new());
+}
+
+#[test]
+fn what_only_concerns_another_server_is_mentioned_and_stops_nobody() {
+    let stage = Stage::with(&file(&json!({ "notes": demo(), "away": { "url": "https://${NOT_SET}/mcp" } })));
+    let client = stage.client(&["notes"]);
+    assert!(client.log().contains("other servers in it cannot be used"), "{}", client.log());
+    assert_eq!(stage.said(&["run", "away"]).0, 2);
+}

@@ -1,0 +1,104 @@
+//! A directory with a configuration file in it, and `mendline` in front of it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::{Client, MENDLINE};
+
+/// What must never be seen.
+pub(crate) const SECRET: &str = "canary-s3cret";
+
+/// A home with a configuration file.
+pub(crate) struct Stage {
+    folder: TempDir,
+}
+
+impl Stage {
+    /// A file with this text in the user's configuration directory.
+    pub(crate) fn with(text: &str) -> Stage {
+        let stage = Stage { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(stage.folder.path().join("mendline")).unwrap();
+        stage.write(text);
+        stage
+    }
+
+    /// Writes the file as an editor does: beside it, and then over it.
+    pub(crate) fn write(&self, text: &str) {
+        let beside = self.path().with_extension("new");
+        fs::write(&beside, text).unwrap();
+        fs::rename(beside, self.path()).unwrap();
+    }
+
+    /// The configuration file.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("mendline/config.json")
+    }
+
+    /// Another file beside it.
+    pub(crate) fn other(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(MENDLINE);
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_remove("MENDLINE_CONFIG")
+            .env_remove("MENDLINE_LOG")
+            .env("NO_PROXY", "*")
+            .env("XDG_CONFIG_HOME", self.folder.path())
+            .env("MENDLINE_DEMO_LEDGER", self.ledger_path())
+            .env("STAGE_TOKEN", SECRET);
+        command
+    }
+
+    /// Runs a command to its end: its exit code, and everything that it said.
+    pub(crate) fn said(&self, arguments: &[&str]) -> (i32, String) {
+        let Output { status, stdout, stderr } = self.command(arguments).stdin(Stdio::null()).output().unwrap();
+        let said = format!("{}{}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert!(!said.contains(SECRET), "{said}");
+        (status.code().unwrap(), said.replace(self.folder.path().to_str().unwrap(), "HOME"))
+    }
+
+    /// A client of `mendline run` with these arguments, greeted.
+    pub(crate) fn client(&self, arguments: &[&str]) -> Client {
+        let arguments: Vec<&str> = std::iter::once("run").chain(arguments.iter().copied()).collect();
+        let mut client = Client::start(self.command(&arguments).stdin(Stdio::piped()));
+        client.read_log();
+        assert_eq!(client.greet(), "demo-server");
+        client
+    }
+
+    fn ledger_path(&self) -> PathBuf {
+        self.folder.path().join("ledger")
+    }
+
+    /// The processes that have started, in order.
+    pub(crate) fn started(&self) -> Vec<i32> {
+        let ledger = fs::read_to_string(self.ledger_path()).unwrap_or_default();
+        ledger.lines().filter_map(|line| line.strip_prefix("start ")?.parse().ok()).collect()
+    }
+
+    /// How often this call really ran.
+    pub(crate) fn executions(&self, tool: &str, key: &str) -> usize {
+        let ledger = fs::read_to_string(self.ledger_path()).unwrap_or_default();
+        ledger.lines().filter(|line| line.starts_with(&format!("executed {tool} {key} "))).count()
+    }
+}
+
+/// An entry that runs the demo server.
+pub(crate) fn demo() -> Value {
+    json!({ "command": MENDLINE, "args": ["demo-server"] })
+}
+
+/// Mendline's own file with these servers.
+pub(crate) fn file(servers: &Value) -> String {
+    json!({ "mendline": {}, "mcpServers": servers }).to_string()
+}

@@ -1,0 +1,466 @@
+//! From what was written to what was said: every value read by the table of keys, or a finding.
+//!
+//! What comes out is right by being there ([`Said`]): of its type, within its range, with its variables put in. A value
+//! that is wrong is left out of it, and checking goes on, so that one pass finds everything. On the way it is noted what
+//! must not be shown of the file.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::Surroundings;
+use crate::file::{Entry, Is, Value};
+use crate::finding::Finding;
+use crate::keys::{self, Key, Kind};
+use crate::nearest::nearest;
+use crate::variables::expand;
+
+/// Whose file it is: that decides what an unknown key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Ours: an unknown key is a slip.
+    Mendline,
+    /// Another program's: an unknown key is that program's business.
+    Another,
+}
+
+/// Everything that was said in a block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    pub said: Vec<Said>,
+}
+
+/// One key, what was said, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub key: &'static Key,
+    pub key_at: Range<usize>,
+    pub at: Range<usize>,
+    pub what: What,
+}
+
+/// What was said, by its kind.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Flag(bool),
+    Text(String),
+    Words(Vec<String>),
+    Pairs(Vec<Pair>),
+    Duration(Duration),
+    Whole(i64),
+    Real(f64),
+    Choice(&'static str),
+    Block(Block),
+    Each(Vec<(String, Block)>),
+    Codes(Vec<(i64, &'static str)>),
+    Foreign,
+}
+
+/// A name and a text that may be a secret.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub name: String,
+    pub name_at: Range<usize>,
+    pub text: String,
+    /// It stands in the file itself, and not in a variable.
+    pub is_literal: bool,
+}
+
+impl Block {
+    /// What was said behind this path of keys.
+    pub fn find(&self, path: &str) -> Option<&Said> {
+        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        let said = self.said.iter().find(|said| said.key.name == first)?;
+        match (rest, &said.what) {
+            (None, _) => Some(said),
+            (Some(rest), What::Block(block)) => block.find(rest),
+            _ => None,
+        }
+    }
+}
+
+/// Reads values by the table, and collects what is to be said about them.
+pub(crate) struct Checker<'a> {
+    pub surroundings: &'a Surroundings,
+    pub owner: Owner,
+    pub findings: Vec<Finding>,
+    /// What must not be shown.
+    pub secrets: Vec<Range<usize>>,
+    /// Whose keys are being read.
+    pub server: Option<String>,
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(surroundings: &'a Surroundings, owner: Owner) -> Self {
+        Checker { surroundings, owner, findings: Vec::new(), secrets: Vec::new(), server: None }
+    }
+
+    pub fn find(&mut self, mut finding: Finding) {
+        finding.server.clone_from(&self.server);
+        self.findings.push(finding);
+    }
+
+    /// Something that is a mistake in our own file and merely odd in another program's.
+    pub fn find_slip(&mut self, at: Range<usize>, what: String, help: Option<String>) {
+        let mut finding = match self.owner {
+            Owner::Mendline => Finding::error(at, what),
+            Owner::Another => Finding::warning(at, what),
+        };
+        finding.help = help;
+        self.find(finding);
+    }
+
+    /// Reads a block. `is_shared` says that other programs have keys here, too.
+    pub fn block(&mut self, entries: &[Entry], keys: &'static [Key], is_shared: bool) -> Block {
+        let mut block = Block::default();
+        for (index, entry) in entries.iter().enumerate() {
+            if entries[..index].iter().any(|before| before.key == entry.key) {
+                self.find_double(entry, "key");
+                self.hide(&entry.value);
+                continue;
+            }
+            let Some(key) = keys::find(keys, &entry.key) else {
+                self.hide(&entry.value);
+                self.find_unknown(entry, keys, is_shared);
+                continue;
+            };
+            if entry.value.is == Is::Null {
+                // What tools write for "not said".
+                continue;
+            }
+            if let Some(what) = self.value(key, entry) {
+                block.said.push(Said { key, key_at: entry.key_at.clone(), at: entry.value.at.clone(), what });
+            }
+        }
+        block
+    }
+
+    pub fn find_double(&mut self, entry: &Entry, what: &str) {
+        let help = "only one of them can hold: remove the other".to_owned();
+        self.find_slip(entry.key_at.clone(), format!("the {what} `{}` is there twice", entry.key), Some(help));
+    }
+
+    fn find_unknown(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
+        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_))).map(|key| key.name);
+        let meant = nearest(&entry.key, usable.clone());
+        let what = format!("there is no key `{}` here", entry.key);
+        let help = match meant {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => {
+                let all: Vec<_> = usable.filter(|name| !name.contains('_')).collect();
+                format!("there are: {}", all.join(", "))
+            }
+        };
+        let at = entry.key_at.clone();
+        let finding = match self.owner {
+            Owner::Another if is_shared && meant.is_none() => {
+                Finding::note(at, format!("`{}` is not known to Mendline and does nothing here", entry.key))
+            }
+            Owner::Another if is_shared => Finding::warning(at, what).help(help),
+            _ => Finding::error(at, what).help(help),
+        };
+        self.find(finding);
+    }
+
+    fn value(&mut self, key: &'static Key, entry: &Entry) -> Option<What> {
+        let (name, value) = (key.name, &entry.value);
+        match &key.kind {
+            Kind::Flag => match value.is {
+                Is::Flag(flag) => Some(What::Flag(flag)),
+                _ => self.wrong(name, value, "true or false", "true"),
+            },
+            Kind::Text => self.text(name, value).map(What::Text),
+            Kind::Url => {
+                self.hide_url(value);
+                self.text(name, value).map(What::Text)
+            }
+            Kind::Words => {
+                self.hide(value);
+                self.words(name, value)
+            }
+            Kind::Pairs => {
+                self.hide(value);
+                self.pairs(name, value)
+            }
+            Kind::Variables => {
+                self.hide(value);
+                self.variables(name, value)
+            }
+            Kind::Duration(least) => self.duration(name, value, *least).map(What::Duration),
+            Kind::Seconds => self.counted(name, value, 1.0, "seconds"),
+            Kind::Millis => self.counted(name, value, 0.001, "milliseconds"),
+            Kind::Whole(least, most) => self.whole(name, value, *least, *most),
+            Kind::Real(least, most) => self.real(name, value, *least, *most),
+            Kind::Choice(words) => self.choice(name, value, words).map(What::Choice),
+            Kind::Block(keys) => match value.table() {
+                Some(entries) => Some(What::Block(self.block(entries, keys, false))),
+                None => {
+                    self.hide(value);
+                    self.wrong(name, value, "a block in braces", "{}")
+                }
+            },
+            Kind::Each(keys) => self.each(name, value, keys),
+            Kind::Codes(words) => self.codes(name, value, words),
+            Kind::Foreign(why) => {
+                self.hide(value);
+                self.find(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
+                Some(What::Foreign)
+            }
+        }
+    }
+
+    fn wrong(&mut self, name: &str, value: &Value, expected: &str, example: &str) -> Option<What> {
+        self.find(wrong(name, value, expected, example));
+        None
+    }
+
+    /// A text with its variables put in.
+    fn text(&mut self, name: &str, value: &Value) -> Option<String> {
+        let Is::Text(text) = &value.is else {
+            self.find(wrong(name, value, "text", "\"…\""));
+            return None;
+        };
+        let text = self.expanded(text, &value.at)?;
+        if text.contains('\0') {
+            self.find(Finding::error(
+                value.at.clone(),
+                format!("`{name}` has a character in it that no text may have"),
+            ));
+            return None;
+        }
+        Some(text)
+    }
+
+    fn expanded(&mut self, text: &str, at: &Range<usize>) -> Option<String> {
+        match expand(text, |name| self.surroundings.variable(name)) {
+            Ok(text) => Some(text),
+            Err(fault) => {
+                let finding = Finding::error(at.clone(), fault.what).help(fault.help);
+                self.find(if fault.is_unset { finding.of_circumstances() } else { finding });
+                None
+            }
+        }
+    }
+
+    fn words(&mut self, name: &str, value: &Value) -> Option<What> {
+        let Is::List(list) = &value.is else {
+            return self.wrong(name, value, "a list of texts", "[\"…\"]");
+        };
+        let words: Vec<_> = list.iter().map(|word| self.text(name, word)).collect();
+        words.into_iter().collect::<Option<_>>().map(What::Words)
+    }
+
+    fn pairs(&mut self, name: &str, value: &Value) -> Option<What> {
+        let Some(entries) = value.table() else {
+            return self.wrong(name, value, "names with texts, in braces", "{ \"NAME\": \"text\" }");
+        };
+        let mut pairs: Vec<Pair> = Vec::new();
+        for entry in entries {
+            if pairs.iter().any(|pair| pair.name == entry.key) {
+                self.find_double(entry, "name");
+                continue;
+            }
+            if entry.value.is == Is::Null {
+                continue;
+            }
+            let is_literal = matches!(&entry.value.is, Is::Text(text) if !text.contains("${"));
+            if let Some(text) = self.text(&entry.key, &entry.value) {
+                pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal });
+            }
+        }
+        Some(What::Pairs(pairs))
+    }
+
+    /// Names, and the variables that hold what belongs to them.
+    fn variables(&mut self, name: &str, value: &Value) -> Option<What> {
+        let Some(entries) = value.table() else {
+            return self.wrong(name, value, "names with variables, in braces", "{ \"NAME\": \"VAR\" }");
+        };
+        let mut pairs = Vec::new();
+        for entry in entries {
+            let Some(variable) = self.text(&entry.key, &entry.value) else { continue };
+            if let Some(text) = self.variable(&variable, &entry.value.at) {
+                pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal: false });
+            }
+        }
+        Some(What::Pairs(pairs))
+    }
+
+    /// What the variable of this name holds.
+    pub fn variable(&mut self, variable: &str, at: &Range<usize>) -> Option<String> {
+        if variable.is_empty() || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            // Perhaps it is the secret itself.
+            self.secrets.push(at.clone());
+            self.find(Finding::error(at.clone(), "this must be the name of a variable, and cannot be one"));
+            return None;
+        }
+        let value = self.surroundings.variable(variable);
+        if value.is_none() {
+            let what = format!("the variable {variable} is not set");
+            self.find(Finding::error(at.clone(), what).help("set it where Mendline is started").of_circumstances());
+        }
+        value
+    }
+
+    fn duration(&mut self, name: &str, value: &Value, least: Duration) -> Option<Duration> {
+        let shown = humantime::format_duration;
+        let expected = format!(
+            "a duration from {} to {}: milliseconds as a number, or text with units",
+            shown(least),
+            shown(keys::LONGEST)
+        );
+        let example = if least.as_secs() > 0 { "\"30s\"" } else { "\"2s\" or 2000" };
+        let duration = match &value.is {
+            Is::Number(number) => number.parse().ok().map(Duration::from_millis),
+            Is::Text(text) => {
+                let text = self.expanded(text, &value.at)?;
+                humantime::parse_duration(&text).ok()
+            }
+            _ => None,
+        };
+        let within = duration.filter(|duration| (least..=keys::LONGEST).contains(duration));
+        if within.is_none() {
+            self.find(wrong(name, value, &expected, example));
+        }
+        within
+    }
+
+    fn counted(&mut self, name: &str, value: &Value, unit: f64, units: &str) -> Option<What> {
+        let number = match &value.is {
+            Is::Number(number) => number.parse::<f64>().ok().map(|number| number * unit),
+            _ => None,
+        };
+        let most = keys::LONGEST.as_secs_f64();
+        match number.filter(|seconds| (0.001..=most).contains(seconds)) {
+            Some(seconds) => Some(What::Duration(Duration::from_secs_f64(seconds))),
+            None => self.wrong(name, value, &format!("a number of {units}, at most 30 days"), "30"),
+        }
+    }
+
+    fn whole(&mut self, name: &str, value: &Value, least: i64, most: i64) -> Option<What> {
+        let number = match &value.is {
+            Is::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
+            _ => None,
+        };
+        match number {
+            Some(number) => Some(What::Whole(number)),
+            None => {
+                let example = least.max(1).min(most).to_string();
+                self.wrong(name, value, &format!("a whole number from {least} to {most}"), &example)
+            }
+        }
+    }
+
+    fn real(&mut self, name: &str, value: &Value, least: f64, most: f64) -> Option<What> {
+        let number = match &value.is {
+            Is::Number(number) => number.parse::<f64>().ok().filter(|number| (least..=most).contains(number)),
+            _ => None,
+        };
+        match number {
+            Some(number) => Some(What::Real(number)),
+            None => {
+                let example = if least < 1.0 { "0.5" } else { "1.5" };
+                self.wrong(name, value, &format!("a number from {least} to {most}"), example)
+            }
+        }
+    }
+
+    fn choice(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<&'static str> {
+        let given = match &value.is {
+            Is::Text(text) => Some(self.expanded(text, &value.at)?),
+            _ => None,
+        };
+        let chosen = words.iter().copied().find(|word| given.as_deref() == Some(word));
+        if chosen.is_none() {
+            let mut finding = wrong(name, value, &format!("one of {}", words.join(", ")), "");
+            let meant = given.and_then(|given| nearest(&given, words.iter().copied()));
+            finding.help = Some(match meant {
+                Some(meant) => format!("did you mean \"{meant}\"?"),
+                None => format!("for example \"{}\"", words.first().copied().unwrap_or_default()),
+            });
+            self.find(finding);
+        }
+        chosen
+    }
+
+    fn each(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<What> {
+        let Some(entries) = value.table() else {
+            self.hide(value);
+            return self.wrong(name, value, "names with blocks in braces", "{ \"name\": {} }");
+        };
+        let mut blocks: Vec<(String, Block)> = Vec::new();
+        for entry in entries {
+            if blocks.iter().any(|(before, _)| *before == entry.key) {
+                self.find_double(entry, "name");
+            } else if let Some(inner) = entry.value.table() {
+                let block = self.block(inner, keys, false);
+                blocks.push((entry.key.clone(), block));
+            } else {
+                self.hide(&entry.value);
+                self.find(wrong(&entry.key, &entry.value, "a block in braces", "{}"));
+            }
+        }
+        Some(What::Each(blocks))
+    }
+
+    fn codes(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<What> {
+        let Some(entries) = value.table() else {
+            return self.wrong(name, value, "error codes with words, in braces", "{ \"-32603\": \"never\" }");
+        };
+        let mut codes: Vec<(i64, &'static str)> = Vec::new();
+        for entry in entries {
+            let Ok(code) = entry.key.parse::<i64>() else {
+                let what = format!("`{}` is not an error code, which is a whole number", entry.key);
+                self.find(Finding::error(entry.key_at.clone(), what).help("for example \"-32603\""));
+                continue;
+            };
+            if codes.iter().any(|(before, _)| *before == code) {
+                self.find_double(entry, "code");
+            } else if let Some(word) = self.choice(&entry.key, &entry.value, words) {
+                codes.push((code, word));
+            }
+        }
+        Some(What::Codes(codes))
+    }
+
+    /// Everything in it that is text may be a secret.
+    pub fn hide(&mut self, value: &Value) {
+        match &value.is {
+            Is::Text(_) => self.secrets.push(value.at.clone()),
+            Is::List(list) => list.iter().for_each(|value| self.hide(value)),
+            Is::Table(entries) => entries.iter().for_each(|entry| self.hide(&entry.value)),
+            Is::Null | Is::Flag(_) | Is::Number(_) | Is::Date => {}
+        }
+    }
+
+    /// What a URL may be shown of: not its query, and nothing before an `@`.
+    fn hide_url(&mut self, value: &Value) {
+        let Is::Text(text) = &value.is else { return self.hide(value) };
+        // The text begins behind a quote; escapes, which no URL needs, would move things: then all of it is hidden.
+        let (start, is_plain) = (value.at.start + 1, value.at.len() == text.len() + 2);
+        if !is_plain {
+            return self.hide(value);
+        }
+        let authority = text.find("://").map_or(0, |at| at + 3);
+        if let Some(at) = text.rfind('@') {
+            self.secrets.push(start + authority..start + at.max(authority));
+        }
+        if let Some(at) = text.find(['?', '#']) {
+            self.secrets.push(start + at + 1..start + text.len());
+        }
+    }
+}
+
+fn wrong(name: &str, value: &Value, expected: &str, example: &str) -> Finding {
+    let is = match &value.is {
+        Is::Number(number) if expected.contains("number") => number.clone(),
+        Is::Text(_) if expected.contains("text with units") => "none".to_owned(),
+        Is::Text(_) if expected.starts_with("one of") => "none of them".to_owned(),
+        _ => value.kind().to_owned(),
+    };
+    let help = match &value.is {
+        Is::Number(number) if expected == "text" => format!("write it in quotes: \"{number}\""),
+        Is::Flag(flag) if expected == "text" => format!("write it in quotes: \"{flag}\""),
+        _ => format!("for example {example}"),
+    };
+    Finding::error(value.at.clone(), format!("`{name}` must be {expected}, and is {is}")).help(help)
+}

@@ -1,0 +1,214 @@
+//! From what was said about a server to what is done: how it is reached, and which policies hold for it.
+//!
+//! Single values are right by the time they are here; what is said here is what two of them cannot be together. A server
+//! that contradicts itself is left out, and its name stays known.
+
+mod policies;
+mod reach;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use mendline::decisions::UpstreamConfig;
+
+use crate::Loaded;
+use crate::check::{Block, Checker, Pair, Said, What};
+use crate::file::Entry;
+use crate::finding::Finding;
+use crate::keys;
+use crate::name::Name;
+pub use reach::Reach;
+
+/// A server that can be run.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its name, as it is written.
+    pub name: String,
+    /// It is not to be used.
+    pub is_disabled: bool,
+    /// How it is reached.
+    pub reach: Reach,
+    /// The policies that hold for it.
+    pub policies: UpstreamConfig,
+    /// The longest message, if that was said.
+    pub message_bytes: Option<usize>,
+    /// How many values in it look like secrets that stand in the file itself.
+    pub literal_secrets: usize,
+}
+
+/// What was said about a server, and what holds for all of them: the server's own word comes first.
+#[derive(Clone, Copy)]
+struct Sayings<'a> {
+    own: &'a Block,
+    defaults: &'a Block,
+}
+
+impl<'a> Sayings<'a> {
+    fn find(&self, path: &str) -> Option<&'a Said> {
+        self.own.find(path).or_else(|| self.defaults.find(path))
+    }
+
+    fn flag(&self, path: &str) -> Option<bool> {
+        match self.find(path)?.what {
+            What::Flag(flag) => Some(flag),
+            _ => None,
+        }
+    }
+
+    fn text(&self, path: &str) -> Option<&'a str> {
+        match &self.find(path)?.what {
+            What::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn words(&self, path: &str) -> &'a [String] {
+        match self.find(path).map(|said| &said.what) {
+            Some(What::Words(words)) => words,
+            _ => &[],
+        }
+    }
+
+    fn pairs(&self, path: &str) -> &'a [Pair] {
+        match self.find(path).map(|said| &said.what) {
+            Some(What::Pairs(pairs)) => pairs,
+            _ => &[],
+        }
+    }
+
+    fn choice(&self, path: &str) -> Option<&'static str> {
+        match self.find(path)?.what {
+            What::Choice(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    fn duration(&self, path: &str) -> Option<Duration> {
+        match self.find(path)?.what {
+            What::Duration(duration) => Some(duration),
+            _ => None,
+        }
+    }
+
+    fn whole(&self, path: &str) -> Option<i64> {
+        match self.find(path)?.what {
+            What::Whole(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn count(&self, path: &str) -> Option<u32> {
+        self.whole(path).and_then(|number| u32::try_from(number).ok())
+    }
+
+    fn real(&self, path: &str) -> Option<f64> {
+        match self.find(path)?.what {
+            What::Real(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Where it was said, by the server itself.
+    fn own_place(&self, path: &str) -> Option<Range<usize>> {
+        self.own.find(path).map(|said| said.at.clone())
+    }
+}
+
+/// What holds for all servers, and what is said about the rest of `mendline`.
+pub(crate) fn defaults(top: &Block, checker: &mut Checker<'_>) -> Block {
+    for path in ["mendline.access", "mendline.store", "mendline.defaults.sharing"] {
+        if let Some(said) = top.find(path) {
+            not_used_yet(said, checker);
+        }
+    }
+    let defaults = match top.find("mendline.defaults").map(|said| &said.what) {
+        Some(What::Block(block)) => block.clone(),
+        _ => Block::default(),
+    };
+    // What contradicts itself already here would be said again for every server.
+    let own = Sayings { own: &defaults, defaults: &Block::default() };
+    policies::contradictions(own, checker);
+    defaults
+}
+
+fn not_used_yet(said: &Said, checker: &mut Checker<'_>) {
+    let what = format!("`{}` is for the gateway, which this version does not have yet", said.key.name);
+    checker.find(Finding::note(said.key_at.clone(), what));
+}
+
+/// Reads one server and adds it to the others, if it can be understood.
+pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>, loaded: &mut Loaded) {
+    if loaded.names.contains(&entry.key) {
+        checker.hide(&entry.value);
+        return checker.find_double(entry, "server");
+    }
+    loaded.names.push(entry.key.clone());
+    checker.server = Some(entry.key.clone());
+    let before = checker.findings.len();
+    let shown = name(entry, checker, loaded);
+    match entry.value.table() {
+        Some(entries) => {
+            let own = checker.block(entries, keys::SERVER, true);
+            let sayings = Sayings { own: &own, defaults };
+            remark(sayings, checker);
+            policies::contradictions(sayings, checker);
+            let reached = reach::reach(entry, sayings, checker);
+            let is_right = !checker.findings[before..].iter().any(Finding::is_error);
+            if let (Some((reach, literal_secrets)), true) = (reached, is_right) {
+                let mut upstream = reach.upstream(&shown);
+                policies::apply(sayings, &mut upstream);
+                loaded.servers.push(Server {
+                    name: entry.key.clone(),
+                    is_disabled: is_disabled(sayings),
+                    reach,
+                    policies: upstream,
+                    message_bytes: sayings.whole("limits.messageBytes").and_then(|most| usize::try_from(most).ok()),
+                    literal_secrets,
+                });
+            }
+        }
+        None => {
+            checker.hide(&entry.value);
+            let what = format!("the server `{}` must be a block in braces, and is {}", entry.key, entry.value.kind());
+            checker.find(Finding::error(entry.value.at.clone(), what).help("for example { \"command\": \"…\" }"));
+        }
+    }
+    checker.server = None;
+}
+
+/// What it is called in logs and errors. Clients allow names that we cannot put before a tool's; those are tidied.
+fn name(entry: &Entry, checker: &mut Checker<'_>, loaded: &Loaded) -> String {
+    let tidied = Name::tidied(&entry.key).to_string();
+    if entry.key.contains("__") || entry.key.is_empty() {
+        let why = entry.key.parse::<Name>().err().unwrap_or_default();
+        checker.find_slip(entry.key_at.clone(), why, Some(format!("for example `{tidied}`")));
+    } else if entry.key != tidied {
+        let what = format!("`{}` will be called `{tidied}` in logs and errors", entry.key);
+        let why = "a name is made of at most 64 letters, digits, `-` and `_`";
+        checker.find(Finding::note(entry.key_at.clone(), what).help(why));
+    }
+    let is_taken = |other: &&Server| other.name != entry.key && other.policies.name == tidied;
+    if let Some(other) = loaded.servers.iter().find(is_taken) {
+        let what = format!("`{}` and `{}` would both be called `{tidied}`", other.name, entry.key);
+        checker.find_slip(entry.key_at.clone(), what, Some("rename one of them".to_owned()));
+    }
+    tidied
+}
+
+fn is_disabled(sayings: Sayings<'_>) -> bool {
+    sayings.flag("disabled").unwrap_or_else(|| sayings.flag("enabled") == Some(false))
+}
+
+/// What is known, and not done.
+fn remark(sayings: Sayings<'_>, checker: &mut Checker<'_>) {
+    if let Some(said) = sayings.own.find("auth") {
+        checker.find(Finding::warning(said.key_at.clone(), format!("`auth` does nothing yet: {}", keys::LOGIN)));
+    }
+    if let Some(said) = sayings.own.find("sharing") {
+        not_used_yet(said, checker);
+    }
+    if let (Some(true), Some(true)) = (sayings.flag("disabled"), sayings.flag("enabled")) {
+        let at = sayings.own_place("enabled").unwrap_or(0..0);
+        checker.find_slip(at, "it cannot be `disabled` and `enabled` at once".to_owned(), None);
+    }
+}

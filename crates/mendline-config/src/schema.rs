@@ -1,0 +1,126 @@
+//! The table of keys as a JSON Schema, for editors, and as a table, for the guide.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::keys::{self, Key, Kind};
+
+/// What `mendline schema` prints.
+pub fn schema() -> String {
+    let mut top = block(keys::TOP);
+    let mut schema = Map::new();
+    schema.insert("$schema".into(), json!("http://json-schema.org/draft-07/schema#"));
+    schema.insert("$id".into(), json!("https://mendline.dev/mendline.schema.json"));
+    schema.insert("title".into(), json!("Mendline's configuration"));
+    if let Some(properties) = top.as_object_mut() {
+        schema.append(properties);
+    }
+    let mut definitions = Map::new();
+    definitions.insert("server".into(), block(keys::SERVER));
+    definitions.insert("duration".into(), duration_definition());
+    schema.insert("definitions".into(), definitions.into());
+    // Numbers and texts only: this cannot fail.
+    serde_json::to_string_pretty(&Value::Object(schema)).unwrap_or_default()
+}
+
+fn duration_definition() -> Value {
+    json!({
+        "description": "Milliseconds as a number, or text with units such as \"2s\", \"1h30m\" or \"${VAR}\".",
+        "oneOf": [
+            { "type": "integer", "minimum": 1, "maximum": keys::LONGEST.as_millis() as u64 },
+            { "type": "string", "pattern": "^(([0-9]+ *[a-zA-Z]+ *)+|.*\\$\\{.*)$" }
+        ]
+    })
+}
+
+fn block(keys: &'static [Key]) -> Value {
+    let properties: Map<String, Value> = keys.iter().map(|key| (key.name.to_owned(), described(key))).collect();
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+fn described(key: &'static Key) -> Value {
+    let mut schema = of_kind(&key.kind);
+    let words =
+        if key.default.is_empty() { key.doc.to_owned() } else { format!("{} Default: {}.", key.doc, key.default) };
+    if let Some(schema) = schema.as_object_mut() {
+        // Beside a reference nothing else is read; so it is wrapped.
+        if let Some(reference) = schema.remove("$ref") {
+            schema.insert("allOf".into(), json!([{ "$ref": reference }]));
+        }
+        schema.insert("description".into(), words.into());
+    }
+    schema
+}
+
+fn of_kind(kind: &'static Kind) -> Value {
+    match kind {
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Url => json!({ "type": "string", "pattern": "^([a-zA-Z][a-zA-Z0-9+.-]*://|.*\\$\\{)" }),
+        Kind::Words => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Pairs | Kind::Variables => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        Kind::Duration(_) => json!({ "$ref": "#/definitions/duration" }),
+        Kind::Seconds => json!({ "type": "number", "minimum": 0.001, "maximum": keys::LONGEST.as_secs() }),
+        Kind::Millis => json!({ "type": "number", "minimum": 1, "maximum": keys::LONGEST.as_millis() as u64 }),
+        Kind::Whole(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Real(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
+        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::Block(keys) => block(keys),
+        Kind::Each(keys) if std::ptr::eq(*keys, keys::SERVER) => {
+            json!({ "type": "object", "additionalProperties": { "$ref": "#/definitions/server" } })
+        }
+        Kind::Each(keys) => json!({ "type": "object", "additionalProperties": block(keys) }),
+        Kind::Codes(words) => json!({
+            "type": "object",
+            "patternProperties": { "^-?[0-9]+$": { "enum": words } },
+            "additionalProperties": false
+        }),
+        Kind::Foreign(_) => json!({}),
+    }
+}
+
+/// Every key of a server and of `mendline`, as a table in Markdown.
+pub fn key_table() -> String {
+    let mut table = String::from("| Key | What may stand there | Default | What it is for |\n|---|---|---|---|\n");
+    rows(keys::SERVER, "", &mut table);
+    rows(keys::MENDLINE, "mendline.", &mut table);
+    table
+}
+
+fn rows(keys: &'static [Key], path: &str, table: &mut String) {
+    for key in keys {
+        if matches!(key.kind, Kind::Foreign(_)) {
+            continue;
+        }
+        let name = format!("{path}{}", key.name);
+        let _ = writeln!(table, "| `{name}` | {} | {} | {} |", in_words(&key.kind), key.default, key.doc);
+        match key.kind {
+            Kind::Block(inner) if std::ptr::eq(inner, keys::POLICIES) => {}
+            Kind::Block(inner) => rows(inner, &format!("{name}."), table),
+            Kind::Each(inner) => rows(inner, &format!("{name}.NAME."), table),
+            _ => {}
+        }
+    }
+}
+
+fn in_words(kind: &Kind) -> String {
+    match kind {
+        Kind::Flag => "true or false".into(),
+        Kind::Text => "text".into(),
+        Kind::Url => "a URL".into(),
+        Kind::Words => "a list of texts".into(),
+        Kind::Pairs => "names with texts".into(),
+        Kind::Variables => "names with variables".into(),
+        Kind::Duration(least) => format!("a duration from {}", humantime::format_duration(*least)),
+        Kind::Seconds => "seconds".into(),
+        Kind::Millis => "milliseconds".into(),
+        Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::Real(least, most) => format!("a number from {least} to {most}"),
+        Kind::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),
+        Kind::Block(_) => "a block".into(),
+        Kind::Each(_) => "names with blocks".into(),
+        Kind::Codes(words) => format!("error codes with {}", words.join(", ")),
+        Kind::Foreign(_) => "anything".into(),
+    }
+}

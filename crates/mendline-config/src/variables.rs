@@ -1,0 +1,118 @@
+//! `${VAR}` and `${VAR:-default}` in what people write.
+//!
+//! Secrets belong into the environment and not onto a command line, where every process list shows them. So a header may
+//! name a variable, and what it holds is put in here, once: what comes out of a variable is not looked at again. A variable
+//! that is not set is a mistake and is said, unless a default is written beside it; `$VAR` without braces stays as it is.
+//!
+//! Editors have words of their own, which mean here what they mean there as far as that can be known: `${env:VAR}` is a
+//! variable, `${userHome}` the home directory, `${/}` and `${pathSeparator}` a slash, and `${workspaceFolder}` the directory
+//! that the editor's file belongs to. `${input:…}` would have to be asked for, and nobody is there to be asked.
+
+use std::fmt;
+
+/// Why a text cannot be completed. Never shows what a variable holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableFault {
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub help: String,
+    /// It is written well, and would be right elsewhere.
+    pub is_unset: bool,
+}
+
+impl fmt::Display for VariableFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.what, self.help)
+    }
+}
+
+impl std::error::Error for VariableFault {}
+
+/// Puts the values of variables in. `lookup` is the environment.
+pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, VariableFault> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        expanded.push_str(&rest[..at]);
+        let inside = &rest[at + 2..];
+        let Some(end) = inside.find('}') else {
+            // Nothing of the text itself is said: it may be a secret.
+            let (what, help) = ("`${` has no `}`".to_owned(), "write `${VAR}`".to_owned());
+            return Err(VariableFault { what, help, is_unset: false });
+        };
+        let (name, default) = match inside[..end].split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (&inside[..end], None),
+        };
+        let name = name.strip_prefix("env:").unwrap_or(name);
+        match (value(name, &lookup)?.filter(|value| !value.is_empty() || default.is_none()), default) {
+            (Some(value), _) => expanded.push_str(&value),
+            (None, Some(default)) => expanded.push_str(default),
+            (None, None) => {
+                let what = format!("the variable {name} is not set");
+                let help = format!("set it, or write `${{{name}:-default}}`");
+                return Err(VariableFault { what, help, is_unset: true });
+            }
+        }
+        rest = &inside[end + 1..];
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<String>, VariableFault> {
+    if matches!(name, "/" | "pathSeparator") {
+        return Ok(Some(std::path::MAIN_SEPARATOR.to_string()));
+    }
+    if let Some(input) = name.strip_prefix("input:") {
+        let what = format!("`${{input:{input}}}` would have to be asked for, and Mendline has nobody to ask");
+        let help = "put it into a variable and write `${VAR}`".to_owned();
+        return Err(VariableFault { what, help, is_unset: false });
+    }
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        let what = format!("`${{{name}}}` does not name a variable");
+        let help = "a name is made of letters, digits and `_`".to_owned();
+        return Err(VariableFault { what, help, is_unset: false });
+    }
+    Ok(lookup(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world(name: &str) -> Option<String> {
+        match name {
+            "TOKEN" => Some("s3cret".into()),
+            "NESTED" => Some("${TOKEN}".into()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn variables_and_their_defaults_are_put_in_once() {
+        for (text, expanded) in [
+            ("Bearer ${TOKEN}", "Bearer s3cret"),
+            ("${NOPE:-anonymous}/${TOKEN}", "anonymous/s3cret"),
+            ("${EMPTY:-x}${EMPTY}", "x"),
+            ("$TOKEN and $ and {TOKEN}", "$TOKEN and $ and {TOKEN}"),
+            ("${NESTED}", "${TOKEN}"),
+            ("${env:TOKEN}${env:NOPE:-!}", "s3cret!"),
+            ("a${/}b${pathSeparator}", "a/b/"),
+        ] {
+            assert_eq!(expand(text, world).unwrap(), expanded, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_named_and_a_value_is_never_shown() {
+        let unset = expand("${NOPE}", world).unwrap_err();
+        assert!(unset.is_unset && unset.to_string().contains("NOPE is not set"));
+        let complaint = expand("key ${TOKEN} ${oops", world).unwrap_err().to_string();
+        assert!(complaint.contains("has no") && !complaint.contains("s3cret"), "{complaint}");
+        assert!(expand("${a b}", world).is_err());
+        assert!(expand("${input:key}", world).unwrap_err().what.contains("nobody to ask"));
+    }
+}

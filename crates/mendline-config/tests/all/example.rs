@@ -1,0 +1,75 @@
+//! The example of the guide, key by key.
+
+use std::time::Duration;
+
+use mendline::decisions::config::{Breaker, OnError, OpenFor, RateLimit, Startup, ToolPolicy};
+use mendline::decisions::policy::effect::Effect;
+use mendline_config::Weight;
+
+use crate::{loaded, server};
+
+const EXAMPLE: &str = include_str!("../files/example.jsonc");
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[test]
+fn every_key_of_the_example_arrives_where_it_is_meant() {
+    let server = server("config.jsonc", EXAMPLE, "atlassian");
+    let policies = &server.policies;
+    let policy = &policies.reconnect;
+    assert_eq!((policy.attempts, policy.patience, policy.first), (10, Duration::ZERO, None));
+    assert_eq!((policy.initial, policy.cap_idle, policy.multiplier), (seconds(2), seconds(30), 1.5));
+    let timeouts = &policies.timeouts;
+    assert_eq!((timeouts.call, timeouts.total), (seconds(300), seconds(1800)));
+    assert_eq!((timeouts.recovery, timeouts.handshake), (seconds(45), seconds(10)));
+    assert_eq!(policies.retry.codes.get(&-32001), Some(&OnError::Never));
+    let breaker = Breaker { open_for: OpenFor::Exactly(seconds(60)), ..Breaker::default() };
+    assert_eq!(policies.breaker, Some(breaker));
+    assert_eq!(policies.rate_limit, Some(RateLimit { burst: 10, per_second: 10.0 }));
+    let tool = ToolPolicy { effect: Some(Effect::Unsafe), timeout: Some(seconds(30)) };
+    assert_eq!(policies.tools.get("create_issue"), Some(&tool));
+    assert_eq!(policies.catalogue.startup, Startup::Wait);
+    assert_eq!(server.message_bytes, Some(16 << 20));
+}
+
+#[test]
+fn what_a_server_says_itself_wins_over_the_defaults_for_all() {
+    let notes = server("config.jsonc", EXAMPLE, "notes");
+    assert_eq!((notes.policies.timeouts.call, notes.policies.timeouts.recovery), (seconds(120), seconds(10)));
+    let text = r#"{ "mendline": { "defaults": { "timeouts": { "call": "2m" }, "circuitBreaker": { "enabled": false } } },
+        "mcpServers": { "a": { "command": "x", "timeouts": { "total": "1m" } } } }"#;
+    let a = server("x.json", text, "a");
+    assert_eq!((a.policies.timeouts.call, a.policies.timeouts.total), (seconds(60), seconds(60)));
+    assert_eq!(a.policies.breaker, None);
+}
+
+#[test]
+fn what_the_example_says_and_this_version_does_not_do_is_said() {
+    let loaded = loaded("config.jsonc", EXAMPLE);
+    let said: Vec<_> = loaded.findings.iter().map(|finding| (finding.weight, finding.what.as_str())).collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said[0].0 == Weight::Warning && said[0].1.contains("`auth` does nothing yet"));
+    assert!(said[1].1.contains("`sharing` is for the gateway") && said[2].1.contains("`access` is for the gateway"));
+}
+
+#[test]
+fn secrets_in_a_file_that_others_can_read_are_warned_about() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    for (env, mode, warned) in [
+        (r#""API_KEY": "literal""#, 0o644, true),
+        (r#""API_KEY": "literal""#, 0o600, false),
+        (r#""API_KEY": "${API_KEY}""#, 0o644, false),
+        (r#""DEBUG": "1""#, 0o644, false),
+    ] {
+        let text = format!("{{ \"mcpServers\": {{ \"a\": {{ \"command\": \"x\", \"env\": {{ {env} }} }} }} }}");
+        std::fs::write(&path, &text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let loaded = loaded(path.to_str().unwrap(), &text);
+        let found = loaded.findings.iter().any(|finding| finding.what.contains("others on this machine"));
+        assert_eq!(found, warned, "{env} {mode:o}: {:?}", loaded.findings);
+    }
+}

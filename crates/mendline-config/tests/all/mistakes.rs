@@ -1,0 +1,149 @@
+//! What is wrong is said: all of it, at once, where it is, and with a way out.
+
+use mendline_config::{Fault, Owner, Paint, Weight};
+
+use crate::{SECRET, loaded, wrong};
+
+#[test]
+fn ten_mistakes_are_ten_findings() {
+    let loaded = loaded("ten-mistakes.json", include_str!("../files/ten-mistakes.json"));
+    assert_eq!(loaded.owner, Owner::Mendline);
+    let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
+    let painted = loaded.render(errors.iter().copied(), Paint::Plain);
+    assert_eq!(errors.len(), 10, "{painted}");
+    assert!(!painted.contains("literal-secret"), "{painted}");
+    insta::assert_snapshot!(painted);
+}
+
+#[test]
+fn one_mistake_stops_all_servers_of_our_own_file_and_its_own_one_elsewhere() {
+    let servers = r#""good": { "command": "x" }, "bad": { "command": 5 }"#;
+    let ours = loaded("x.json", &format!("{{ \"mendline\": {{}}, \"mcpServers\": {{ {servers} }} }}"));
+    assert_eq!((ours.obstacles("good").len(), ours.obstacles("bad").len()), (1, 1));
+    let theirs = loaded("x.json", &format!("{{ \"mcpServers\": {{ {servers} }} }}"));
+    assert_eq!((theirs.obstacles("good").len(), theirs.obstacles("bad").len()), (0, 1));
+    assert!(theirs.server("good").is_some() && theirs.server("bad").is_none());
+    assert_eq!(theirs.names, ["good", "bad"]);
+}
+
+#[test]
+fn a_variable_that_is_not_set_stops_only_the_server_that_needs_it() {
+    let text = r#"{ "mendline": {}, "mcpServers": { "a": { "command": "${NOPE}" }, "b": { "command": "x" } } }"#;
+    let loaded = loaded("x.json", text);
+    assert_eq!(loaded.findings[0].fault, Fault::Circumstances);
+    assert_eq!((loaded.obstacles("a").len(), loaded.obstacles("b").len()), (1, 0));
+}
+
+#[test]
+fn numbers_and_times_that_cannot_be_meant_are_refused_with_their_range() {
+    for (keys, words) in [
+        (r#""autoReconnect": { "maxRetries": -2 }"#, "from -1 to 1000000, and is -2"),
+        (r#""autoReconnect": { "maxRetries": 1.5 }"#, "a whole number from -1 to 1000000, and is 1.5"),
+        (r#""autoReconnect": { "maxRetries": "5" }"#, "from -1 to 1000000, and is text"),
+        (r#""autoReconnect": { "maxRetries": 99999999999999999999 }"#, "from -1 to 1000000"),
+        (r#""autoReconnect": { "initialRetryDelay": 0 }"#, "a duration from 1ms to 30days"),
+        (r#""autoReconnect": { "initialRetryDelay": -5 }"#, "a duration from 1ms to 30days"),
+        (r#""autoReconnect": { "backoffMultiplier": 1e300 }"#, "from 1 to 1000, and is 1e300"),
+        (r#""timeouts": { "call": "31days" }"#, "from 1ms to 30days"),
+        (r#""timeouts": { "call": "soon" }"#, "text with units"),
+        (r#""timeouts": { "call": true }"#, "text with units, and is true or false"),
+        (r#""keepAlive": { "interval": "10ms" }"#, "a duration from 1s"),
+        (r#""circuitBreaker": { "failureThreshold": 0 }"#, "from 1 to 10000, and is 0"),
+        (r#""circuitBreaker": { "successRate": 1.1 }"#, "from 0 to 1, and is 1.1"),
+        (r#""rateLimit": { "burst": 5 }"#, "does not say how many calls; add `perSecond`"),
+        (r#""rateLimit": { "perSecond": 0 }"#, "from 0.001"),
+        (r#""retry": { "maxAttempts": 11 }"#, "from 1 to 10, and is 11"),
+        (r#""retry": { "codes": { "x": "never" } }"#, "is not an error code"),
+        (r#""retry": { "codes": { "-32001": "sometimes" } }"#, "one of never, reads, always"),
+        (r#""limits": { "messageBytes": 12 }"#, "from 1024"),
+        (r#""tools": { "a": { "effect": "reed" } }"#, "did you mean \"read\"?"),
+        (r#""startup": "later""#, "one of atOnce, wait"),
+    ] {
+        let wrong = wrong(&format!("\"command\": \"x\", {keys}"));
+        assert_eq!(wrong.len(), 1, "{keys}: {wrong:?}");
+        assert!(wrong[0].contains(words), "{keys}: {wrong:?}");
+        assert!(
+            wrong[0].contains("for example") || wrong[0].contains("did you mean") || wrong[0].contains("add"),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_together_is_said() {
+    for (keys, words) in [
+        (r#""command": "x", "url": "https://x.test""#, "only one way; remove one"),
+        (r#""env": {}"#, "neither a `command` nor a `url`"),
+        (r#""command": "x", "type": "sse""#, "a command's type is \"stdio\""),
+        (r#""url": "https://x.test", "type": "stdio""#, "write \"http\" or \"sse\""),
+        (r#""command": "x", "headers": { "A": "b" }"#, "`headers` is for servers at a URL"),
+        (r#""url": "https://x.test", "args": ["x"]"#, "`args` is for commands"),
+        (r#""url": "ftp://x.test""#, "for example \"https://mcp.example.com/mcp\""),
+        (r#""url": "https://x.test", "headers": { "A b": "c" }"#, "a name that HTTP does not allow"),
+        (r#""url": "https://x.test", "headers": { "A": "b", "a": "c" }"#, "is there twice"),
+        (r#""command": "  ""#, "`command` is empty"),
+        (r#""command": "x", "env": { "A=B": "c" }"#, "cannot be the name of a variable"),
+        (r#""command": "x", "timeouts": { "call": "2m", "total": "1m" }"#, "longer than `total`, 1m"),
+        (r#""command": "x", "autoReconnect": { "initialRetryDelay": "1m" }"#, "longer than `maxRetryDelay`, 30s"),
+        (r#""command": "x", "retry": { "initialDelay": "2s", "maxDelay": "1s" }"#, "longer than `maxDelay`, 1s"),
+        (r#""command": "x", "keepAlive": { "interval": "5s", "timeout": "6s" }"#, "longer than `interval`, 5s"),
+        (r#""command": "x", "command": "y""#, "the key `command` is there twice"),
+        (r#""command": "x", "env": { "A": "b", "A": "c" }"#, "the name `A` is there twice"),
+        (r#""command": "x", "disabled": true, "enabled": true"#, "cannot be `disabled` and `enabled`"),
+        (r#""command": "x", "comand": "y""#, "did you mean `command`?"),
+        (r#""command": "x", "autoReconnect": { "tries": 1 }"#, "there are: enabled, maxRetries"),
+        (r#""command": "${input:key}""#, "nobody to ask"),
+        (r#""command": "${oops""#, "has no `}`"),
+    ] {
+        let wrong = wrong(keys);
+        assert_eq!(wrong.len(), 1, "{keys}: {wrong:?}");
+        assert!(wrong[0].contains(words), "{keys}: {wrong:?}");
+    }
+}
+
+#[test]
+fn servers_that_would_be_called_alike_are_refused() {
+    let text =
+        r#"{ "mendline": {}, "mcpServers": { "my notes": { "command": "x" }, "my-notes": { "command": "y" } } }"#;
+    let loaded = loaded("x.json", text);
+    let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].what.contains("would both be called `my-notes`"), "{errors:?}");
+}
+
+#[test]
+fn a_default_for_all_that_is_wrong_is_said_once() {
+    let text = r#"{ "mendline": { "defaults": { "timeouts": { "call": "2m", "total": "1m" }, "retry": { "maxAttempts": 0 } } },
+        "mcpServers": { "a": { "command": "x" }, "b": { "command": "x" } } }"#;
+    let loaded = loaded("x.json", text);
+    assert_eq!(loaded.findings.iter().filter(|finding| finding.is_error()).count(), 2, "{:#?}", loaded.findings);
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_said_in_one_finding() {
+    for (text, words) in [
+        ("", "empty"),
+        ("[]", "a block in braces"),
+        ("{ \"mcpServers\": [] }", "must be names with blocks"),
+        ("{ \"mcpServers\": { \"a\": 5 } }", "must be a block in braces, and is a number"),
+        ("{ \"mcpServers\": { \"a\": { \"command\": \"x\" }", "this is not JSON"),
+    ] {
+        let loaded = loaded("x.json", text);
+        assert_eq!(loaded.findings.len(), 1, "{text}: {:?}", loaded.findings);
+        assert!(loaded.findings[0].is_error() && loaded.findings[0].what.contains(words), "{:?}", loaded.findings);
+    }
+    let nothing = loaded("x.json", "{}");
+    assert_eq!(nothing.findings[0].weight, Weight::Warning);
+}
+
+#[test]
+fn no_finding_shows_what_a_variable_or_a_header_holds() {
+    let text = r#"{ "mendline": {}, "mcpServers": { "a": { "url": "https://u:literal@x.test/?key=literal", "headers": { "A": "literal", "Host:": "${API_TOKEN}" }, "args": ["literal"], "what": "literal", "auth": { "type": "oauth", "CLIENT_SECRET": "literal" }, "limits": { "inFlight": "literal" } } } }"#;
+    let loaded = loaded("x.json", text);
+    let painted = loaded.render(&loaded.findings, Paint::Plain);
+    assert!(loaded.findings.len() >= 5, "{painted}");
+    assert!(!painted.contains(SECRET), "{painted}");
+    // The one literal that may be seen stands where a number belongs.
+    assert_eq!(painted.matches("literal").count(), painted.matches("\"inFlight\": \"literal\"").count(), "{painted}");
+    assert!(!format!("{loaded:?}").contains(SECRET));
+}

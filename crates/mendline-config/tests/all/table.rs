@@ -1,0 +1,169 @@
+//! One table of keys: what the parser reads, the schema describes and the guide lists is the same.
+//!
+//! The validator in here knows as much of JSON Schema as the schema uses, and fails on a word that it does not know, so that
+//! it cannot pass over one.
+
+use serde_json::Value;
+
+use mendline_config::{key_table, schema};
+
+use crate::loaded;
+
+fn parsed() -> Value {
+    serde_json::from_str(&schema()).unwrap()
+}
+
+/// JSON without comments and trailing commas.
+fn plain(text: &str) -> Value {
+    let without: Vec<&str> = text.lines().map(|line| line.split(" //").next().unwrap_or_default()).collect();
+    let mut joined = without.join("\n");
+    for close in ["}", "]"] {
+        let parts: Vec<&str> = joined.split(close).map(|part| part.trim_end().trim_end_matches(',')).collect();
+        joined = parts.join(close);
+    }
+    serde_json::from_str(&joined).unwrap_or_else(|error| panic!("{error}: {joined}"))
+}
+
+/// Where a value breaks a schema.
+fn broken(schema: &Value, value: &Value, root: &Value, path: &str, out: &mut Vec<String>) {
+    for (word, rule) in schema.as_object().expect("a schema is a block") {
+        match word.as_str() {
+            "$schema" | "$id" | "title" | "description" | "definitions" => {}
+            "$ref" => {
+                let name = rule.as_str().unwrap().strip_prefix("#/definitions/").unwrap();
+                broken(&root["definitions"][name], value, root, path, out);
+            }
+            "allOf" => rule.as_array().unwrap().iter().for_each(|rule| broken(rule, value, root, path, out)),
+            "oneOf" => {
+                let fits = rule.as_array().unwrap().iter().filter(|rule| {
+                    let mut inner = Vec::new();
+                    broken(rule, value, root, path, &mut inner);
+                    inner.is_empty()
+                });
+                if fits.count() != 1 {
+                    out.push(format!("{path}: not exactly one of them"));
+                }
+            }
+            "type" => {
+                let is = match rule.as_str().unwrap() {
+                    "object" => value.is_object(),
+                    "array" => value.is_array(),
+                    "string" => value.is_string(),
+                    "boolean" => value.is_boolean(),
+                    "number" => value.is_number(),
+                    "integer" => value.is_i64() || value.is_u64(),
+                    other => panic!("a type {other}"),
+                };
+                if !is {
+                    out.push(format!("{path}: not of type {rule}"));
+                }
+            }
+            "enum" if !rule.as_array().unwrap().contains(value) => out.push(format!("{path}: none of {rule}")),
+            "minimum" if value.as_f64().is_some_and(|number| number < rule.as_f64().unwrap()) => {
+                out.push(format!("{path}: below {rule}"));
+            }
+            "maximum" if value.as_f64().is_some_and(|number| number > rule.as_f64().unwrap()) => {
+                out.push(format!("{path}: above {rule}"));
+            }
+            "items" => {
+                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+                    broken(rule, item, root, &format!("{path}[{index}]"), out);
+                }
+            }
+            "properties" => {
+                for (key, inner) in value.as_object().into_iter().flatten() {
+                    match (rule.get(key), &schema["additionalProperties"]) {
+                        (Some(rule), _) => broken(rule, inner, root, &format!("{path}.{key}"), out),
+                        (None, Value::Bool(false)) => out.push(format!("{path}.{key}: not a key")),
+                        (None, _) => {}
+                    }
+                }
+            }
+            "additionalProperties" if rule.is_object() => {
+                for (key, inner) in value.as_object().into_iter().flatten() {
+                    broken(rule, inner, root, &format!("{path}.{key}"), out);
+                }
+            }
+            // Patterns are for editors; what they say is checked by the parser.
+            "pattern" | "patternProperties" | "enum" | "minimum" | "maximum" | "additionalProperties" => {}
+            other => panic!("the schema uses {other:?}, which this test does not know"),
+        }
+    }
+}
+
+fn breaks(text: &str) -> Vec<String> {
+    let (schema, mut out) = (parsed(), Vec::new());
+    broken(&schema, &plain(text), &schema, "", &mut out);
+    out
+}
+
+#[test]
+fn the_example_is_valid_and_the_ten_mistakes_are_not() {
+    assert_eq!(breaks(include_str!("../files/example.jsonc")), Vec::<String>::new());
+    // A schema cannot see that a name is there twice.
+    let mistakes =
+        include_str!("../files/ten-mistakes.json").replace(r#""slips": { "command": "again" }"#, r#""x": {}"#);
+    let broken = breaks(&mistakes);
+    assert!(broken.iter().any(|line| line.contains("maxRetrys: not a key")), "{broken:?}");
+    assert!(broken.iter().any(|line| line.contains("inFlight: below 1")), "{broken:?}");
+    assert!(broken.iter().any(|line| line.contains("PORT: not of type")), "{broken:?}");
+}
+
+/// Every path of keys that a schema has.
+fn paths(schema: &Value, root: &Value, path: &str, out: &mut Vec<String>) {
+    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/definitions/")) {
+        return paths(&root["definitions"][name], root, path, out);
+    }
+    for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}{key}");
+        out.push(path.clone());
+        paths(inner, root, &format!("{path}."), out);
+        if inner["additionalProperties"].is_object() {
+            paths(&inner["additionalProperties"], root, &format!("{path}.NAME."), out);
+        }
+    }
+}
+
+#[test]
+fn every_key_of_the_schema_is_known_to_the_parser_and_every_other_is_not() {
+    let schema = parsed();
+    let mut known = Vec::new();
+    paths(&schema, &schema, "", &mut known);
+    assert!(known.len() > 120, "{}", known.len());
+    for path in &known {
+        for (suffix, is_known) in [("", true), ("_", false)] {
+            let mut keys: Vec<String> = path.split('.').map(str::to_owned).collect();
+            keys.last_mut().unwrap().push_str(suffix);
+            // Deep inside stands something of a type that nothing has: a known key complains about the type, or takes it.
+            let inside =
+                keys[1..].iter().rev().fold("[[]]".to_owned(), |inner, key| format!("{{ \"{key}\": {inner} }}"));
+            let ours = if keys[0] == "mendline" { "" } else { "\"mendline\": {}, " };
+            let text = format!("{{ {ours}\"{}\": {inside} }}", keys[0]);
+            let loaded = loaded("x.json", &text);
+            let unknown = loaded.findings.iter().any(|finding| finding.what.starts_with("there is no key"));
+            assert_eq!(unknown, !is_known, "{path}{suffix}: {text}: {:?}", loaded.findings);
+        }
+    }
+}
+
+#[test]
+fn the_checked_in_schema_is_the_one_that_is_printed() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mendline.schema.json");
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        kept.trim_end() == schema(),
+        "docs/mendline.schema.json is old: mendline schema > docs/mendline.schema.json"
+    );
+}
+
+#[test]
+fn the_guide_lists_every_key_as_the_table_has_it() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    for row in key_table().lines() {
+        assert!(page.lines().any(|line| line == row), "docs/configuration.md lacks this row:\n{row}");
+    }
+    let example = page.split("```jsonc\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default();
+    let loaded = loaded("config.jsonc", example);
+    assert!(!loaded.has_errors() && !loaded.servers.is_empty(), "{:?}", loaded.findings);
+}

@@ -1,0 +1,94 @@
+//! What becomes of a server when somebody edits its configuration.
+//!
+//! Two things can change, and they change differently. *Policies* hold for calls that come from now on; a call that runs keeps
+//! the times and the attempts that it came under, because whoever made it counts on them. The *way* to the server, its command
+//! or its URL and what goes with them, cannot change under a call: so the server is replaced at the first moment in which no
+//! call is with it, and until then everything goes on as before. No call is held back for that, and none is given up. A server
+//! that is not there, and may not be there because of what was just mended in the file, is dialed at once.
+//!
+//! A name stays: logs, errors and whoever reads them know the server by it. So does the kind of a server: a command that
+//! becomes a URL is another server.
+
+use std::sync::Arc;
+
+use super::call::{Kept, State};
+use super::link::Wish;
+use super::{Upstream, bounded};
+use crate::config::{Transport, UpstreamConfig};
+use crate::event::{Event, LinkState};
+use crate::port::{Change, Output};
+use crate::slab::Key;
+use crate::turn::Turn;
+
+impl Upstream {
+    /// Another configuration holds from now on.
+    pub fn reconfigure(&mut self, config: UpstreamConfig, change: Change, turn: &mut Turn<'_>) {
+        let kept = Arc::new(Kept { timeouts: self.config.timeouts.clone(), attempts: self.config.retry.attempts });
+        for key in self.calls.keys_by_age() {
+            if let Some(call) = self.calls.get_mut(key) {
+                call.keep(&kept);
+            }
+        }
+        let mut config = bounded(config);
+        config.name.clone_from(&self.config.name);
+        if (config.transport == Transport::Child) != (self.config.transport == Transport::Child) {
+            config.transport = self.config.transport;
+        }
+        turn.tell(Event::Reconfigured { upstream: self.id, change });
+        self.tools.reconfigure(&config.tools, config.trust_hints);
+        self.link.reconfigure(config.reconnect.clone(), turn);
+        self.gate.reconfigure(&self.config, &config);
+        let is_watched_alike = self.config.keep_alive == config.keep_alive;
+        self.config = config;
+        if !is_watched_alike {
+            self.watch_anew(turn);
+        }
+        self.to_renew |= change == Change::Way;
+        // There may be more places than before.
+        self.promote(turn);
+        self.keep_moving(turn);
+    }
+
+    /// Replaces a server whose way has changed, if no call is with it now.
+    pub fn renew_when_quiet(&mut self, turn: &mut Turn<'_>) {
+        if !self.to_renew || self.closing || self.in_flight() > 0 {
+            return;
+        }
+        // A child that is being started is waited for: it is told to end when it is there.
+        if self.http.is_none() && self.link.state() == LinkState::Dialing {
+            return;
+        }
+        self.to_renew = false;
+        turn.tell(Event::Renewed { upstream: self.id });
+        if self.http.is_some() {
+            self.leave_origin(turn);
+        }
+        self.catalogue.start_anew();
+        turn.ask(Output::Renew { upstream: self.id });
+        self.link.start_anew(turn);
+        if self.http.is_none() {
+            self.drain_link("its configuration has changed", Wish::Ours, turn);
+        }
+        self.keep_moving(turn);
+    }
+
+    /// Gives up what hangs on the old origin: its session, its streams, and what was found out about it. What only listens
+    /// listens again at the new one.
+    fn leave_origin(&mut self, turn: &mut Turn<'_>) {
+        let listens = |key: &Key| {
+            let call = self.calls.get(*key);
+            call.is_some_and(|call| call.listens() && matches!(call.state, State::Sent(_)))
+        };
+        let listening: Vec<Key> = self.calls.keys_by_age().into_iter().filter(listens).collect();
+        self.drop_trunk(turn);
+        self.forget_session(turn);
+        for key in listening {
+            self.drop_exchange(key, turn);
+            self.put_back(key, turn);
+        }
+        self.sort_waiting();
+        if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {
+            http.start_anew(dialect);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Stories about a configuration that somebody edits while calls run.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::{AutoReconnect, KeepAlive, Reconnect};
+use mendline_core::port::{Change, SpawnFailure, SpawnFailureKind};
+use mendline_core::{Input, LinkState, Output, UpstreamConfig};
+use serde_json::Value;
+use stage::{NOTES, Stage, call};
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// The configuration is another one from now on.
+fn edit(stage: &mut Stage, change: Change, edited: impl FnOnce(&mut UpstreamConfig)) {
+    let mut config = UpstreamConfig::child("notes", "notes-server");
+    edited(&mut config);
+    stage.tell(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change });
+}
+
+fn renewed(stage: &Stage) -> usize {
+    stage.asked.iter().filter(|output| matches!(output, Output::Renew { .. })).count()
+}
+
+fn cause(answer: &Value) -> &str {
+    answer["result"]["_meta"]["dev.mendline/failure"]["cause"].as_str().unwrap_or("none")
+}
+
+#[test]
+fn a_running_call_keeps_its_deadline_and_the_next_one_has_the_new_one() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.server_reads().unwrap();
+    edit(&mut stage, Change::Policies, |config| config.timeouts.call = seconds(2));
+    stage.client_says(&call("2", "create_note"));
+    stage.server_reads().unwrap();
+    stage.pass(seconds(3));
+    let answer = stage.client_reads().expect("the second call's time is over");
+    assert_eq!((answer["id"].as_i64(), cause(&answer)), (Some(2), "timed_out"));
+    assert_eq!(stage.client_reads(), None, "the first has more");
+    stage.pass(seconds(298));
+    let answer = stage.client_reads().expect("and that is over, too");
+    assert_eq!((answer["id"].as_i64(), cause(&answer)), (Some(1), "timed_out"));
+}
+
+#[test]
+fn a_running_call_keeps_its_policy_through_two_edits() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.server_reads().unwrap();
+    for _ in 0..2 {
+        edit(&mut stage, Change::Policies, |config| config.timeouts.call = seconds(1));
+    }
+    stage.pass(seconds(200));
+    assert_eq!(stage.client_reads(), None);
+}
+
+#[test]
+fn new_policies_restart_nothing() {
+    let mut stage = Stage::up();
+    edit(&mut stage, Change::Policies, |config| config.retry.attempts = 1);
+    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
+}
+
+#[test]
+fn a_server_is_replaced_when_no_call_is_with_it_and_not_before() {
+    let mut stage = Stage::up();
+    stage.client_says(&call("1", "create_note"));
+    stage.server_reads().unwrap();
+    edit(&mut stage, Change::Way, |_| {});
+    stage.client_says(&call("2", "create_note"));
+    let second = stage.server_reads().expect("it is used as long as it is there");
+    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, second["id"]));
+    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0), "one is still out");
+    stage.server_says(r#"{"jsonrpc":"2.0","id":65536,"result":{}}"#);
+    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Draining, 1));
+    for id in [2, 1] {
+        let answer = stage.client_reads().unwrap();
+        assert!(answer["id"] == id && answer.get("result").is_some(), "{answer}");
+    }
+    stage.client_says(&call("3", "create_note"));
+    stage.die(stage.written);
+    stage.pass(seconds(1));
+    stage.accept_dial();
+    assert_eq!(stage.server_reads().expect("it waited for the new one")["params"]["name"], "create_note");
+    assert_eq!(stage.dials, 2);
+    assert_eq!(renewed(&stage), 1, "once is enough");
+}
+
+#[test]
+fn a_server_that_is_parked_for_a_wrong_command_is_tried_when_the_command_is_mended() {
+    let mut stage = Stage::new();
+    let link = stage.spawned.take().unwrap();
+    let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-sever` was not found".into() };
+    stage.tell(Input::SpawnFailed { link, why });
+    assert_eq!(stage.state(), LinkState::Parked);
+    edit(&mut stage, Change::Way, |_| {});
+    assert_eq!(renewed(&stage), 1);
+    stage.pass(Duration::from_millis(1));
+    assert!(stage.spawned.is_some(), "it is dialed at once");
+}
+
+#[test]
+fn a_child_that_is_just_being_started_is_replaced_when_it_is_there() {
+    let mut stage = Stage::new();
+    edit(&mut stage, Change::Way, |_| {});
+    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Dialing, 0));
+    stage.accept_dial();
+    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Draining, 1));
+}
+
+#[test]
+fn whoever_was_left_alone_is_looked_for_when_that_is_wanted_now() {
+    let off = Reconnect::from(AutoReconnect { enabled: Some(false), ..AutoReconnect::default() });
+    let mut stage = Stage::with(|config| config.reconnect = off);
+    stage.accept_dial();
+    stage.die(0);
+    assert_eq!(stage.state(), LinkState::Idle);
+    stage.pass(seconds(100));
+    assert_eq!(stage.spawned, None);
+    edit(&mut stage, Change::Policies, |_| {});
+    stage.pass(Duration::from_millis(1));
+    assert!(stage.spawned.is_some());
+}
+
+#[test]
+fn a_shorter_interval_of_keep_alive_holds_for_the_line_that_is_there() {
+    let mut stage = Stage::up();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#);
+    stage.server_answers(
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#,
+    );
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.server_reads().unwrap();
+    edit(&mut stage, Change::Policies, |config| {
+        config.keep_alive = Some(KeepAlive { interval: seconds(2), timeout: seconds(1) });
+    });
+    stage.pass(Duration::from_millis(2500));
+    assert_eq!(stage.server_reads().expect("a ping")["method"], "ping");
+    edit(&mut stage, Change::Policies, |config| config.keep_alive = None);
+    stage.pass(seconds(100));
+    assert_eq!(stage.server_reads(), None, "nobody is asked any more");
+}
+
+#[test]
+fn more_places_are_used_at_once() {
+    let mut stage = Stage::with(|config| config.limits.in_flight = 1);
+    stage.accept_dial();
+    stage.client_says(&call("1", "create_note"));
+    stage.client_says(&call("2", "create_note"));
+    stage.server_reads().unwrap();
+    assert_eq!(stage.server_reads(), None);
+    edit(&mut stage, Change::Policies, |_| {});
+    assert!(stage.server_reads().is_some());
+}
