@@ -13,6 +13,7 @@ mod name;
 mod news;
 mod run;
 mod variables;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
     }
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Wrap(options) => wrap::wrap(&options),
+        Command::Unwrap(options) => wrap::unwrap(&options),
         Command::Demo(options) => demo::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }

@@ -61,7 +61,7 @@ impl Name {
     }
 
     /// The nearest name to any text.
-    fn tidied(text: &str) -> Name {
+    pub(crate) fn tidied(text: &str) -> Name {
         let mut tidy = String::new();
         for character in text.chars() {
             let plain = if is_plain(character) { character } else { '-' };

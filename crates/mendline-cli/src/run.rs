@@ -64,9 +64,10 @@ enum Server {
 
 fn prepare(options: &RunOptions) -> Result<Bridge, String> {
     let level = log_level_or_default(options.log_level)?;
-    let (mut upstream, server) = match &options.target {
-        Some(url) => remote(url, options)?,
-        None => child(options)?,
+    let (mut upstream, server) = match (&options.target, &options.url_env) {
+        (Some(url), _) => remote(&expand(url, environment)?, options)?,
+        (None, Some(name)) => remote(&variable(name)?, options)?,
+        (None, None) => child(options)?,
     };
     options.choices.apply(&mut upstream)?;
     let log = Log::to_stderr(level, vec![upstream.name.clone()]);
@@ -77,7 +78,7 @@ fn child(options: &RunOptions) -> Result<(UpstreamConfig, Server), String> {
     let [program, arguments @ ..] = options.command.as_slice() else {
         return Err(NO_COMMAND.to_owned());
     };
-    if !options.header.is_empty() {
+    if !options.header.is_empty() || !options.header_env.is_empty() {
         return Err("--header is for servers at a URL; a command gets its secrets through its environment".to_owned());
     }
     let name = options.name.clone().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
@@ -86,12 +87,10 @@ fn child(options: &RunOptions) -> Result<(UpstreamConfig, Server), String> {
 }
 
 fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server), String> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let url = expand(url, environment)?;
     if !url.contains("://") {
-        return Err(not_a_url(&url));
+        return Err(not_a_url(&without_secrets(url)));
     }
-    let mut target = Target::parse(&url).map_err(|fault| format!("{fault}: {}", without_secrets(&url)))?;
+    let mut target = Target::parse(url).map_err(|fault| format!("{fault}: {}", without_secrets(url)))?;
     for header in &options.header {
         let (name, value) = header.split_once(':').ok_or_else(|| {
             // Only the beginning is shown: the rest may be a secret.
@@ -99,6 +98,13 @@ fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server), S
             format!("a header is written as 'Name: value', not as {shown:?}…")
         })?;
         let value = Secret::new(expand(value.trim(), environment)?);
+        target = target.header(name.trim(), &value).map_err(|fault| fault.to_string())?;
+    }
+    for header in &options.header_env {
+        let (name, holder) = header
+            .split_once('=')
+            .ok_or_else(|| format!("--header-env is written as NAME=VARIABLE, not as {header:?}"))?;
+        let value = Secret::new(variable(holder)?.trim().to_owned());
         target = target.header(name.trim(), &value).map_err(|fault| fault.to_string())?;
     }
     if let Some(timeout) = options.connect_timeout {
@@ -114,6 +120,15 @@ fn remote(url: &str, options: &RunOptions) -> Result<(UpstreamConfig, Server), S
     };
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect);
     Ok((upstream, Server::Remote(Box::new(target))))
+}
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// What a variable that is named plainly holds.
+fn variable(name: &str) -> Result<String, String> {
+    environment(name).ok_or_else(|| format!("the variable {name} is not set"))
 }
 
 /// Authorities that the operator trusts beyond the system's.

@@ -15,3 +15,4 @@ mod streams;
 mod support;
 mod transparency;
 mod usage;
+mod wrap;

@@ -39,6 +39,8 @@ macro_rules! story {
 story!(help, ["--help"]);
 story!(help_of_run, ["run", "--help"]);
 story!(help_of_demo, ["demo", "--help"]);
+story!(help_of_wrap, ["wrap", "--help"]);
+story!(help_of_unwrap, ["unwrap", "--help"]);
 story!(version, ["--version"]);
 story!(nothing_at_all, []);
 story!(run_without_a_command, ["run"]);
@@ -59,6 +61,11 @@ story!(a_header_with_an_odd_name, ["run", "--header", "My Key: s3cret", ADDRESS]
 story!(a_header_with_an_odd_value, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
 story!(a_header_that_frames_messages, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
 story!(a_header_for_a_command, ["run", "--header", "X-Key: s3cret", "--", "true"]);
+story!(a_header_in_a_variable_without_a_variable, ["run", "--header-env", "X-Key", ADDRESS]);
+story!(a_header_in_a_variable_that_is_not_set, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
+story!(a_url_in_a_variable_that_is_not_set, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
+story!(a_url_in_a_variable_that_is_none, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
+story!(a_url_and_one_in_a_variable, ["run", "--url-env", "HIDDEN", ADDRESS]);
 story!(a_variable_that_is_not_set, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
 story!(a_variable_without_its_end, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
 story!(a_transport_that_is_none, ["run", "--transport", "carrier-pigeon", ADDRESS]);
