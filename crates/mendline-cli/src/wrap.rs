@@ -149,7 +149,8 @@ impl Walk<'_> {
             if place.path.symlink_metadata().is_err() {
                 continue;
             }
-            match candidates.iter_mut().find(|candidate| candidate.path == place.path) {
+            match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &place.path)) {
+                Some(candidate) if candidate.sections.contains(&place.section) => {}
                 Some(candidate) => candidate.sections.push(place.section.clone()),
                 None => candidates.push(Candidate {
                     path: place.path.clone(),
@@ -186,7 +187,7 @@ impl Walk<'_> {
             if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                 return Err(Refusal(format!("there is no file {}", path.display()), UNKNOWN));
             }
-            if !candidates.iter().any(|candidate| candidate.path == *path) {
+            if !candidates.iter().any(|candidate| is_same(&candidate.path, path)) {
                 candidates.push(Candidate { path: path.clone(), owner: String::new(), sections: Vec::new() });
             }
         }
@@ -302,6 +303,11 @@ fn write(changing: &[&Planned]) -> u8 {
         println!("Clients read this when they start.");
     }
     code
+}
+
+/// Whether two paths lead to one file, which must not be changed twice at once.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// A path as people write it.

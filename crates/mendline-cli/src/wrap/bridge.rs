@@ -140,7 +140,8 @@ fn finished(bridge: Bridge, login: &str) -> Result<Bridge, String> {
     Ok(bridge)
 }
 
-fn header_of(header: &str) -> Result<(String, String), String> {
+/// The name and the value of a header.
+pub(crate) fn header_of(header: &str) -> Result<(String, String), String> {
     let (name, value) = header.split_once(':').ok_or("a header of it has no colon")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

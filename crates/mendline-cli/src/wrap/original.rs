@@ -4,8 +4,9 @@
 //! a place for it: an added variable, another token, further arguments. What has no place there, such as a flag that only
 //! Mendline understands, is taken out and said.
 
-use super::document::{Entry, Syntax};
-use super::edit::Edit;
+use super::bridge::{self, header_of};
+use super::document::{Document, Entry, Syntax};
+use super::edit::{Edit, apply};
 use super::tree::Member;
 use super::words::Words;
 use super::wrapped::{Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, bearer_header, headers_key, words_of};
@@ -146,6 +147,8 @@ impl<'a> Unwrapping<'a> {
 
     fn bring_back(&self, program: &str, arguments: &str) -> Change {
         let Unwrapping { entry, words, command, args } = self;
+        let mut notes = Vec::new();
+        let arguments = self.refreshed(program, arguments, &mut notes);
         let mut edits = vec![
             Edit::replace(command.value.range.clone(), program),
             Edit::replace(args.value.range.clone(), arguments),
@@ -165,7 +168,43 @@ impl<'a> Unwrapping<'a> {
                 edits.extend(entry.without(member));
             }
         }
-        Change { edits, ..Change::default() }
+        Change { edits, notes, ..Change::default() }
+    }
+
+    /// The bridge's arguments as they were written, but for headers that somebody gave another value since.
+    fn refreshed(&self, program: &str, arguments: &str, notes: &mut Vec<String>) -> String {
+        let syntax = self.entry.syntax;
+        let text = match syntax {
+            Syntax::Json => format!("{{\"command\": {program}, \"args\": {arguments}}}"),
+            Syntax::Toml => format!("command = {program}\nargs = {arguments}\n"),
+        };
+        let edits = Document::parse(&text, syntax).ok().and_then(|document| {
+            let (program, args) = (document.root.get("command")?.text()?, document.root.get("args")?);
+            let bridge = bridge::read(program, &args.texts()?)?.ok()?;
+            let stale = self.words.header_variables.iter().filter_map(|(name, variable)| {
+                let value = self.entry.table.table("env")?.get(variable)?.text()?;
+                let fresh = (name.clone(), value.to_owned());
+                (!bridge.headers.contains(&fresh)).then_some(fresh)
+            });
+            let mut edits = Vec::new();
+            for (name, value) in stale {
+                let items = args.items()?;
+                let header = items.windows(2).find(|pair| {
+                    let named = pair[1].text().and_then(|header| header_of(header).ok());
+                    pair[0].text() == Some("--header") && named.is_some_and(|(other, _)| other == name)
+                });
+                match header {
+                    Some(pair) => {
+                        let start = args.value.range.start;
+                        let range = pair[1].range.start - start..pair[1].range.end - start;
+                        edits.push(Edit::replace(range, syntax.quoted(&format!("{name}: {value}"))));
+                    }
+                    None => notes.push(format!("the header {name} comes back as it was before wrapping")),
+                }
+            }
+            Some(edits)
+        });
+        apply(arguments, &edits.unwrap_or_default())
     }
 
     fn without_args(&self) -> Vec<Edit> {

@@ -160,6 +160,28 @@ fn what_somebody_changed_since_stays() {
 }
 
 #[test]
+fn a_token_that_was_changed_since_comes_back_in_a_bridge_too() {
+    let bridge = |token: &str| {
+        format!(
+            r#"{{"command": "npx", "args": ["mcp-remote", "https://e.com", "--header",  "Authorization:Bearer {token}" /* t */]}}"#
+        )
+    };
+    let wrapped = plan(&file(&bridge("old")), WRAP, false).after;
+    let rotated = wrapped.replace(
+        r#""MENDLINE_HEADER_AUTHORIZATION": "Bearer old""#,
+        r#""MENDLINE_HEADER_AUTHORIZATION": "Bearer new""#,
+    );
+    assert_ne!(rotated, wrapped);
+    let back = plan(&rotated, Way::Unwrap, false).after;
+    assert_eq!(back, file(&bridge("new").replace("Authorization:B", "Authorization: B")));
+    let assigned = file(r#"{"command": "supergateway", "args": ["--sse", "http://localhost", "--oauth2Bearer=old"]}"#);
+    let rotated = plan(&assigned, WRAP, false).after.replace(r#""Bearer old""#, r#""Bearer new""#);
+    let back = plan(&rotated, Way::Unwrap, false);
+    assert_eq!(back.after, assigned);
+    assert!(server(&back).notes[0].contains("Authorization comes back as it was"), "{:?}", server(&back).notes);
+}
+
+#[test]
 fn what_has_no_place_any_more_is_named() {
     comes_back(
         r#"{"command": "mendline", "args": ["run", "--call-timeout", "2m", "--name", "a", "--tell-client", "--", "npx"]}"#,
