@@ -185,6 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_stays_the_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let owner = path.metadata().unwrap();
+        // Only the administrator can give a file away; for everybody else it is about the own one.
+        let _ = std::os::unix::fs::chown(&path, Some(12_345), Some(12_346));
+        let given = path.metadata().unwrap();
+        let is_root = owner.uid() == 0;
+        assert_eq!(given.uid() == 12_345, is_root);
+        let backup = source(&path).replace("new").unwrap();
+        for file in [&path, &backup] {
+            let now = file.metadata().unwrap();
+            assert_eq!((now.uid(), now.gid()), (given.uid(), given.gid()), "{}", file.display());
+        }
+    }
+
+    #[test]
     fn backups_are_never_overwritten_and_never_many() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");

@@ -130,6 +130,7 @@ fn what_cannot_be_wrapped_is_left_with_the_reason() {
     stays(r#"{"url": "https://e.com/mcp", "oauth": {}}"#, "\"oauth\"");
     stays(r#"{"url": "http://localhost", "env": {}, "headers": {}}"#, "\"env\" beside its headers");
     stays(r#"{"url": "ftp://localhost"}"#, "url cannot be used");
+    stays(r#"{"url": "http://localhost", "headers": {"A": "b\nc"}}"#, "header");
     stays(r#"{"command": "x", "args": {}}"#, "not a list of texts");
     stays(r#"{"command": "node", "dev": {"debug": {"type": "node"}}}"#, "debugger");
     stays("1", "not a table");

@@ -30,6 +30,9 @@ pub(crate) struct Words {
 /// The flag that says which member an entry did not have.
 pub(crate) const WITHOUT: &str = "--entry-without";
 
+/// The flags that `wrap` writes. Each has a value.
+const OURS: [&str; 6] = ["--name", "--transport", "--url-env", "--header", "--header-env", WITHOUT];
+
 /// The first word of all.
 pub(crate) const RUN: &str = "run";
 
@@ -42,36 +45,45 @@ impl Words {
         let mut words = Words::default();
         let mut at = 1;
         while let Some(word) = arguments.get(at) {
-            let value = || arguments.get(at + 1).map(|value| (*value).to_owned());
-            let mut width = 2;
-            match *word {
-                "--" => {
-                    words.command = (at + 1 < arguments.len()).then_some(at + 1);
-                    break;
-                }
-                "--name" => {}
-                "--transport" => words.transport = value(),
-                "--url-env" => words.url_variable = value(),
-                "--header" => words.headers.extend(value()),
-                "--header-env" => {
-                    let value = value()?;
-                    let (header, variable) = value.split_once('=')?;
-                    words.header_variables.push((header.to_owned(), variable.to_owned()));
-                }
-                WITHOUT => words.without.extend(value()),
-                flag if flag.starts_with('-') => {
-                    width = if takes_a_value(flag) { 2 } else { 1 };
-                    let end = arguments.len().min(at + width);
-                    words.foreign.push(arguments[at..end].join(" "));
-                }
-                _ => {
-                    words.url = Some(at);
-                    width = 1;
-                }
+            if *word == "--" {
+                words.command = (at + 1 < arguments.len()).then_some(at + 1);
+                break;
             }
-            at += width;
+            if !word.starts_with('-') {
+                words.url = Some(at);
+                at += 1;
+                continue;
+            }
+            let (flag, assigned) = match word.split_once('=') {
+                Some((flag, value)) => (flag, Some(value)),
+                None => (*word, None),
+            };
+            let takes_a_value = || OURS.contains(&flag) || takes_a_value(flag);
+            let end = if assigned.is_none() && takes_a_value() { at + 2 } else { at + 1 };
+            let end = end.min(arguments.len());
+            let value = assigned.or(arguments[at + 1..end].first().copied());
+            words.note(flag, value).unwrap_or_else(|| words.foreign.push(arguments[at..end].join(" ")));
+            at = end;
         }
         Some(words)
+    }
+
+    /// Notes a flag that `wrap` writes; nothing if it is not one.
+    fn note(&mut self, flag: &str, value: Option<&str>) -> Option<()> {
+        let value = value?.to_owned();
+        match flag {
+            "--name" => {}
+            "--transport" => self.transport = Some(value),
+            "--url-env" => self.url_variable = Some(value),
+            "--header" => self.headers.push(value),
+            "--header-env" => {
+                let (header, variable) = value.split_once('=')?;
+                self.header_variables.push((header.to_owned(), variable.to_owned()));
+            }
+            WITHOUT => self.without.push(value),
+            _ => return None,
+        }
+        Some(())
     }
 
     pub(crate) fn had_no(&self, member: &str) -> bool {
@@ -102,6 +114,10 @@ mod tests {
         let words = words.unwrap();
         assert_eq!((words.url, words.had_no("env"), words.had_no("args")), (Some(7), true, false));
         assert_eq!(words.header_variables, [("A".to_owned(), "B".to_owned())]);
+        let words =
+            Words::read(&["run", "--transport=sse", "--header-env=A=B", "--keep-alive=off", "http://x"]).unwrap();
+        assert_eq!((words.transport.as_deref(), words.url), (Some("sse"), Some(4)));
+        assert_eq!((words.header_variables[0].1.as_str(), words.foreign), ("B", vec!["--keep-alive=off".to_owned()]));
         assert_eq!(Words::read(&["serve"]), None);
         assert_eq!(Words::read(&["run", "--"]).unwrap().command, None);
         assert_eq!(Words::read(&["run", "--call-timeout"]).unwrap().foreign, ["--call-timeout"]);

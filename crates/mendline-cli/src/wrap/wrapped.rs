@@ -162,7 +162,7 @@ impl Wrapping<'_> {
         let bearer = entry.table.get("bearer_token_env_var").filter(|_| entry.syntax == Syntax::Toml);
         let bearer_variable = bearer.map(|bearer| bearer.text().ok_or("its bearer_token_env_var is not a text"));
         let bearer_variable = bearer_variable.transpose()?;
-        check_target(address, headers.fields.iter().map(|field| field.name))?;
+        check_target(address, headers.fields.iter().map(|field| (field.name, field.value)))?;
         let has_credential = bearer.is_some()
             || credential::any(headers.fields.iter().map(|field| field.name))
             || address.split_once('?').is_some_and(|(_, query)| credential::is_secret(query));
@@ -259,7 +259,7 @@ impl Wrapping<'_> {
     /// A bridge's entry as one of ours, with what it said kept in the environment.
     fn replaced(&self, bridge: &Bridge, command: &Member, args: &Member) -> Result<Change, String> {
         let Wrapping { entry, binary, name } = self;
-        check_target(&bridge.url, bridge.headers.iter().map(|(name, _)| name.as_str()))?;
+        check_target(&bridge.url, bridge.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
         let environment = entry.table.get("env");
         let existing = environment.map(|member| member.table().ok_or("its env is not a table")).transpose()?;
         let mut taken: BTreeSet<String> =
@@ -352,12 +352,14 @@ fn variable(header: &str, taken: &mut BTreeSet<String>) -> String {
 }
 
 /// Whether `mendline run` would take this URL and these headers.
-fn check_target<'a>(url: &str, headers: impl Iterator<Item = &'a str>) -> Result<(), String> {
+fn check_target<'a>(url: &str, headers: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), String> {
     // What the client puts in later cannot be judged now.
-    let known = if url.contains('$') { "http://localhost/" } else { url };
-    let mut target = Target::parse(known).map_err(|fault| format!("its url cannot be used: {fault}"))?;
-    for name in headers {
-        target = target.header(name, &Secret::new("x".to_owned())).map_err(|fault| fault.to_string())?;
+    let known = |text: &str, otherwise: &str| if text.contains('$') { otherwise } else { text }.to_owned();
+    let target = Target::parse(&known(url, "http://localhost/"));
+    let mut target = target.map_err(|fault| format!("its url cannot be used: {fault}"))?;
+    for (name, value) in headers {
+        let value = Secret::new(known(value.trim(), "x"));
+        target = target.header(name, &value).map_err(|fault| fault.to_string())?;
     }
     Ok(())
 }

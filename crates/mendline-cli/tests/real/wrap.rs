@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -257,6 +258,37 @@ fn files_that_cannot_be_used_are_named_and_not_touched() {
     assert!(left.is_empty(), "something was left behind: {left:?}");
 }
 
+#[test]
+fn files_that_may_not_be_read_or_replaced_are_named_and_not_touched() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
+    let (locked, secret) = (home.write("locked/mcp.json", servers), home.write("secret.json", servers));
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&home.path(""), 0o755);
+    mode(&secret, 0o000);
+    mode(locked.parent().unwrap(), 0o555);
+    for (path, words) in [(&locked, "its directory is read-only"), (&secret, "it cannot be read: Permission denied")] {
+        let mut command = home.command(&["wrap", "--yes", "--binary", MENDLINE, "--file", path.to_str().unwrap()]);
+        if rustix::process::geteuid().is_root() {
+            // To the administrator nothing is forbidden.
+            command.uid(65_534).gid(65_534);
+        }
+        Told::from(command.output().unwrap()).is(1, &["left, because", words]);
+    }
+    mode(locked.parent().unwrap(), 0o755);
+    assert_eq!((fs::read_to_string(&locked).unwrap().as_str(), names(locked.parent().unwrap()).len()), (servers, 1));
+}
+
+#[test]
+fn two_ways_to_one_file_change_it_once() {
+    let home = Home::new();
+    let file = home.write("work/a.json", CURSOR);
+    symlink("a.json", home.path("work/b.json")).unwrap();
+    home.wrap(&["--yes", "--file", "a.json", "--file", "b.json", "--file", "./a.json"]).is(0, &["a.json: written"]);
+    home.run(&["unwrap", "--yes", "--file", "b.json"]).is(0, &["b.json: written"]);
+    assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
+}
+
 fn names(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
@@ -332,12 +364,10 @@ fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
 fn a_wrapped_command_answers_as_the_server_itself() {
     let home = Home::new();
     let ledger = home.path("ledger");
-    let entry = json!({ "command": MENDLINE, "args": ["demo-server"], "env": { "MENDLINE_DEMO_LEDGER": ledger } });
     // Under its own name the server would be taken for Mendline, and rightly.
     let server = home.path("demo");
     fs::copy(MENDLINE, &server).unwrap();
-    let mut entry = entry;
-    entry["command"] = json!(server);
+    let entry = json!({ "command": server, "args": ["demo-server"], "env": { "MENDLINE_DEMO_LEDGER": ledger } });
     home.write("work/.mcp.json", json!({ "mcpServers": { "demo": entry } }).to_string());
     home.wrap(&["--yes", "--scope", "project"]).is(0, &["written"]);
     let text = fs::read_to_string(home.path("work/.mcp.json")).unwrap();
