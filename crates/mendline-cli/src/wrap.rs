@@ -151,7 +151,10 @@ impl Walk<'_> {
             }
             match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &place.path)) {
                 Some(candidate) if candidate.sections.contains(&place.section) => {}
-                Some(candidate) => candidate.sections.push(place.section.clone()),
+                Some(candidate) => {
+                    candidate.sections.push(place.section.clone());
+                    candidate.owner += &format!(" and {}", place.scope.word());
+                }
                 None => candidates.push(Candidate {
                     path: place.path.clone(),
                     owner: format!("{}, {}", place.client.title(), place.scope.word()),

@@ -123,14 +123,25 @@ impl Entry<'_> {
         written.collect::<Vec<_>>().join(gap)
     }
 
-    /// What separates a member from the one before it, judged by where this one stands.
-    fn gap(&self, shape: Shape, member: &Member) -> String {
-        let before = &self.text[..member.key_range.start];
+    /// What separates an item from the one before it, judged by where this one stands.
+    pub(crate) fn item_gap(&self, start: usize) -> String {
+        self.blank_before(start).1.map_or_else(|| ", ".to_owned(), |line| format!(",{line}"))
+    }
+
+    /// The blank before a place, and the part of it that begins a line, if one begins there.
+    fn blank_before(&self, start: usize) -> (&str, Option<&str>) {
+        let before = &self.text[..start];
         let blank = &before[before.trim_end_matches([' ', '\t', '\r', '\n']).len()..];
         let line = blank.rfind('\n').map(|at| {
             let at = if blank[..at].ends_with('\r') { at - 1 } else { at };
             &blank[at..]
         });
+        (blank, line)
+    }
+
+    /// What separates a member from the one before it, judged by where this one stands.
+    fn gap(&self, shape: Shape, member: &Member) -> String {
+        let (blank, line) = self.blank_before(member.key_range.start);
         match (shape, line) {
             (Shape::Lines, Some(line)) => line.to_owned(),
             (Shape::Lines, None) => "\n".to_owned(),

@@ -45,8 +45,7 @@ fn is_carrier(flag: &str) -> bool {
 }
 
 fn hides(text: &str, secret: bool) -> bool {
-    let only_a_variable = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
-    if only_a_variable || text.is_empty() {
+    if text.is_empty() || only_names(text) {
         return false;
     }
     let url_with_more = text.contains("://") && text.contains(['?', '@']);
@@ -54,10 +53,41 @@ fn hides(text: &str, secret: bool) -> bool {
     secret || url_with_more || (assigned && !text.starts_with("--header-env")) || text.contains("Bearer ")
 }
 
+/// Whether a text holds nothing itself but names variables, perhaps behind a header's name and a scheme.
+fn only_names(text: &str) -> bool {
+    let mut around = String::new();
+    let mut rest = text;
+    let mut named = false;
+    while let Some((before, (inside, after))) =
+        rest.split_once("${").and_then(|cut| Some((cut.0, cut.1.split_once('}')?)))
+    {
+        // A default is a value.
+        if inside.contains(":-") {
+            return false;
+        }
+        named = true;
+        around.push_str(before);
+        rest = after;
+    }
+    around.push_str(rest);
+    let value = around.rsplit(':').next().unwrap_or_default().trim();
+    named && (value.is_empty() || ["Bearer", "Basic", "Token"].iter().any(|scheme| value.eq_ignore_ascii_case(scheme)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wrap::document::Syntax;
+
+    #[test]
+    fn a_name_of_a_variable_is_no_secret() {
+        for text in ["${X}", "Bearer ${input:key}", "Authorization: Bearer ${X}", "X-Key:${X}", "${A} ${B}"] {
+            assert!(only_names(text), "{text}");
+        }
+        for text in ["", "x", "Bearer abc", "${X:-abc}", "Bearer ${X", "abc ${X}", "${X} abc", "X-Key: abc${X}"] {
+            assert!(!only_names(text), "{text}");
+        }
+    }
 
     #[test]
     fn what_may_be_a_secret_is_hidden_and_nothing_else() {

@@ -58,6 +58,14 @@ fn a_command_moves_behind_ours() {
 }
 
 #[test]
+fn words_on_lines_of_their_own_keep_them() {
+    becomes(
+        "{\r\n\t\"command\": \"npx\",\r\n\t\"args\": [\r\n\t\t\"-y\",\r\n\t\t\"notes\"\r\n\t]\r\n}",
+        "{\r\n\t\"command\": \"/bin/mendline\",\r\n\t\"args\": [\r\n\t\t\"run\", \"--name\", \"a\", \"--\", \"npx\",\r\n\t\t\"-y\",\r\n\t\t\"notes\"\r\n\t]\r\n}",
+    );
+}
+
+#[test]
 fn a_url_becomes_a_command_and_its_headers_its_environment() {
     becomes(
         r#"{"type": "http", "url": "https://e.com/mcp", "headers": {"Authorization": "Bearer ${T}"}}"#,

@@ -137,7 +137,7 @@ impl Wrapping<'_> {
         let mut edits = vec![Edit::replace(command.value.range.clone(), entry.syntax.quoted(binary))];
         match args.map(|args| (args, args.items().unwrap_or_default())) {
             Some((_, [first, ..])) => {
-                edits.push(Edit::insert(first.range.start, format!("{}, ", tokens.join(", "))));
+                edits.push(Edit::insert(first.range.start, tokens.join(", ") + &entry.item_gap(first.range.start)));
             }
             Some((args, [])) => edits.push(Edit::insert(args.value.range.start + 1, tokens.join(", "))),
             None => edits[0].text += &entry.member_after(command, "args", &Syntax::list(&tokens)),

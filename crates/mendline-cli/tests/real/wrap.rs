@@ -157,7 +157,7 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
         0,
         &[
             "~/work/.mcp.json: not looked at",
-            "(Claude Code, user)",
+            "(Claude Code, user and local)",
             "(Claude Desktop, user)",
             "(VS Code, user)",
             "(Codex, user)",
