@@ -145,6 +145,18 @@ fn what_cannot_be_wrapped_is_left_with_the_reason() {
 }
 
 #[test]
+fn what_could_not_be_brought_back_exactly_is_not_wrapped() {
+    for entry in [
+        r#"{"url": "http://localhost", "env": {}}"#,
+        r#"{"\u0075rl": "http://localhost"}"#,
+        r#"{"url": "http://localhost", "type": "\u0068ttp"}"#,
+        r#"{"url": "http://localhost", "\u0068eaders": {}}"#,
+    ] {
+        stays(entry, "could not be brought back exactly");
+    }
+}
+
+#[test]
 fn a_server_that_is_asked_for_by_name_is_wrapped_without_a_credential() {
     assert!(plan(&file(r#"{"url": "https://e.com/mcp"}"#), WRAP, true).changes());
 }
