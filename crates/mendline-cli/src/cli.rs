@@ -10,6 +10,7 @@ use mendline_config::Name;
 
 use crate::choices::{Choices, duration};
 use crate::demo_server::temper::Temper;
+use crate::wrap::clients::Scope;
 
 /// Exit code: a negative result, such as a server that never became ready.
 pub(crate) const NEGATIVE: u8 = 1;
@@ -42,6 +43,10 @@ pub(crate) enum Command {
     Check(CheckOptions),
     /// Print the JSON Schema of the configuration file, for editors
     Schema(SchemaOptions),
+    /// Make a client's configured servers go through Mendline
+    Wrap(WrapOptions),
+    /// Undo that: give a client's servers back as they were
+    Unwrap(UnwrapOptions),
     /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
     Demo(DemoOptions),
     /// The server of the demonstration and of the tests
@@ -89,6 +94,18 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "HEADER")]
     pub(crate) header: Vec<String>,
 
+    /// A header whose value is in an environment variable, as NAME=VARIABLE; may be given several times
+    #[arg(long, value_name = "NAME=VARIABLE")]
+    pub(crate) header_env: Vec<String>,
+
+    /// The environment variable that holds the URL, when the URL itself is a secret
+    #[arg(long, value_name = "VARIABLE", conflicts_with_all = ["target", "command"])]
+    pub(crate) url_env: Option<String>,
+
+    /// What an entry did not have before `wrap`: for `unwrap`, and without meaning here
+    #[arg(long, value_name = "MEMBER", hide = true)]
+    pub(crate) entry_without: Vec<String>,
+
     /// How long a connection to the URL may take [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) connect_timeout: Option<Duration>,
@@ -117,11 +134,80 @@ pub(crate) enum TransportFlag {
     #[value(alias = "http-first", alias = "sse-first")]
     Auto,
     /// Streamable HTTP only.
-    #[value(alias = "http-only", alias = "streamable-http")]
+    #[value(alias = "http-only", alias = "streamable-http", alias = "streamableHttp")]
     Http,
     /// Legacy HTTP+SSE only.
     #[value(alias = "sse-only")]
     Sse,
+}
+
+const WRAP_EXAMPLES: &str = "\
+Examples:
+  mendline wrap                             every client that is found, after showing what changes
+  mendline wrap --client cursor --dry-run   only show it
+  mendline wrap --server github --yes       one server, in every client, without a question
+  mendline wrap --scope project             the files that this project shares: .mcp.json and the like
+  mendline wrap --file ./mcp.json           any file with servers in it
+
+Clients: claude-code, claude-desktop, cursor, vscode, codex.
+`mendline unwrap` gives everything back byte for byte, from the entries alone.
+Exit codes: 0 ok or nothing to do, 1 something asked for was left, 2 wrong usage, 3 unknown name or nothing found.";
+
+#[derive(Args)]
+#[command(after_help = WRAP_EXAMPLES)]
+pub(crate) struct WrapOptions {
+    #[command(flatten)]
+    pub(crate) which: WhichServers,
+
+    /// The program to write into the entries, wherever it is [default: this one, if it is installed]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) binary: Option<PathBuf>,
+}
+
+const UNWRAP_EXAMPLES: &str = "\
+Examples:
+  mendline unwrap                           every client that is found, after showing what changes
+  mendline unwrap --client codex --dry-run  only show it
+  mendline unwrap --server github --yes     one server, in every client, without a question
+  mendline unwrap --file ./mcp.json         any file with wrapped servers in it
+
+What was changed in an entry since it was wrapped stays, where the entry has a place for it; what has none is named.
+Exit codes: 0 ok or nothing to do, 1 something asked for was left, 2 wrong usage, 3 unknown name or nothing found.";
+
+#[derive(Args)]
+#[command(after_help = UNWRAP_EXAMPLES)]
+pub(crate) struct UnwrapOptions {
+    #[command(flatten)]
+    pub(crate) which: WhichServers,
+}
+
+/// Which files and servers are meant, and how much is asked.
+#[derive(Args)]
+pub(crate) struct WhichServers {
+    /// A client whose files are meant; may be given several times [default: all that are found]
+    #[arg(long, value_name = "CLIENT")]
+    pub(crate) client: Vec<String>,
+
+    /// Which of a client's files: user, local (Claude Code, this directory) or project (shared with others); may be given
+    /// several times [default: user and local]
+    #[arg(long, value_name = "SCOPE", value_enum, hide_possible_values = true)]
+    pub(crate) scope: Vec<Scope>,
+
+    /// A file of any client, and no other; may be given several times
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["client", "scope"])]
+    pub(crate) file: Vec<PathBuf>,
+
+    /// A server by its name, and no other; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Vec<String>,
+
+    /// Show what would change, and write nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args)]

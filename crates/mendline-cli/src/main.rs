@@ -15,6 +15,7 @@ mod news;
 mod plan;
 mod reload;
 mod run;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Check(options) => check::run(&options),
         Command::Schema(options) => check::schema(&options),
+        Command::Wrap(options) => wrap::wrap(&options),
+        Command::Unwrap(options) => wrap::unwrap(&options),
         Command::Demo(options) => demo::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }

@@ -48,9 +48,15 @@ pub(crate) struct Address {
 impl Plan {
     /// What the command line alone says.
     pub(crate) fn of_flags(options: &RunOptions) -> Result<Plan, String> {
-        let mut plan = match &options.target {
-            Some(url) => remote(url, options)?,
-            None => child(options)?,
+        Plan::of_line(options, &variable)
+    }
+
+    /// What a command line says whose variables are looked up like this.
+    fn of_line(options: &RunOptions, variable: Lookup<'_>) -> Result<Plan, String> {
+        let mut plan = match (&options.target, &options.url_env) {
+            (Some(url), _) => remote(expand(url, variable).map_err(|fault| fault.to_string())?, options, variable)?,
+            (None, Some(name)) => remote(held_by(name, variable)?, options, variable)?,
+            (None, None) => child(options)?,
         };
         options.choices.apply(&mut plan.upstream)?;
         Ok(plan)
@@ -75,7 +81,7 @@ impl Plan {
                 Plan { upstream: server.policies.clone(), way: Way::Remote(address), limits }
             }
             Reach::Wrapped { arguments, environment, directory } => {
-                let mut plan = unwrapped(server, arguments)?;
+                let mut plan = unwrapped(server, arguments, environment)?;
                 if let Way::Child(command) = &mut plan.way {
                     command.environment = plain(environment);
                     command.directory.clone_from(directory);
@@ -117,10 +123,10 @@ impl Plan {
     /// The command line has the last word.
     fn overrule(&mut self, options: &RunOptions) -> Result<(), String> {
         match &mut self.way {
-            Way::Child(_) if !options.header.is_empty() => return Err(NO_HEADERS.to_owned()),
+            Way::Child(_) if has_headers(options) => return Err(NO_HEADERS.to_owned()),
             Way::Child(_) => {}
             Way::Remote(address) => {
-                for (name, value) in headers(options)? {
+                for (name, value) in headers(options, &variable)? {
                     address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
                     address.headers.push((name, value));
                 }
@@ -138,7 +144,7 @@ impl Plan {
 }
 
 /// A command line of our own in somebody's file, with the policies of that entry.
-fn unwrapped(server: &Server, arguments: &[String]) -> Result<Plan, String> {
+fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secret)]) -> Result<Plan, String> {
     let line = ["mendline run"].into_iter().chain(arguments.iter().map(String::as_str));
     let inner = Wrapped::try_parse_from(line).map_err(|error| {
         let said = error.to_string();
@@ -156,7 +162,11 @@ fn unwrapped(server: &Server, arguments: &[String]) -> Result<Plan, String> {
             server.name
         ));
     }
-    let plain = Plan::of_flags(&options).map_err(|why| format!("`{}`: {why}", server.name))?;
+    // Its variables are those that a client would have set for it.
+    let own =
+        |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
+    let plain = Plan::of_line(&options, &|name| own(name).or_else(|| variable(name)))
+        .map_err(|why| format!("`{}`: {why}", server.name))?;
     let mut upstream = server.policies.clone();
     upstream.transport = plain.upstream.transport;
     upstream.place.clone_from(&plain.upstream.place);
@@ -174,13 +184,17 @@ struct Wrapped {
     options: RunOptions,
 }
 
+fn has_headers(options: &RunOptions) -> bool {
+    !options.header.is_empty() || !options.header_env.is_empty()
+}
+
 const NO_HEADERS: &str = "--header is for servers at a URL; a command gets its secrets through its environment";
 
 fn child(options: &RunOptions) -> Result<Plan, String> {
     let [program, arguments @ ..] = options.command.as_slice() else {
         return Err(NO_COMMAND.to_owned());
     };
-    if !options.header.is_empty() {
+    if has_headers(options) {
         return Err(NO_HEADERS.to_owned());
     }
     let name = options.name.clone().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
@@ -189,9 +203,8 @@ fn child(options: &RunOptions) -> Result<Plan, String> {
     Ok(Plan { upstream, way: Way::Child(command), limits: Limits::default() })
 }
 
-fn remote(url: &str, options: &RunOptions) -> Result<Plan, String> {
-    let url = expand(url, variable).map_err(|fault| fault.to_string())?;
-    let (headers, connect_timeout) = (headers(options)?, options.connect_timeout);
+fn remote(url: String, options: &RunOptions, variable: Lookup<'_>) -> Result<Plan, String> {
+    let (headers, connect_timeout) = (headers(options, variable)?, options.connect_timeout);
     let address = Address { url: Secret::new(url), headers, connect_timeout };
     let target = address.target()?;
     let name = options.name.clone().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
@@ -220,7 +233,7 @@ impl Address {
     }
 }
 
-fn headers(options: &RunOptions) -> Result<Vec<(String, Secret)>, String> {
+fn headers(options: &RunOptions, variable: Lookup<'_>) -> Result<Vec<(String, Secret)>, String> {
     let one = |header: &String| {
         let (name, value) = header.split_once(':').ok_or_else(|| {
             // Only the beginning is shown: the rest may be a secret.
@@ -230,11 +243,25 @@ fn headers(options: &RunOptions) -> Result<Vec<(String, Secret)>, String> {
         let value = expand(value.trim(), variable).map_err(|fault| fault.to_string())?;
         Ok((name.trim().to_owned(), Secret::new(value)))
     };
-    options.header.iter().map(one).collect()
+    let held = |header: &String| {
+        let (name, holder) = header
+            .split_once('=')
+            .ok_or_else(|| format!("--header-env is written as NAME=VARIABLE, not as {header:?}"))?;
+        Ok((name.trim().to_owned(), Secret::new(held_by(holder, variable)?.trim().to_owned())))
+    };
+    options.header.iter().map(one).chain(options.header_env.iter().map(held)).collect()
 }
+
+/// Where the value of a variable is looked up.
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// What a variable that is named plainly holds.
+fn held_by(name: &str, variable: Lookup<'_>) -> Result<String, String> {
+    variable(name).ok_or_else(|| format!("the variable {name} is not set"))
 }
 
 fn plain(environment: &[(String, Secret)]) -> Vec<(OsString, OsString)> {

@@ -32,3 +32,4 @@ mod slowness;
 mod statuses;
 mod still;
 mod unrest;
+mod wrap;

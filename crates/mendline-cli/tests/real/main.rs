@@ -16,3 +16,4 @@ mod streams;
 mod support;
 mod transparency;
 mod usage;
+mod wrap;

@@ -1,0 +1,321 @@
+//! `mendline wrap` and `mendline unwrap`: a client's servers go through Mendline, and back.
+//!
+//! Both are the same walk: find the files, plan each one, show the plan, ask, write. Nothing is touched before all of it was
+//! shown and agreed to, one bad file or entry does not stop the others, and what stays as it is gets its reason.
+
+mod binary;
+mod bridge;
+pub(crate) mod clients;
+mod credential;
+mod diff;
+mod document;
+mod edit;
+mod file;
+mod json;
+mod original;
+mod plan;
+#[cfg(test)]
+mod properties;
+mod secrets;
+#[cfg(test)]
+mod stories;
+mod toml;
+mod tree;
+mod words;
+mod wrapped;
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clients::{Client, Scope, Surroundings};
+use diff::{Paint, plain};
+use document::{Section, Syntax};
+use file::Source;
+use plan::{Chosen, Fate, Plan, Way};
+
+use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
+
+/// Wraps.
+pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
+    match binary::choose(options.binary.as_deref()) {
+        Ok(binary) => Walk { which: &options.which, way: Way::Wrap { binary: &binary } }.exit_code(),
+        Err(complaint) => complain(&complaint, USAGE),
+    }
+}
+
+/// Unwraps.
+pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
+    Walk { which: &options.which, way: Way::Unwrap }.exit_code()
+}
+
+fn complain(complaint: &str, code: u8) -> ExitCode {
+    eprintln!("error: {complaint}");
+    ExitCode::from(code)
+}
+
+/// Why nothing was done, and the exit code for it.
+struct Refusal(String, u8);
+
+/// A file that may be changed.
+struct Candidate {
+    path: PathBuf,
+    /// Whose it is, in words.
+    owner: String,
+    /// The parts that are meant; all of them if none is named.
+    sections: Vec<Section>,
+}
+
+/// A file that was read and planned.
+struct Planned {
+    candidate: Candidate,
+    source: Source,
+    plan: Plan,
+}
+
+/// One walk over all files.
+struct Walk<'a> {
+    which: &'a WhichServers,
+    way: Way<'a>,
+}
+
+impl Walk<'_> {
+    fn exit_code(&self) -> ExitCode {
+        match self.walk() {
+            Ok(code) => ExitCode::from(code),
+            Err(Refusal(complaint, code)) => complain(&complaint, code),
+        }
+    }
+
+    fn walk(&self) -> Result<u8, Refusal> {
+        let chosen: Chosen = self.which.server.iter().cloned().collect();
+        let (mut refused, mut all) = (false, Vec::new());
+        for candidate in self.candidates()? {
+            match self.plan(&candidate, &chosen) {
+                Ok(Some((source, plan))) => all.push(Planned { candidate, source, plan }),
+                Ok(None) => {}
+                Err(reason) => {
+                    refused = true;
+                    eprintln!("{}: left, because {reason}", shown(&candidate.path));
+                }
+            }
+        }
+        self.check_names(&chosen, &all, refused)?;
+        for planned in &all {
+            self.tell(planned);
+        }
+        let changing: Vec<&Planned> = all.iter().filter(|planned| planned.plan.changes()).collect();
+        let asked_and_left = all
+            .iter()
+            .flat_map(|planned| &planned.plan.servers)
+            .any(|server| matches!(server.fate, Fate::Left(_)) && chosen.contains(&server.name));
+        let code = if refused || asked_and_left { NEGATIVE } else { 0 };
+        if changing.is_empty() {
+            println!("Nothing to do.");
+            return Ok(code);
+        }
+        if self.which.dry_run {
+            println!("Nothing was written: this was a dry run.");
+            return Ok(code);
+        }
+        if !self.agreed(changing.len())? {
+            println!("Nothing was written.");
+            return Ok(NEGATIVE);
+        }
+        Ok(code.max(write(&changing)))
+    }
+
+    /// The files that are meant and may be there.
+    fn candidates(&self) -> Result<Vec<Candidate>, Refusal> {
+        if !self.which.file.is_empty() {
+            return self.named_files();
+        }
+        let mut clients = Vec::new();
+        for word in &self.which.client {
+            clients.push(Client::from_word(word).ok_or_else(|| {
+                let known = Client::ALL.map(Client::word).join(", ");
+                Refusal(format!("no client is called {word:?}; known are {known}"), UNKNOWN)
+            })?);
+        }
+        let scopes = if self.which.scope.is_empty() { &[Scope::User, Scope::Local][..] } else { &self.which.scope };
+        let surroundings = Surroundings::ours().map_err(|complaint| Refusal(complaint, USAGE))?;
+        let mut places = surroundings.places();
+        places.retain(|place| clients.is_empty() || clients.contains(&place.client));
+        let (meant, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| scopes.contains(&place.scope));
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for place in &meant {
+            // A link to nothing is there, and is complained about.
+            if place.path.symlink_metadata().is_err() {
+                continue;
+            }
+            match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &place.path)) {
+                Some(candidate) if candidate.sections.contains(&place.section) => {}
+                Some(candidate) => {
+                    candidate.sections.push(place.section.clone());
+                    candidate.owner += &format!(" and {}", place.scope.word());
+                }
+                None => candidates.push(Candidate {
+                    path: place.path.clone(),
+                    owner: format!("{}, {}", place.client.title(), place.scope.word()),
+                    sections: vec![place.section.clone()],
+                }),
+            }
+        }
+        if self.which.scope.is_empty() {
+            for shared in others.iter().filter(|place| place.scope == Scope::Project && place.path.exists()) {
+                let path = shown(&shared.path);
+                println!("{path}: not looked at, since a project shares it with others; --scope project does");
+            }
+        }
+        if candidates.is_empty() {
+            let looked: BTreeSet<String> = meant.iter().map(|place| format!("  {}", shown(&place.path))).collect();
+            let looked: Vec<String> = looked.into_iter().collect();
+            let nowhere = if looked.is_empty() {
+                "none of these clients has files of that scope".to_owned()
+            } else {
+                format!(
+                    "no client's configuration was found; looked for\n{}\nAny other file: --file FILE",
+                    looked.join("\n")
+                )
+            };
+            return Err(Refusal(nowhere, UNKNOWN));
+        }
+        Ok(candidates)
+    }
+
+    fn named_files(&self) -> Result<Vec<Candidate>, Refusal> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for path in &self.which.file {
+            if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                return Err(Refusal(format!("there is no file {}", path.display()), UNKNOWN));
+            }
+            if !candidates.iter().any(|candidate| is_same(&candidate.path, path)) {
+                candidates.push(Candidate { path: path.clone(), owner: String::new(), sections: Vec::new() });
+            }
+        }
+        Ok(candidates)
+    }
+
+    fn plan(&self, candidate: &Candidate, chosen: &Chosen) -> Result<Option<(Source, Plan)>, String> {
+        let Some(source) = file::read(&candidate.path)? else { return Ok(None) };
+        let syntax = Syntax::of(&source.real);
+        let language = match syntax {
+            Syntax::Json => "JSON",
+            Syntax::Toml => "TOML",
+        };
+        let plan = Plan::make(source.text.clone(), syntax, &candidate.sections, self.way, chosen)
+            .map_err(|fault| format!("it cannot be read as {language}: {fault}"))?;
+        Ok(Some((source, plan)))
+    }
+
+    /// Every name that was given has to be somewhere, unless a file that could not be read may have it.
+    fn check_names(&self, chosen: &Chosen, all: &[Planned], refused: bool) -> Result<(), Refusal> {
+        let known =
+            |name: &String| all.iter().any(|planned| planned.plan.servers.iter().any(|server| server.name == *name));
+        match chosen.iter().find(|name| !known(name)) {
+            Some(name) if !refused => {
+                let there = self.all_names(all);
+                let hint = if there.is_empty() {
+                    "there are no servers at all".to_owned()
+                } else {
+                    format!("there are {}", there.join(", "))
+                };
+                Err(Refusal(format!("no server is called {name:?}; {hint}"), UNKNOWN))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What servers are called in the files that were read.
+    fn all_names(&self, all: &[Planned]) -> Vec<String> {
+        let everything = Chosen::new();
+        let plans = all.iter().filter_map(|planned| self.plan(&planned.candidate, &everything).ok()?);
+        let names: BTreeSet<String> =
+            plans.flat_map(|(_, plan)| plan.servers.into_iter().map(|server| plain(&server.name))).collect();
+        names.into_iter().collect()
+    }
+
+    fn tell(&self, planned: &Planned) {
+        let Planned { candidate, plan, .. } = planned;
+        let path = shown(&candidate.path);
+        if candidate.owner.is_empty() {
+            println!("{path}");
+        } else {
+            println!("{path} ({})", candidate.owner);
+        }
+        if plan.servers.is_empty() {
+            println!("  no servers");
+        }
+        let (changed, already) = match self.way {
+            Way::Wrap { .. } => ("wrapped", "already wrapped"),
+            Way::Unwrap => ("unwrapped", "not wrapped"),
+        };
+        let width = plan.servers.iter().map(|server| plain(&server.name).chars().count()).max().unwrap_or(0);
+        for server in &plan.servers {
+            let told = match &server.fate {
+                Fate::Changed if server.notes.is_empty() => changed.to_owned(),
+                Fate::Changed => format!("{changed}; {}", server.notes.join("; ")),
+                Fate::Already => already.to_owned(),
+                Fate::Left(reason) => format!("left: {reason}"),
+            };
+            println!("  {:width$}  {}", plain(&server.name), plain(&told));
+        }
+        if plan.changes() {
+            let colour =
+                io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            println!();
+            print!("{}", diff::render(&path, &plan.before, &plan.edits, plan.syntax, Paint { colour }));
+        }
+        println!();
+    }
+
+    fn agreed(&self, files: usize) -> Result<bool, Refusal> {
+        if self.which.yes {
+            return Ok(true);
+        }
+        let stdin = io::stdin();
+        if !stdin.is_terminal() {
+            let complaint =
+                "there is no terminal to ask on; nothing was written. Say --yes to write, or --dry-run to only look";
+            return Err(Refusal(complaint.to_owned(), USAGE));
+        }
+        let what = if files == 1 { "this file".to_owned() } else { format!("these {files} files") };
+        print!("Write {what}? [y/N] ");
+        let _ = io::stdout().flush();
+        let mut answer = String::new();
+        let _ = stdin.lock().read_line(&mut answer);
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+}
+
+/// Writes what was agreed to, and says how it went.
+fn write(changing: &[&Planned]) -> u8 {
+    let mut code = 0;
+    for Planned { candidate, source, plan } in changing {
+        let path = shown(&candidate.path);
+        match source.replace(&plan.after) {
+            Ok(backup) => println!("{path}: written; as it was: {}", shown(&backup)),
+            Err(reason) => {
+                code = NEGATIVE;
+                eprintln!("{path}: left, because {reason}");
+            }
+        }
+    }
+    if code == 0 {
+        println!("Clients read this when they start.");
+    }
+    code
+}
+
+/// Whether two paths lead to one file, which must not be changed twice at once.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// A path as people write it.
+fn shown(path: &Path) -> String {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let short = home.and_then(|home| path.strip_prefix(home).ok().map(|rest| format!("~/{}", rest.display())));
+    plain(&short.unwrap_or_else(|| path.display().to_string()))
+}

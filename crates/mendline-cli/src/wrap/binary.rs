@@ -1,0 +1,109 @@
+//! Which program the entries will run.
+//!
+//! An entry has to work next year, from whatever directory and environment its client has, so it names a program by its whole
+//! path, and one that stays: not what a build has just put into its own directory, nor anything in a temporary one. Where the
+//! program was found through `PATH`, that path is taken and not what it links to: links stay when versions change.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::wrapped::is_our_name;
+
+/// The program to write into entries.
+pub(crate) fn choose(told: Option<&Path>) -> Result<String, String> {
+    let path = match told {
+        Some(path) => given(path)?,
+        None => installed()?,
+    };
+    path.into_os_string().into_string().map_err(|path| format!("{path:?} is not valid UTF-8 and cannot be written"))
+}
+
+/// What a person names is taken wherever it is.
+fn given(path: &Path) -> Result<PathBuf, String> {
+    let path = std::path::absolute(path).map_err(|error| format!("--binary {}: {error}", path.display()))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !is_our_name(&name) {
+        return Err(format!(
+            "--binary {}: its name has to begin with `mendline`, by which `unwrap` knows its entries",
+            path.display()
+        ));
+    }
+    match path.metadata() {
+        Ok(found) if found.is_file() => Ok(path),
+        Ok(_) => Err(format!("--binary {}: it is not a file", path.display())),
+        Err(error) => Err(format!("--binary {}: {error}", path.display())),
+    }
+}
+
+fn installed() -> Result<PathBuf, String> {
+    let running = std::env::current_exe().map_err(|error| format!("it is not known where this program is: {error}"))?;
+    let path = on_the_path(&running).unwrap_or(running);
+    match passing(&path, &std::env::temp_dir()) {
+        None => Ok(path),
+        Some(why) => Err(format!(
+            "{} is {why} and may be gone tomorrow\n\nInstall it first:\n\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
+            path.display()
+        )),
+    }
+}
+
+/// The same program as it is found by its name.
+fn on_the_path(running: &Path) -> Option<PathBuf> {
+    let (name, real) = (running.file_name()?, running.canonicalize().ok()?);
+    let paths = std::env::var_os("PATH")?;
+    let candidates =
+        std::env::split_paths(&paths).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
+    candidates.into_iter().find(|candidate| candidate.canonicalize().is_ok_and(|found| found == real))
+}
+
+/// Why a program at this path will not stay there, if so.
+fn passing(path: &Path, temporary: &Path) -> Option<&'static str> {
+    let names: Vec<&str> = path
+        .components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect();
+    let folders = names.split_last().map_or(&[][..], |(_, folders)| folders);
+    if folders.contains(&"target") && folders.last().is_some_and(|last| matches!(*last, "debug" | "release" | "deps")) {
+        return Some("in a build directory");
+    }
+    let in_temporary = path.starts_with(temporary) || path.starts_with("/tmp") || path.starts_with("/var/tmp");
+    if in_temporary || folders.contains(&"_npx") {
+        return Some("in a temporary directory");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_will_not_stay_is_known() {
+        for (path, why) in [
+            ("/home/me/mendline/target/release/mendline", Some("build")),
+            ("/home/me/mendline/target/x86_64-unknown-linux-musl/debug/mendline", Some("build")),
+            ("/tmp/x/mendline", Some("temporary")),
+            ("/scratch/7/mendline", Some("temporary")),
+            ("/home/me/.npm/_npx/1/node_modules/mendline", Some("temporary")),
+            ("/home/me/.cargo/bin/mendline", None),
+            ("/home/target/bin/mendline", None),
+            ("/opt/release/mendline", None),
+        ] {
+            let found = passing(Path::new(path), Path::new("/scratch"));
+            assert_eq!(found.is_some(), why.is_some(), "{path}");
+            assert!(found.is_none_or(|found| found.contains(why.unwrap())), "{path}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_named_has_to_be_one_of_ours() {
+        assert!(choose(Some(Path::new("/bin/sh"))).unwrap_err().contains("begin with `mendline`"));
+        assert!(choose(Some(Path::new("/nowhere/mendline"))).unwrap_err().contains("No such file"));
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("mendline");
+        std::fs::create_dir(&directory).unwrap();
+        assert!(choose(Some(&directory)).unwrap_err().contains("not a file"));
+    }
+}

@@ -1,0 +1,222 @@
+//! Where clients keep their servers.
+//!
+//! Each client has a file of the person's own and most have one in a project, which is shared with everybody who works on
+//! it. Files that are not there are remembered too: when nothing is found, it is said where it was looked for.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::document::Section;
+
+/// A program that reads such files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    ClaudeCode,
+    ClaudeDesktop,
+    Cursor,
+    VsCode,
+    Codex,
+}
+
+impl Client {
+    pub(crate) const ALL: [Client; 5] =
+        [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor, Client::VsCode, Client::Codex];
+
+    /// What it is called on a command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Client::ClaudeCode => "claude-code",
+            Client::ClaudeDesktop => "claude-desktop",
+            Client::Cursor => "cursor",
+            Client::VsCode => "vscode",
+            Client::Codex => "codex",
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Client::ClaudeCode => "Claude Code",
+            Client::ClaudeDesktop => "Claude Desktop",
+            Client::Cursor => "Cursor",
+            Client::VsCode => "VS Code",
+            Client::Codex => "Codex",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Client> {
+        Client::ALL.into_iter().find(|client| client.word() == word)
+    }
+}
+
+/// For whom an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Scope {
+    /// For this person, everywhere.
+    User,
+    /// For everybody who works on the project in this directory: the file is shared.
+    Project,
+    /// For this person, in this directory (Claude Code).
+    Local,
+}
+
+impl Scope {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Scope::User => "user",
+            Scope::Project => "project",
+            Scope::Local => "local",
+        }
+    }
+}
+
+/// A file and the part of it that is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) scope: Scope,
+    pub(crate) path: PathBuf,
+    pub(crate) section: Section,
+}
+
+/// What the environment says about where files are.
+pub(crate) struct Surroundings {
+    pub(crate) home: PathBuf,
+    /// Where programs keep their settings.
+    pub(crate) settings: PathBuf,
+    pub(crate) here: PathBuf,
+    pub(crate) claude: Option<PathBuf>,
+    pub(crate) codex: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(crate) fn ours() -> Result<Surroundings, String> {
+        let variable =
+            |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+        let home = variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" })
+            .ok_or("there is no home directory: HOME is not set; name a file with --file")?;
+        let settings = if cfg!(target_os = "macos") {
+            home.join("Library/Application Support")
+        } else if cfg!(windows) {
+            variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
+        } else {
+            variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
+        };
+        let here = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
+        let (claude, codex) = (variable("CLAUDE_CONFIG_DIR"), variable("CODEX_HOME"));
+        Ok(Surroundings { home, settings, here, claude, codex })
+    }
+
+    /// Every place of every client, whether something is there or not.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let Surroundings { home, settings, here, .. } = self;
+        let claude = self.claude.as_ref().unwrap_or(home).join(".claude.json");
+        let codex = self.codex.clone().unwrap_or_else(|| home.join(".codex")).join("config.toml");
+        let local = ["projects", &here.to_string_lossy(), "mcpServers"].map(str::to_owned).to_vec();
+        let place = |client, scope, path: PathBuf, section: &str| Place {
+            client,
+            scope,
+            path,
+            section: vec![section.to_owned()],
+        };
+        let mut places = vec![
+            place(Client::ClaudeCode, Scope::User, claude.clone(), "mcpServers"),
+            Place { client: Client::ClaudeCode, scope: Scope::Local, path: claude, section: local },
+            place(Client::ClaudeCode, Scope::Project, here.join(".mcp.json"), "mcpServers"),
+            place(Client::ClaudeDesktop, Scope::User, settings.join("Claude/claude_desktop_config.json"), "mcpServers"),
+            place(Client::Cursor, Scope::User, home.join(".cursor/mcp.json"), "mcpServers"),
+            place(Client::Cursor, Scope::Project, here.join(".cursor/mcp.json"), "mcpServers"),
+        ];
+        places.extend(self.vscode_files().into_iter().map(|path| place(Client::VsCode, Scope::User, path, "servers")));
+        places.push(place(Client::VsCode, Scope::Project, here.join(".vscode/mcp.json"), "servers"));
+        places.push(place(Client::Codex, Scope::User, codex, "mcp_servers"));
+        places.push(place(Client::Codex, Scope::Project, here.join(".codex/config.toml"), "mcp_servers"));
+        // In one's home directory a project's file and one's own may be the same.
+        let mut seen: Vec<Place> = Vec::new();
+        for place in places {
+            if !seen.iter().any(|other| other.path == place.path && other.section == place.section) {
+                seen.push(place);
+            }
+        }
+        seen
+    }
+
+    /// VS Code's own file, those of its profiles, and the same of its siblings where they are.
+    fn vscode_files(&self) -> Vec<PathBuf> {
+        let mut files = vec![self.settings.join("Code/User/mcp.json")];
+        for sibling in ["Code - Insiders", "VSCodium"] {
+            files.extend(Some(self.settings.join(sibling).join("User/mcp.json")).filter(|path| path.exists()));
+        }
+        files.extend(profiles(&self.settings.join("Code/User/profiles")));
+        files
+    }
+}
+
+/// How many profiles are looked at.
+const MOST_PROFILES: usize = 100;
+
+fn profiles(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MOST_PROFILES);
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path().join("mcp.json")));
+    let mut files: Vec<PathBuf> = files.filter(|path| path.exists()).collect();
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn surroundings(home: &Path) -> Surroundings {
+        let here = home.join("work");
+        Surroundings { home: home.to_owned(), settings: home.join(".config"), here, claude: None, codex: None }
+    }
+
+    #[test]
+    fn every_client_has_its_places() {
+        let places = surroundings(Path::new("/home/me")).places();
+        let told: Vec<String> = places
+            .iter()
+            .map(|place| {
+                format!("{} {} {} {:?}", place.client.word(), place.scope.word(), place.path.display(), place.section)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "claude-code user /home/me/.claude.json [\"mcpServers\"]",
+                "claude-code local /home/me/.claude.json [\"projects\", \"/home/me/work\", \"mcpServers\"]",
+                "claude-code project /home/me/work/.mcp.json [\"mcpServers\"]",
+                "claude-desktop user /home/me/.config/Claude/claude_desktop_config.json [\"mcpServers\"]",
+                "cursor user /home/me/.cursor/mcp.json [\"mcpServers\"]",
+                "cursor project /home/me/work/.cursor/mcp.json [\"mcpServers\"]",
+                "vscode user /home/me/.config/Code/User/mcp.json [\"servers\"]",
+                "vscode project /home/me/work/.vscode/mcp.json [\"servers\"]",
+                "codex user /home/me/.codex/config.toml [\"mcp_servers\"]",
+                "codex project /home/me/work/.codex/config.toml [\"mcp_servers\"]",
+            ]
+        );
+    }
+
+    #[test]
+    fn directories_that_clients_were_given_count() {
+        let mut moved = surroundings(Path::new("/home/me"));
+        moved.claude = Some("/c".into());
+        moved.codex = Some("/x".into());
+        let paths: Vec<PathBuf> = moved.places().into_iter().map(|place| place.path).collect();
+        assert!(paths.contains(&"/c/.claude.json".into()) && paths.contains(&"/x/config.toml".into()), "{paths:?}");
+    }
+
+    #[test]
+    fn profiles_of_an_editor_are_found_and_a_home_directory_is_no_project_twice() {
+        let home = tempfile::tempdir().unwrap();
+        let profile = home.path().join(".config/Code/User/profiles/-1a/mcp.json");
+        std::fs::create_dir_all(profile.parent().unwrap()).unwrap();
+        std::fs::write(&profile, "{}").unwrap();
+        let mut at_home = surroundings(home.path());
+        at_home.here = home.path().to_owned();
+        let places = at_home.places();
+        assert!(places.iter().any(|place| place.path == profile));
+        assert_eq!(places.iter().filter(|place| place.path.ends_with(".cursor/mcp.json")).count(), 1);
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether an entry brings its own credential, and which texts may hold one.
+//!
+//! A server at a URL without a credential in its headers is one that needs none, or one to which the client logs in by
+//! itself: the file does not say. Mendline cannot log in yet, so the difference matters.
+
+/// Whether one of these headers looks like a credential.
+pub(crate) fn any<'a>(mut headers: impl Iterator<Item = &'a str>) -> bool {
+    headers.any(is_secret)
+}
+
+/// Whether something of this name is likely to be a secret.
+pub(crate) fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["auth", "key", "token", "secret", "cookie", "password", "credential", "bearer"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
+/// Whether a URL is of this machine, where nobody logs in.
+pub(crate) fn is_local(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = if authority.starts_with('[') {
+        authority.split_inclusive(']').next().unwrap_or_default()
+    } else {
+        authority.split(':').next().unwrap_or_default()
+    };
+    matches!(host, "localhost" | "[::1]") || host.starts_with("127.")
+}
+
+/// Whether a URL may be shown to everybody who can list processes: it has no query and no user, and nobody puts
+/// something into it.
+pub(crate) fn is_open(url: &str) -> bool {
+    !url.contains(['?', '@', '#', '$']) && url.contains("://") && !url.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_apart() {
+        for url in ["http://localhost:80/x", "http://127.0.0.1", "https://[::1]:1/", "http://127.9.9.9/"] {
+            assert!(is_local(url), "{url}");
+        }
+        for url in ["http://localhost.example.com", "https://example.com/127.0.0.1", "localhost", "http://[::2]/"] {
+            assert!(!is_local(url), "{url}");
+        }
+        assert!(is_open("https://example.com/mcp"));
+        for url in ["https://e.com/?key=1", "https://me@e.com/", "https://${HOST}/", "--x://"] {
+            assert!(!is_open(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_known_by_their_names() {
+        assert!(any(["X-Region", "x-api-KEY"].into_iter()) && any(["Authorization"].into_iter()));
+        assert!(!any(["X-Region", "Accept"].into_iter()));
+    }
+}

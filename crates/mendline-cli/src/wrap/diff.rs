@@ -1,0 +1,196 @@
+//! A change shown as people know it: lines that go, lines that come, and three around them.
+//!
+//! The edits say which lines are concerned, so nothing has to be searched for. Secrets are hidden, control characters are
+//! written out, and very long lines are cut: a terminal is not the place for any of them.
+
+use std::fmt::Write;
+
+use super::document::{Document, Syntax};
+use super::edit::{Edit, apply};
+use super::secrets::hidden;
+use super::tree::Range;
+
+const CONTEXT: usize = 3;
+const LONGEST: usize = 400;
+
+/// How lines are marked.
+#[derive(Clone, Copy)]
+pub(crate) struct Paint {
+    pub(crate) colour: bool,
+}
+
+/// The change that these edits make of a text. `name` is what the file is called.
+pub(crate) fn render(name: &str, before: &str, edits: &[Edit], syntax: Syntax, paint: Paint) -> String {
+    let after = apply(before, edits);
+    let (old, new) = (Side::of(before, syntax), Side::of(&after, syntax));
+    let blocks = blocks(&old, &new, edits);
+    let mut shown = String::new();
+    paint.line(&mut shown, "1", "--- ", name);
+    paint.line(&mut shown, "1", "+++ ", name);
+    let mut rest = blocks.as_slice();
+    while let Some(first) = rest.first() {
+        let near = |pair: &[Block]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT;
+        let count = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
+        let (hunk, others) = rest.split_at(count);
+        rest = others;
+        let last = &hunk[count - 1];
+        let from = first.old.start.saturating_sub(CONTEXT);
+        let to = (last.old.end + CONTEXT).min(old.lines.len());
+        let new_from = first.new.start - (first.old.start - from);
+        let new_to = last.new.end + (to - last.old.end);
+        let head = format!("@@ -{},{} +{},{} @@", from + 1, to - from, new_from + 1, new_to - new_from);
+        paint.line(&mut shown, "36", "", &head);
+        let mut at = from;
+        for block in hunk {
+            (at..block.old.start).for_each(|line| paint.line(&mut shown, "", " ", &old.shown(line)));
+            block.old.clone().for_each(|line| paint.line(&mut shown, "31", "-", &old.shown(line)));
+            block.new.clone().for_each(|line| paint.line(&mut shown, "32", "+", &new.shown(line)));
+            at = block.old.end;
+        }
+        (at..to).for_each(|line| paint.line(&mut shown, "", " ", &old.shown(line)));
+    }
+    shown
+}
+
+impl Paint {
+    fn line(self, shown: &mut String, colour: &str, mark: &str, text: &str) {
+        let _ = if self.colour && !colour.is_empty() {
+            writeln!(shown, "\x1b[{colour}m{mark}{text}\x1b[0m")
+        } else {
+            writeln!(shown, "{mark}{text}")
+        };
+    }
+}
+
+/// Lines that are replaced by others.
+struct Block {
+    old: Range,
+    new: Range,
+}
+
+/// The lines that edits concern, on both sides.
+fn blocks(old: &Side<'_>, new: &Side<'_>, edits: &[Edit]) -> Vec<Block> {
+    let mut sorted: Vec<&Edit> = edits.iter().collect();
+    sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
+    let mut blocks: Vec<Block> = Vec::new();
+    // How much further things stand in the new text.
+    let (mut put_in, mut taken_out) = (0, 0);
+    for edit in sorted {
+        let new_start = edit.range.start + put_in - taken_out;
+        put_in += edit.text.len();
+        taken_out += edit.range.len();
+        let lines = |side: &Side<'_>, start: usize, end: usize| side.line_of(start)..side.line_of(end) + 1;
+        let block = Block {
+            old: lines(old, edit.range.start, edit.range.end),
+            new: lines(new, new_start, new_start + edit.text.len()),
+        };
+        match blocks.last_mut() {
+            Some(last) if block.old.start < last.old.end || block.new.start < last.new.end => {
+                last.old.end = last.old.end.max(block.old.end);
+                last.new.end = last.new.end.max(block.new.end);
+            }
+            _ => blocks.push(block),
+        }
+    }
+    blocks
+}
+
+/// One of the two texts.
+struct Side<'a> {
+    text: &'a str,
+    /// Where each line stands, without its end.
+    lines: Vec<Range>,
+    hidden: Vec<Range>,
+}
+
+impl<'a> Side<'a> {
+    fn of(text: &'a str, syntax: Syntax) -> Side<'a> {
+        let mut lines = Vec::new();
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            lines.push(start..start + line.trim_end_matches(['\n', '\r']).len());
+            start += line.len();
+        }
+        // What cannot be read may be anything.
+        let everything = || std::iter::once(0..text.len()).collect();
+        let hidden = Document::parse(text, syntax).map_or_else(|_| everything(), |document| hidden(&document));
+        Side { text, lines, hidden }
+    }
+
+    fn line_of(&self, byte: usize) -> usize {
+        self.lines.partition_point(|line| line.start <= byte).saturating_sub(1)
+    }
+
+    /// A line as it may be shown.
+    fn shown(&self, number: usize) -> String {
+        let line = &self.lines[number];
+        let mut shown = String::new();
+        let mut at = line.start;
+        let first = self.hidden.partition_point(|secret| secret.end <= line.start);
+        for secret in self.hidden[first..].iter().take_while(|secret| secret.start < line.end) {
+            shown.push_str(&self.text[at..secret.start.max(at)]);
+            shown.push_str("\"…\"");
+            at = secret.end.min(line.end);
+        }
+        shown.push_str(&self.text[at..line.end]);
+        let shown: String = plain(&shown);
+        match shown.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!("{}… ({} more)", &shown[..end], shown[end..].chars().count()),
+            None => shown,
+        }
+    }
+}
+
+/// A text without anything that a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() && character != '\t' {
+            plain.extend(character.escape_default());
+        } else {
+            plain.push(character);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_COLOUR: Paint = Paint { colour: false };
+
+    #[test]
+    fn lines_around_a_change_are_shown_with_it() {
+        let text = "{\n\"a\": 1,\n\"b\": 2,\n\"c\": 3,\n\"d\": 4,\n\"e\": 5,\n\"f\": 6\n}\n";
+        let at = text.find('4').unwrap();
+        let edits = [Edit::replace(at..at + 1, "44,\n\"x\": 0")];
+        assert_eq!(
+            render("f", text, &edits, Syntax::Json, NO_COLOUR),
+            "--- f\n+++ f\n@@ -2,7 +2,8 @@\n \"a\": 1,\n \"b\": 2,\n \"c\": 3,\n-\"d\": 4,\n+\"d\": 44,\n+\"x\": 0,\n \"e\": 5,\n \"f\": 6\n }\n"
+        );
+    }
+
+    #[test]
+    fn changes_far_apart_are_shown_apart_and_near_ones_together() {
+        let text: String = (0..30).map(|number| format!("k{number} = {number}\n")).collect();
+        let at = |number: usize| text.find(&format!("= {number}\n")).unwrap() + 2;
+        let edit = |number: usize| Edit::replace(at(number)..at(number) + 1, "9");
+        let shown = render("f", &text, &[edit(2), edit(3), edit(25)], Syntax::Toml, NO_COLOUR);
+        assert_eq!(shown.matches("@@ -").count(), 2, "{shown}");
+        assert!(shown.contains("-k2 = 2\n+k2 = 9\n-k3 = 3\n+k3 = 9\n"), "{shown}");
+        assert!(shown.contains("-k25 = 25\n+k25 = 95\n"), "{shown}");
+    }
+
+    #[test]
+    fn secrets_and_control_characters_do_not_reach_a_terminal() {
+        let text = "{\"env\": {\"K\": \"s3cret\", \"L\": \"${L}\"}, \"x\": \"\u{1b}[2J\"}\r\n";
+        let edits = [Edit::insert(1, "\"headers\": {\"A\": \"t0ken\"}, ")];
+        let shown = render("f", text, &edits, Syntax::Json, Paint { colour: true });
+        assert!(!shown.contains("s3cret") && !shown.contains("t0ken") && !shown.contains("[2J\u{1b}"), "{shown}");
+        assert!(shown.contains("${L}") && shown.contains("\\u{1b}[2J"), "{shown}");
+        let long = format!("{{\"a\": \"{}\"}}", "x".repeat(1000));
+        let shown = render("f", &long, &[Edit::insert(1, " ")], Syntax::Json, NO_COLOUR);
+        assert!(shown.contains("more)") && shown.len() < 1200, "{shown}");
+    }
+}

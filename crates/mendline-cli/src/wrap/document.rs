@@ -1,0 +1,161 @@
+//! A file's text with a meaning: its tables, its servers and how it is written.
+
+use std::fmt;
+use std::path::Path;
+
+use super::tree::{Member, Table};
+use super::{json, toml};
+
+const BOM: &str = "\u{feff}";
+
+/// The language of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    Json,
+    Toml,
+}
+
+/// Why a text cannot be read, and on which line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) line: usize,
+    pub(crate) words: String,
+}
+
+/// A text that was understood.
+pub(crate) struct Document<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) syntax: Syntax,
+    pub(crate) root: Table,
+}
+
+/// One server's entry.
+pub(crate) struct Entry<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) syntax: Syntax,
+    pub(crate) name: &'a str,
+    pub(crate) table: &'a Table,
+    /// VS Code's `http` falls back to legacy SSE; with others it means what it says.
+    pub(crate) http_falls_back: bool,
+}
+
+/// The way to the table that holds a file's servers.
+pub(crate) type Section = Vec<String>;
+
+impl<'a> Document<'a> {
+    pub(crate) fn parse(text: &'a str, syntax: Syntax) -> Result<Document<'a>, Fault> {
+        let start = if text.starts_with(BOM) { BOM.len() } else { 0 };
+        let root = match syntax {
+            Syntax::Json => json::parse(&text[start..], start)?,
+            Syntax::Toml => toml::parse(&text[start..], start)?,
+        };
+        Ok(Document { text, syntax, root })
+    }
+
+    /// The members of a section that are there: servers, and what stands where one should.
+    pub(crate) fn servers(&self, section: &Section) -> &[Member] {
+        let found = section.iter().try_fold(&self.root, |table, key| table.table(key));
+        found.map_or(&[], |table| &table.members)
+    }
+
+    /// A member as an entry, if it is one.
+    pub(crate) fn entry(&'a self, section: &Section, server: &'a Member) -> Option<Entry<'a>> {
+        let http_falls_back = section.last().is_some_and(|key| key == "servers");
+        let table = server.table()?;
+        Some(Entry { text: self.text, syntax: self.syntax, name: &server.key, table, http_falls_back })
+    }
+
+    /// Every section of which the file has one, wherever clients keep theirs.
+    pub(crate) fn sections(&self) -> Vec<Section> {
+        let plain = [&["mcpServers"][..], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
+        let mut sections: Vec<Section> =
+            plain.iter().map(|path| path.iter().map(|key| (*key).to_owned()).collect()).collect();
+        if let Some(projects) = self.root.table("projects") {
+            sections.extend(
+                projects
+                    .members
+                    .iter()
+                    .map(|project| vec!["projects".to_owned(), project.key.clone(), "mcpServers".to_owned()]),
+            );
+        }
+        sections.retain(|section| !self.servers(section).is_empty());
+        sections
+    }
+}
+
+impl Syntax {
+    pub(crate) fn of(path: &Path) -> Syntax {
+        let toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+        if toml { Syntax::Toml } else { Syntax::Json }
+    }
+}
+
+impl Fault {
+    /// A fault at this byte of a text.
+    pub(crate) fn at(text: &str, byte: usize, words: String) -> Fault {
+        let before = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
+        Fault { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, words }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wrap::tree::{Shape, Value};
+
+    #[test]
+    fn every_piece_knows_its_bytes() {
+        let text = "\u{feff}{ // größe\n \"ä\": {\"url\" : \"x\\n\", \"args\": [\"…\", 1,]},\n}";
+        let document = Document::parse(text, Syntax::Json).unwrap();
+        let outer = &document.root.members[0];
+        assert_eq!(&text[outer.key_range.clone()], "\"ä\"");
+        let url = outer.table().unwrap().get("url").unwrap();
+        assert_eq!((&text[url.value.range.clone()], url.text()), ("\"x\\n\"", Some("x\n")));
+        let items = outer.table().unwrap().get("args").unwrap().items().unwrap();
+        assert_eq!(&text[items[0].range.clone()], "\"…\"");
+        assert!(matches!(items[1].value, Value::Other));
+    }
+
+    #[test]
+    fn toml_tables_of_both_shapes_know_theirs() {
+        let text =
+            "# größe\n[mcp_servers.a]\nurl = 'x' # why\nheaders = { \"A\" = \"b\" }\n[mcp_servers.a.env]\nK = \"v\"\n";
+        let document = Document::parse(text, Syntax::Toml).unwrap();
+        let section = vec!["mcp_servers".to_owned()];
+        let table = document.servers(&section)[0].table().unwrap();
+        assert_eq!(table.shape, Shape::Lines);
+        assert_eq!(&text[table.get("url").unwrap().value.range.clone()], "'x'");
+        let headers = table.get("headers").unwrap();
+        assert_eq!(&text[headers.table().unwrap().members[0].key_range.clone()], "\"A\"");
+        let environment = table.get("env").unwrap();
+        assert_eq!(&text[environment.key_range.clone()], "env");
+        assert_eq!(&text[environment.table().unwrap().members[0].key_range.clone()], "K");
+    }
+
+    #[test]
+    fn a_fault_is_told_with_its_line() {
+        for (text, syntax, line, part) in [
+            ("{\n  \"a\": 1\n  \"b\": 2\n}", Syntax::Json, 2, "comma"),
+            ("{\n\"a\": {},\n\"a\": {}}", Syntax::Json, 3, "twice"),
+            ("[1]", Syntax::Json, 1, "not an object"),
+            ("a = 1\na = 2\n", Syntax::Toml, 2, "duplicate"),
+            ("a = \n", Syntax::Toml, 1, ""),
+        ] {
+            let Err(fault) = Document::parse(text, syntax) else { panic!("{text} was read") };
+            assert!(fault.line == line && fault.words.to_lowercase().contains(part), "{text}: {fault}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_has_no_servers() {
+        for text in ["", " \n", "// nothing\n", "\u{feff}"] {
+            assert!(Document::parse(text, Syntax::Json).unwrap().sections().is_empty());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Changes of a text: ranges that are replaced, and how what is put in is written so that it looks like what is around it.
+
+use super::document::{Entry, Syntax};
+use super::tree::{Member, Range, Shape, Table};
+
+/// One range of a text and what stands there afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub(crate) range: Range,
+    pub(crate) text: String,
+}
+
+impl Edit {
+    pub(crate) fn replace(range: Range, text: impl Into<String>) -> Edit {
+        Edit { range, text: text.into() }
+    }
+
+    pub(crate) fn insert(at: usize, text: impl Into<String>) -> Edit {
+        Edit { range: at..at, text: text.into() }
+    }
+
+    pub(crate) fn remove(range: Range) -> Edit {
+        Edit { range, text: String::new() }
+    }
+}
+
+/// The text with all edits made. Where removals overlap, what either takes out is gone.
+pub(crate) fn apply(text: &str, edits: &[Edit]) -> String {
+    let mut sorted: Vec<&Edit> = edits.iter().collect();
+    sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
+    let mut changed = String::with_capacity(text.len());
+    let mut done = 0;
+    for edit in sorted {
+        changed.push_str(&text[done..edit.range.start.max(done)]);
+        changed.push_str(&edit.text);
+        done = edit.range.end.max(done);
+    }
+    changed.push_str(&text[done..]);
+    changed
+}
+
+impl Syntax {
+    /// A text between quotes.
+    pub(crate) fn quoted(self, text: &str) -> String {
+        let quoted = serde_json::Value::from(text).to_string();
+        match self {
+            Syntax::Json => quoted,
+            // The one character that JSON lets stand and TOML does not.
+            Syntax::Toml => quoted.replace('\u{7f}', "\\u007f"),
+        }
+    }
+
+    /// A key in the manner of the one that stood there.
+    pub(crate) fn key_like(self, key: &str, old: &str) -> String {
+        let bare = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        match old.chars().next() {
+            Some('\'') if !key.contains('\'') => format!("'{key}'"),
+            Some('"' | '\'') => self.quoted(key),
+            _ if bare(key) => key.to_owned(),
+            _ => self.quoted(key),
+        }
+    }
+
+    fn key(self, key: &str) -> String {
+        match self {
+            Syntax::Json => self.quoted(key),
+            Syntax::Toml => self.key_like(key, "a"),
+        }
+    }
+
+    /// A list on one line.
+    pub(crate) fn list(items: &[String]) -> String {
+        format!("[{}]", items.join(", "))
+    }
+}
+
+impl Entry<'_> {
+    /// The text of a range.
+    pub(crate) fn raw(&self, range: &Range) -> &str {
+        &self.text[range.clone()]
+    }
+
+    /// The key of a member replaced by another.
+    pub(crate) fn rename(&self, member: &Member, key: &str) -> Edit {
+        let old = self.raw(&member.key_range);
+        Edit::replace(member.key_range.clone(), self.syntax.key_like(key, old))
+    }
+
+    /// Whether a key is written plainly, so that renaming it can be undone.
+    pub(crate) fn is_plain(&self, member: &Member) -> bool {
+        self.raw(&member.key_range).trim_matches(['"', '\'']) == member.key
+    }
+
+    /// A new member as it would stand after this one, with what separates the two.
+    pub(crate) fn member_after(&self, neighbour: &Member, key: &str, value: &str) -> String {
+        let gap = self.gap(self.table.shape, neighbour);
+        format!("{gap}{}{}{value}", self.syntax.key(key), self.assignment(neighbour))
+    }
+
+    /// New members at the beginning of a table, or nothing if there is no place for them.
+    pub(crate) fn members_into(&self, owner: &Member, members: &[(String, String)]) -> Option<Edit> {
+        let table = owner.table()?;
+        let (at, gap, assignment, end) = match (table.members.first(), table.shape) {
+            (Some(first), shape) => {
+                let gap = self.gap(shape, first);
+                (first.key_range.start, gap.clone(), self.assignment(first), gap)
+            }
+            (None, Shape::Braces) => {
+                (owner.value.range.start + 1, ", ".to_owned(), self.default_assignment(), String::new())
+            }
+            (None, Shape::Lines) => return None,
+        };
+        Some(Edit::insert(at, self.joined(members, &gap, &assignment) + &end))
+    }
+
+    /// A table between braces, on one line.
+    pub(crate) fn braces(&self, members: &[(String, String)]) -> String {
+        format!("{{{}}}", self.joined(members, ", ", &self.default_assignment()))
+    }
+
+    fn joined(&self, members: &[(String, String)], gap: &str, assignment: &str) -> String {
+        let written = members.iter().map(|(key, value)| format!("{}{assignment}{value}", self.syntax.key(key)));
+        written.collect::<Vec<_>>().join(gap)
+    }
+
+    /// What separates an item from the one before it, judged by where this one stands.
+    pub(crate) fn item_gap(&self, start: usize) -> String {
+        self.blank_before(start).1.map_or_else(|| ", ".to_owned(), |line| format!(",{line}"))
+    }
+
+    /// The blank before a place, and the part of it that begins a line, if one begins there.
+    fn blank_before(&self, start: usize) -> (&str, Option<&str>) {
+        let before = &self.text[..start];
+        let blank = &before[before.trim_end_matches([' ', '\t', '\r', '\n']).len()..];
+        let line = blank.rfind('\n').map(|at| {
+            let at = if blank[..at].ends_with('\r') { at - 1 } else { at };
+            &blank[at..]
+        });
+        (blank, line)
+    }
+
+    /// What separates a member from the one before it, judged by where this one stands.
+    fn gap(&self, shape: Shape, member: &Member) -> String {
+        let (blank, line) = self.blank_before(member.key_range.start);
+        match (shape, line) {
+            (Shape::Lines, Some(line)) => line.to_owned(),
+            (Shape::Lines, None) => "\n".to_owned(),
+            (Shape::Braces, Some(line)) => format!(",{line}"),
+            (Shape::Braces, None) if blank.is_empty() && !self.assignment(member).contains(' ') => ",".to_owned(),
+            (Shape::Braces, None) => ", ".to_owned(),
+        }
+    }
+
+    /// What stands between this member's key and its value.
+    fn assignment(&self, member: &Member) -> String {
+        let between = &self.text[member.key_range.end..member.value.range.start.max(member.key_range.end)];
+        let plain = between.trim_matches([' ', '\t']);
+        if matches!(plain, ":" | "=") { between.to_owned() } else { self.default_assignment() }
+    }
+
+    fn default_assignment(&self) -> String {
+        match self.syntax {
+            Syntax::Json => ": ".to_owned(),
+            Syntax::Toml => " = ".to_owned(),
+        }
+    }
+
+    /// A member taken out, with what separates it from the one before.
+    pub(crate) fn without(&self, member: &Member) -> Vec<Edit> {
+        self.without_members(self.table, |other| std::ptr::eq(other, member))
+    }
+
+    /// The members of a table that are not wanted taken out, each with what separates it from the next.
+    pub(crate) fn without_members(&self, table: &Table, unwanted: impl Fn(&Member) -> bool) -> Vec<Edit> {
+        let members = &table.members;
+        let (Some(first), Some(last)) = (members.first(), members.last()) else { return Vec::new() };
+        let Some(kept) = members.iter().rposition(|member| !unwanted(member)) else {
+            return vec![Edit::remove(first.key_range.start..self.past_comma(last.value.range.end))];
+        };
+        let early = members.windows(2).take(kept).filter(|pair| unwanted(&pair[0]));
+        let mut edits: Vec<Edit> =
+            early.map(|pair| Edit::remove(pair[0].key_range.start..pair[1].key_range.start)).collect();
+        if kept + 1 < members.len() {
+            edits.push(Edit::remove(members[kept].value.range.end..last.value.range.end));
+        }
+        edits
+    }
+
+    /// Behind a comma that would be left over when nothing stands before it any more.
+    pub(crate) fn past_comma(&self, end: usize) -> usize {
+        let rest = &self.text[end..];
+        let blank = rest.len() - rest.trim_start().len();
+        if rest[blank..].starts_with(',') { end + blank + 1 } else { end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_made_wherever_they_stand_in_the_list() {
+        let edits = [Edit::replace(4..5, "E"), Edit::insert(0, "<"), Edit::remove(1..3)];
+        assert_eq!(apply("abcde", &edits), "<adE");
+        assert_eq!(apply("abcde", &[]), "abcde");
+    }
+
+    #[test]
+    fn a_key_takes_the_manner_of_the_one_before() {
+        for (old, key, written) in [
+            ("\"a\"", "env", "\"env\""),
+            ("'a'", "env", "'env'"),
+            ("'a'", "it's", "\"it's\""),
+            ("a", "X-Key", "X-Key"),
+            ("a", "a b", "\"a b\""),
+        ] {
+            assert_eq!(Syntax::Toml.key_like(key, old), written);
+        }
+        assert_eq!(Syntax::Toml.quoted("\u{7f}\u{1}\""), "\"\\u007f\\u0001\\\"\"");
+    }
+}

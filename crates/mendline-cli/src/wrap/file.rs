@@ -1,0 +1,269 @@
+//! Reading a client's file, and replacing it without ever leaving half of one.
+//!
+//! What is written goes to a new file beside the old one, which then takes its place in one step: a client that reads at the
+//! wrong moment sees the old file or the new one. Mode and owner stay. A symbolic link stays a link, and what it points to is
+//! replaced. Before that the old file is looked at once more: clients write their files too, and what one of them has written
+//! in the meantime must not be lost.
+//!
+//! The old text stays beside the new one as a backup. There are few of them: one that says the same is there already serves,
+//! and no older one is ever overwritten.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// No client's file is larger than this.
+const LARGEST: u64 = 32 << 20;
+
+/// How many backups may lie beside a file.
+const MOST_BACKUPS: u32 = 9;
+
+/// A file that was read.
+pub(crate) struct Source {
+    /// What the link points to, if it is one.
+    pub(crate) real: PathBuf,
+    pub(crate) text: String,
+}
+
+/// Reads a file; nothing if there is none.
+pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
+    let real = match path.canonicalize() {
+        Ok(real) => real,
+        Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err("it is a link to nothing".to_owned()),
+        Err(error) => return Err(told("it cannot be found", &error)),
+    };
+    let about = real.metadata().map_err(|error| told("it cannot be looked at", &error))?;
+    if about.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    if !about.is_file() {
+        return Err("it is not an ordinary file".to_owned());
+    }
+    if about.len() > LARGEST {
+        return Err(format!("it is larger than {} MiB", LARGEST >> 20));
+    }
+    let bytes = fs::read(&real).map_err(|error| told("it cannot be read", &error))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(Source { real, text })),
+        Err(error) => Err(format!("it is not UTF-8 (byte {})", error.utf8_error().valid_up_to() + 1)),
+    }
+}
+
+impl Source {
+    /// Puts a new text into the file's place, and says where the old one is kept.
+    pub(crate) fn replace(&self, text: &str) -> Result<PathBuf, String> {
+        let about = self.real.metadata().map_err(|error| told("it cannot be looked at", &error))?;
+        if about.permissions().readonly() {
+            return Err("it is read-only".to_owned());
+        }
+        let fresh = Fresh::write(&self.real, text, &about)?;
+        let (backup, is_new) = self.keep(&about)?;
+        if fs::read(&self.real).ok().as_deref() != Some(self.text.as_bytes()) {
+            if is_new {
+                let _ = fs::remove_file(&backup);
+            }
+            return Err("somebody else has changed it meanwhile; nothing was written, try again".to_owned());
+        }
+        fresh.take_the_place_of(&self.real)?;
+        Ok(backup)
+    }
+
+    /// Keeps the old text beside its file, and says whether that took a new one.
+    fn keep(&self, about: &Metadata) -> Result<(PathBuf, bool), String> {
+        for number in 1..=MOST_BACKUPS {
+            let path = beside(&self.real, |name| format!("{name}.mendline-backup-{number}"));
+            match create(&path, about) {
+                Ok(mut file) => {
+                    let written = file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all());
+                    written.map_err(|error| {
+                        let _ = fs::remove_file(&path);
+                        told("its backup cannot be written", &error)
+                    })?;
+                    return Ok((path, true));
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    if fs::read(&path).is_ok_and(|kept| kept == self.text.as_bytes()) {
+                        return Ok((path, false));
+                    }
+                }
+                Err(error) => return Err(told("no backup can be made beside it", &error)),
+            }
+        }
+        Err(format!("there are {MOST_BACKUPS} backups beside it already (*.mendline-backup-*); remove some"))
+    }
+}
+
+/// A new file that waits beside the old one.
+struct Fresh(PathBuf);
+
+impl Fresh {
+    fn write(real: &Path, text: &str, about: &Metadata) -> Result<Fresh, String> {
+        let path = beside(real, |name| format!(".{name}.mendline-{}-{:08x}", std::process::id(), fastrand::u32(..)));
+        let mut file = create(&path, about).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => "it belongs to somebody else, or its directory is read-only".to_owned(),
+            _ => told("no file can be made beside it", &error),
+        })?;
+        let fresh = Fresh(path);
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.map_err(|error| told("it cannot be written", &error))?;
+        Ok(fresh)
+    }
+
+    fn take_the_place_of(self, real: &Path) -> Result<(), String> {
+        fs::rename(&self.0, real).map_err(|error| told("it cannot be replaced", &error))?;
+        // The name is safe on disk only when its directory is. It is replaced all the same if that cannot be had.
+        if let Some(folder) = real.parent().and_then(|folder| File::open(folder).ok()) {
+            let _ = folder.sync_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // After the rename nothing is there, which is right too.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A new file with another one's mode and owner. It is nobody else's to read before it has them.
+fn create(path: &Path, like: &Metadata) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let ready = || -> io::Result<()> {
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) != (like.uid(), like.gid()) {
+            std::os::unix::fs::fchown(&file, Some(like.uid()), Some(like.gid()))?;
+        }
+        file.set_permissions(fs::Permissions::from_mode(like.mode() & 0o7777))
+    };
+    if let Err(error) = ready() {
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+fn beside(path: &Path, name: impl Fn(&str) -> String) -> PathBuf {
+    let own = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(name(&own))
+}
+
+fn told(what: &str, error: &io::Error) -> String {
+    format!("{what}: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn source(path: &Path) -> Source {
+        read(path).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_file_is_replaced_with_its_mode_and_a_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let backup = source(&path).replace("new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&backup).unwrap(), "old");
+        for file in [&path, &backup] {
+            assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o640, "{}", file.display());
+        }
+        assert_eq!(names(folder.path()), ["mcp.json", "mcp.json.mendline-backup-1"]);
+    }
+
+    #[test]
+    fn an_owner_stays_the_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let owner = path.metadata().unwrap();
+        // Only the administrator can give a file away; for everybody else it is about the own one.
+        let _ = std::os::unix::fs::chown(&path, Some(12_345), Some(12_346));
+        let given = path.metadata().unwrap();
+        let is_root = owner.uid() == 0;
+        assert_eq!(given.uid() == 12_345, is_root);
+        let backup = source(&path).replace("new").unwrap();
+        for file in [&path, &backup] {
+            let now = file.metadata().unwrap();
+            assert_eq!((now.uid(), now.gid()), (given.uid(), given.gid()), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn backups_are_never_overwritten_and_never_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "0").unwrap();
+        for round in 0..4 {
+            let (from, to) = (round % 2, (round + 1) % 2);
+            assert_eq!(fs::read_to_string(source(&path).replace(&to.to_string()).unwrap()).unwrap(), from.to_string());
+        }
+        assert_eq!(names(folder.path()).len(), 3, "back and forth takes two backups");
+        for round in 2..9 {
+            source(&path).replace(&round.to_string()).unwrap();
+        }
+        let full = names(folder.path());
+        let at_the_limit = (9..20).find_map(|round: i32| source(&path).replace(&round.to_string()).err()).unwrap();
+        assert!(at_the_limit.contains("9 backups"), "{at_the_limit}");
+        assert!(names(folder.path()).len() <= 10 && full.len() <= 10);
+        assert_eq!(fs::read_to_string(folder.path().join("a.mendline-backup-1")).unwrap(), "0");
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        source(&link).replace("new").unwrap();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        assert!(real.with_file_name("real.mendline-backup-1").exists());
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let source = source(&path);
+        fs::write(&path, "theirs").unwrap();
+        assert!(source.replace("ours").unwrap_err().contains("somebody else"));
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("theirs", 1));
+    }
+
+    #[test]
+    fn what_is_no_file_of_ours_to_change_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let complaint = |name: &str| read(&at(name)).err().unwrap();
+        assert!(read(&at("nothing")).unwrap().is_none());
+        assert!(complaint(".").contains("directory"));
+        std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+        assert!(complaint("loop").contains("cannot be found"));
+        std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
+        assert!(complaint("dangling").contains("link to nothing"));
+        fs::write(at("latin"), b"{\"a\": \"\xe4\"}").unwrap();
+        assert!(complaint("latin").contains("not UTF-8 (byte 8)"));
+        File::create(at("huge")).unwrap().set_len(LARGEST + 1).unwrap();
+        assert!(complaint("huge").contains("larger than 32 MiB"));
+        assert!(read(Path::new("/dev/null")).err().unwrap().contains("ordinary"));
+        fs::write(at("fixed"), "old").unwrap();
+        fs::set_permissions(at("fixed"), fs::Permissions::from_mode(0o444)).unwrap();
+        assert!(source(&at("fixed")).replace("new").unwrap_err().contains("read-only"));
+        assert_eq!(fs::read_to_string(at("fixed")).unwrap(), "old");
+    }
+}

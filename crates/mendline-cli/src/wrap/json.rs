@@ -1,0 +1,74 @@
+//! JSON as clients write it: with comments and trailing commas, and nothing looser.
+//!
+//! A key that is there twice makes a file mean different things to different readers, so such a file is refused whole rather
+//! than guessed at.
+
+use std::collections::HashSet;
+
+use jsonc_parser::ast;
+use jsonc_parser::common::Ranged;
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+
+use super::document::Fault;
+use super::tree::{Member, Node, Shape, Table, Value};
+
+/// The table that the file is. `start` is where the text begins in its file.
+pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &options)
+        .map_err(|error| Fault::at(text, error.range().start, error.kind().to_string()))?;
+    let reader = Reader { text, start };
+    match parsed.value {
+        None => Ok(Table { members: Vec::new(), shape: Shape::Braces }),
+        Some(ast::Value::Object(object)) => reader.table(&object),
+        Some(other) => Err(Fault::at(text, other.start(), "it is not an object".to_owned())),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    start: usize,
+}
+
+impl Reader<'_> {
+    fn table(&self, object: &ast::Object<'_>) -> Result<Table, Fault> {
+        let mut seen = HashSet::new();
+        let mut members = Vec::with_capacity(object.properties.len());
+        for property in &object.properties {
+            let key = property.name.as_str().to_owned();
+            if !seen.insert(property.name.as_str()) {
+                return Err(Fault::at(self.text, property.range.start, format!("the key {key:?} is there twice")));
+            }
+            let key_range = self.range(property.name.start(), property.name.end());
+            members.push(Member { key, key_range, value: self.node(&property.value)? });
+        }
+        Ok(Table { members, shape: Shape::Braces })
+    }
+
+    fn node(&self, value: &ast::Value<'_>) -> Result<Node, Fault> {
+        let read = match value {
+            ast::Value::StringLit(text) => Value::Text(text.value.to_string()),
+            ast::Value::Array(array) => {
+                Value::List(array.elements.iter().map(|element| self.node(element)).collect::<Result<_, _>>()?)
+            }
+            ast::Value::Object(object) => Value::Table(self.table(object)?),
+            _ => Value::Other,
+        };
+        Ok(Node { range: self.range(value.start(), value.end()), value: read })
+    }
+
+    fn range(&self, start: usize, end: usize) -> super::tree::Range {
+        self.start + start..self.start + end
+    }
+}

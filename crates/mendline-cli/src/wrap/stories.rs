@@ -1,0 +1,270 @@
+//! Entries before and after, as people would see them.
+
+use super::document::{Document, Section, Syntax};
+use super::edit::apply;
+use super::plan::{Chosen, Fate, Plan, Server, Way};
+
+const WRAP: Way<'static> = Way::Wrap { binary: "/bin/mendline" };
+
+fn plan(text: &str, way: Way<'_>, named: bool) -> Plan {
+    let syntax = if text.trim_start().starts_with('{') { Syntax::Json } else { Syntax::Toml };
+    let chosen: Chosen = named.then(|| "a".to_owned()).into_iter().collect();
+    Plan::make(text.to_owned(), syntax, &[], way, &chosen).unwrap()
+}
+
+fn server(plan: &Plan) -> &Server {
+    assert_eq!(plan.servers.len(), 1);
+    &plan.servers[0]
+}
+
+/// An entry in a file, and one out of it.
+fn file(entry: &str) -> String {
+    format!("{{\"mcpServers\": {{\"a\": {entry}}}}}")
+}
+
+#[track_caller]
+fn becomes(entry: &str, wrapped: &str) {
+    let plan = plan(&file(entry), WRAP, false);
+    assert_eq!(server(&plan).fate, Fate::Changed);
+    assert_eq!(plan.after, file(wrapped));
+}
+
+#[track_caller]
+fn stays(entry: &str, reason: &str) {
+    let plan = plan(&file(entry), WRAP, false);
+    let Fate::Left(told) = &server(&plan).fate else { panic!("{entry} was wrapped: {}", plan.after) };
+    assert!(told.contains(reason), "{told}");
+    assert!(!plan.changes());
+}
+
+#[track_caller]
+fn comes_back(wrapped: &str, entry: &str, note: &str) {
+    let plan = plan(&file(wrapped), Way::Unwrap, false);
+    assert_eq!(server(&plan).fate, Fate::Changed);
+    assert_eq!(plan.after, file(entry));
+    assert!(server(&plan).notes.join("; ").contains(note), "{:?}", server(&plan).notes);
+}
+
+#[test]
+fn a_command_moves_behind_ours() {
+    becomes(
+        r#"{"command": "npx", "args": ["-y", "notes"], "env": {"K": "v"}, "disabled": true}"#,
+        r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--", "npx", "-y", "notes"], "env": {"K": "v"}, "disabled": true}"#,
+    );
+    becomes(
+        "{\n  \"command\": \"notes\" // why\n}",
+        "{\n  \"command\": \"/bin/mendline\",\n  \"args\": [\"run\", \"--name\", \"a\", \"--entry-without\", \"args\", \"--\", \"notes\"] // why\n}",
+    );
+}
+
+#[test]
+fn words_on_lines_of_their_own_keep_them() {
+    becomes(
+        "{\r\n\t\"command\": \"npx\",\r\n\t\"args\": [\r\n\t\t\"-y\",\r\n\t\t\"notes\"\r\n\t]\r\n}",
+        "{\r\n\t\"command\": \"/bin/mendline\",\r\n\t\"args\": [\r\n\t\t\"run\", \"--name\", \"a\", \"--\", \"npx\",\r\n\t\t\"-y\",\r\n\t\t\"notes\"\r\n\t]\r\n}",
+    );
+}
+
+#[test]
+fn a_url_becomes_a_command_and_its_headers_its_environment() {
+    becomes(
+        r#"{"type": "http", "url": "https://e.com/mcp", "headers": {"Authorization": "Bearer ${T}"}}"#,
+        r#"{"type": "stdio", "command": "/bin/mendline", "args": ["run", "--name", "a", "--transport", "http", "--header-env", "Authorization=MENDLINE_HEADER_AUTHORIZATION", "https://e.com/mcp"], "env": {"MENDLINE_HEADER_AUTHORIZATION": "Bearer ${T}"}}"#,
+    );
+}
+
+#[test]
+fn a_url_that_may_be_a_secret_goes_into_the_environment() {
+    becomes(
+        r#"{"url": "https://e.com/mcp?key=s3cret"}"#,
+        r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--entry-without", "env", "--url-env", "MENDLINE_URL"], "env": {"MENDLINE_URL": "https://e.com/mcp?key=s3cret"}}"#,
+    );
+}
+
+#[test]
+fn http_means_either_transport_where_the_editor_means_either() {
+    let text = r#"{"servers": {"a": {"type": "http", "url": "http://localhost/x"}}}"#;
+    let wrapped = plan(text, WRAP, false).after;
+    assert!(wrapped.contains(r#""--transport", "auto""#), "{wrapped}");
+    assert_eq!(plan(&wrapped, Way::Unwrap, false).after, text);
+}
+
+#[test]
+fn a_bridge_is_replaced_flag_by_flag() {
+    let text = file(
+        r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/sse", "--header", "Authorization: Bearer s3cret", "--header", "X-Key:${K}", "--transport", "sse-only", "--debug"], "env": {"K": "v"}}"#,
+    );
+    let plan = plan(&text, WRAP, false);
+    let document = Document::parse(&plan.after, Syntax::Json).unwrap();
+    let section: Section = vec!["mcpServers".to_owned()];
+    let table = document.servers(&section)[0].table().unwrap();
+    let words = table.get("args").unwrap().texts().unwrap();
+    assert_eq!(
+        words,
+        [
+            "run",
+            "--name",
+            "a",
+            "--log-level",
+            "debug",
+            "--transport",
+            "sse-only",
+            "--header-env",
+            "Authorization=MENDLINE_HEADER_AUTHORIZATION",
+            "--header",
+            "X-Key: ${K}",
+            "https://e.com/sse",
+        ]
+    );
+    let value = |name: &str| table.table("env").unwrap().get(name).unwrap().text().unwrap();
+    assert_eq!((value("MENDLINE_HEADER_AUTHORIZATION"), value("K")), ("Bearer s3cret", "v"));
+    assert!(server(&plan).notes[0].contains("replaces the bridge"));
+}
+
+#[test]
+fn a_bridge_that_logs_in_by_itself_stays_a_command() {
+    let plan = plan(&file(r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/sse"]}"#), WRAP, false);
+    assert!(server(&plan).notes[0].contains("logs in by itself"));
+    assert!(plan.after.contains(r#""--", "npx", "mcp-remote""#), "{}", plan.after);
+}
+
+#[test]
+fn what_cannot_be_wrapped_is_left_with_the_reason() {
+    stays(r#"{"type": "sdk", "command": "x"}"#, "its type \"sdk\"");
+    stays("{}", "neither a command nor a url");
+    stays(r#"{"command": "x", "url": "http://localhost"}"#, "both");
+    stays(r#"{"url": "https://e.com/mcp"}"#, "no credential");
+    stays(r#"{"url": "https://e.com/mcp", "headers": {"X-Region": "eu"}}"#, "--server a");
+    stays(r#"{"url": "https://e.com/mcp", "oauth": {}}"#, "\"oauth\"");
+    stays(r#"{"url": "http://localhost", "env": {}, "headers": {}}"#, "\"env\" beside its headers");
+    stays(r#"{"url": "ftp://localhost"}"#, "url cannot be used");
+    stays(r#"{"url": "http://localhost", "headers": {"A": "b\nc"}}"#, "header");
+    stays(r#"{"command": "x", "args": {}}"#, "not a list of texts");
+    stays(r#"{"command": "node", "dev": {"debug": {"type": "node"}}}"#, "debugger");
+    stays("1", "not a table");
+}
+
+#[test]
+fn what_could_not_be_brought_back_exactly_is_not_wrapped() {
+    for entry in [
+        r#"{"url": "http://localhost", "env": {}}"#,
+        r#"{"\u0075rl": "http://localhost"}"#,
+        r#"{"url": "http://localhost", "type": "\u0068ttp"}"#,
+        r#"{"url": "http://localhost", "\u0068eaders": {}}"#,
+    ] {
+        stays(entry, "could not be brought back exactly");
+    }
+}
+
+#[test]
+fn a_server_that_is_asked_for_by_name_is_wrapped_without_a_credential() {
+    assert!(plan(&file(r#"{"url": "https://e.com/mcp"}"#), WRAP, true).changes());
+}
+
+#[test]
+fn what_somebody_changed_since_stays() {
+    comes_back(
+        r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--", "npx", "-y", "notes", "--more"], "env": {"NEW": "1"}}"#,
+        r#"{"command": "npx", "args": ["-y", "notes", "--more"], "env": {"NEW": "1"}}"#,
+        "",
+    );
+    comes_back(
+        r#"{"command": "/old/mendline", "args": ["run", "--header-env", "A=MENDLINE_HEADER_A", "http://e.com"], "env": {"MENDLINE_HEADER_A": "rotated"}}"#,
+        r#"{"url": "http://e.com", "headers": {"A": "rotated"}}"#,
+        "",
+    );
+    comes_back(
+        r#"{"command": "mendline", "args": ["run", "http://e.com"], "env": {"NEW": "1"}}"#,
+        r#"{"url": "http://e.com", "env": {"NEW": "1"}}"#,
+        "",
+    );
+}
+
+#[test]
+fn a_token_that_was_changed_since_comes_back_in_a_bridge_too() {
+    let bridge = |token: &str| {
+        format!(
+            r#"{{"command": "npx", "args": ["mcp-remote", "https://e.com", "--header",  "Authorization:Bearer {token}" /* t */]}}"#
+        )
+    };
+    let wrapped = plan(&file(&bridge("old")), WRAP, false).after;
+    let rotated = wrapped.replace(
+        r#""MENDLINE_HEADER_AUTHORIZATION": "Bearer old""#,
+        r#""MENDLINE_HEADER_AUTHORIZATION": "Bearer new""#,
+    );
+    assert_ne!(rotated, wrapped);
+    let back = plan(&rotated, Way::Unwrap, false).after;
+    assert_eq!(back, file(&bridge("new").replace("Authorization:B", "Authorization: B")));
+    let assigned = file(r#"{"command": "supergateway", "args": ["--sse", "http://localhost", "--oauth2Bearer=old"]}"#);
+    let rotated = plan(&assigned, WRAP, false).after.replace(r#""Bearer old""#, r#""Bearer new""#);
+    let back = plan(&rotated, Way::Unwrap, false);
+    assert_eq!(back.after, assigned);
+    assert!(server(&back).notes[0].contains("Authorization comes back as it was"), "{:?}", server(&back).notes);
+}
+
+#[test]
+fn what_has_no_place_any_more_is_named() {
+    comes_back(
+        r#"{"command": "mendline", "args": ["run", "--call-timeout", "2m", "--name", "a", "--tell-client", "--", "npx"]}"#,
+        r#"{"command": "npx", "args": []}"#,
+        "drops --call-timeout 2m, --tell-client",
+    );
+    comes_back(
+        r#"{"command": "mendline", "args": ["run", "--header-env", "A=V", "http://e.com"], "env": {"X": "1", "V": "t", "Y": "2"}}"#,
+        r#"{"url": "http://e.com", "headers": {"A": "t"}}"#,
+        "drops X, Y from env",
+    );
+}
+
+#[test]
+fn an_entry_that_lost_what_it_needs_is_left() {
+    for (entry, reason) in [
+        (r#"{"command": "mendline", "args": ["run", "--header-env", "A=V", "http://e.com"]}"#, "are gone"),
+        (
+            r#"{"command": "mendline", "args": ["run", "--header-env", "A=V", "http://e.com"], "env": {}}"#,
+            "header A is gone",
+        ),
+        (r#"{"command": "mendline", "args": ["run", "--url-env", "V"]}"#, "V is gone"),
+        (r#"{"command": "mendline", "args": ["run", "--header", "A: b", "http://e.com"]}"#, "--header was not written"),
+        (r#"{"command": "mendline", "args": ["run", "notes"]}"#, "not written by"),
+        (r#"{"command": "mendline", "args": ["run"]}"#, "not written by"),
+    ] {
+        let plan = plan(&file(entry), Way::Unwrap, false);
+        let Fate::Left(told) = &server(&plan).fate else { panic!("{entry}: {}", plan.after) };
+        assert!(told.contains(reason), "{entry}: {told}");
+    }
+}
+
+#[test]
+fn other_entries_that_run_mendline_are_nobodys_business() {
+    for entry in [r#"{"command": "mendline", "args": ["serve"]}"#, r#"{"command": "npx", "args": ["run", "--", "x"]}"#]
+    {
+        assert_eq!(server(&plan(&file(entry), Way::Unwrap, false)).fate, Fate::Already);
+    }
+}
+
+#[test]
+fn codex_entries_of_all_kinds_are_wrapped() {
+    let text = "[mcp_servers.a]\nurl = \"https://e.com/mcp\" # prod\nbearer_token_env_var = \"T\"\nstartup_timeout_sec = 9\n\n[mcp_servers.a.http_headers]\n\"X-Region\" = \"eu\"\n";
+    let wrapped = plan(text, WRAP, false);
+    assert_eq!(
+        wrapped.after,
+        "[mcp_servers.a]\ncommand = \"/bin/mendline\"\nargs = [\"run\", \"--name\", \"a\", \"--header-env\", \"X-Region=MENDLINE_HEADER_X_REGION\", \"--header\", \"Authorization: Bearer ${T}\", \"https://e.com/mcp\"] # prod\nenv_vars = [\"T\"]\nstartup_timeout_sec = 9\n\n[mcp_servers.a.env]\n\"MENDLINE_HEADER_X_REGION\" = \"eu\"\n"
+    );
+    assert_eq!(plan(&wrapped.after, Way::Unwrap, false).after, text);
+}
+
+#[test]
+fn names_are_made_fit_for_our_own() {
+    let text = r#"{"mcpServers": {"my server__1": {"command": "x"}}}"#;
+    let wrapped = plan(text, WRAP, false).after;
+    assert!(wrapped.contains(r#""--name", "my-server_1""#), "{wrapped}");
+}
+
+#[test]
+fn entries_reformatted_by_an_editor_still_come_back() {
+    let wrapped = "{\n\"command\": \"mendline\",\n\"env\": {\n\"V\": \"t\",\n},\n\"args\": [\n\"run\",\n\"--header-env\",\n\"A=V\",\n\"http://e.com\",\n],\n}";
+    let plan = plan(&file(wrapped), Way::Unwrap, false);
+    assert_eq!(plan.after, file("{\n\"url\": \"http://e.com\",\n\"headers\": {\n\"A\": \"t\",\n},\n}"));
+    assert_eq!(apply(&plan.before, &plan.edits), plan.after);
+}

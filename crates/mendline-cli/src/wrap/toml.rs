@@ -1,0 +1,52 @@
+//! TOML, for Codex.
+//!
+//! Tables under headers and tables between braces are both read; members that are written with dots (`env.KEY = …`) are left
+//! alone, since nothing can be put beside them without knowing which lines belong together.
+
+use toml_edit::{Document, Item, TableLike};
+
+use super::document::Fault;
+use super::tree::{Member, Node, Range, Shape, Table, Value};
+
+/// The table that the file is. `start` is where the text begins in its file.
+pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
+    let document = Document::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        Fault::at(text, at, error.message().to_owned())
+    })?;
+    Ok(table(document.as_table(), Shape::Lines, start))
+}
+
+fn table(read: &dyn TableLike, shape: Shape, start: usize) -> Table {
+    let mut members = Vec::new();
+    for (name, item) in read.iter() {
+        let span = read.key(name).and_then(toml_edit::Key::span);
+        let Some(key_range) = span.map(|span| shifted(span, start)) else { continue };
+        members.push(Member { key: name.to_owned(), key_range, value: node(item, start) });
+    }
+    Table { members, shape }
+}
+
+fn node(item: &Item, start: usize) -> Node {
+    let range = item.span().map_or(0..0, |span| shifted(span, start));
+    let value = match item {
+        Item::Table(read) if !read.is_dotted() => Value::Table(table(read, Shape::Lines, start)),
+        Item::Value(value) => return value_node(value, start),
+        _ => Value::Other,
+    };
+    Node { range, value }
+}
+
+fn value_node(read: &toml_edit::Value, start: usize) -> Node {
+    let value = match read {
+        toml_edit::Value::String(text) => Value::Text(text.value().clone()),
+        toml_edit::Value::Array(items) => Value::List(items.iter().map(|item| value_node(item, start)).collect()),
+        toml_edit::Value::InlineTable(read) if !read.is_dotted() => Value::Table(table(read, Shape::Braces, start)),
+        _ => Value::Other,
+    };
+    Node { range: read.span().map_or(0..0, |span| shifted(span, start)), value }
+}
+
+fn shifted(span: Range, start: usize) -> Range {
+    span.start + start..span.end + start
+}

@@ -1,0 +1,125 @@
+//! The arguments of a wrapped entry: what `wrap` writes and `unwrap` reads.
+//!
+//! They are the whole memory of wrapping. Whatever is needed to bring an entry back is told by them or stands in the entry's
+//! environment, so that no state and no backup is needed. The flags are those of `mendline run`; what a person added to them
+//! by hand is recognised by its not being among the few that are written here.
+
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+
+/// What the words of a wrapped entry say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// Where the server's command stands, if it is one.
+    pub(crate) command: Option<usize>,
+    /// Where the URL stands, if it is among the words.
+    pub(crate) url: Option<usize>,
+    /// The variable that holds the URL.
+    pub(crate) url_variable: Option<String>,
+    pub(crate) transport: Option<String>,
+    pub(crate) headers: Vec<String>,
+    /// Names of headers and the variables that hold their values.
+    pub(crate) header_variables: Vec<(String, String)>,
+    /// Members that the entry did not have before.
+    pub(crate) without: Vec<String>,
+    /// Flags that `wrap` does not write.
+    pub(crate) foreign: Vec<String>,
+}
+
+/// The flag that says which member an entry did not have.
+pub(crate) const WITHOUT: &str = "--entry-without";
+
+/// The flags that `wrap` writes. Each has a value.
+const OURS: [&str; 6] = ["--name", "--transport", "--url-env", "--header", "--header-env", WITHOUT];
+
+/// The first word of all.
+pub(crate) const RUN: &str = "run";
+
+impl Words {
+    /// Reads the arguments of an entry that runs `mendline`; none if they are not those of `mendline run`.
+    pub(crate) fn read(arguments: &[&str]) -> Option<Words> {
+        if arguments.first() != Some(&RUN) {
+            return None;
+        }
+        let mut words = Words::default();
+        let mut at = 1;
+        while let Some(word) = arguments.get(at) {
+            if *word == "--" {
+                words.command = (at + 1 < arguments.len()).then_some(at + 1);
+                break;
+            }
+            if !word.starts_with('-') {
+                words.url = Some(at);
+                at += 1;
+                continue;
+            }
+            let (flag, assigned) = match word.split_once('=') {
+                Some((flag, value)) => (flag, Some(value)),
+                None => (*word, None),
+            };
+            let takes_a_value = || OURS.contains(&flag) || takes_a_value(flag);
+            let end = if assigned.is_none() && takes_a_value() { at + 2 } else { at + 1 };
+            let end = end.min(arguments.len());
+            let value = assigned.or(arguments[at + 1..end].first().copied());
+            words.note(flag, value).unwrap_or_else(|| words.foreign.push(arguments[at..end].join(" ")));
+            at = end;
+        }
+        Some(words)
+    }
+
+    /// Notes a flag that `wrap` writes; nothing if it is not one.
+    fn note(&mut self, flag: &str, value: Option<&str>) -> Option<()> {
+        let value = value?.to_owned();
+        match flag {
+            "--name" => {}
+            "--transport" => self.transport = Some(value),
+            "--url-env" => self.url_variable = Some(value),
+            "--header" => self.headers.push(value),
+            "--header-env" => {
+                let (header, variable) = value.split_once('=')?;
+                self.header_variables.push((header.to_owned(), variable.to_owned()));
+            }
+            WITHOUT => self.without.push(value),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    pub(crate) fn had_no(&self, member: &str) -> bool {
+        self.without.iter().any(|other| other == member)
+    }
+}
+
+fn takes_a_value(flag: &str) -> bool {
+    let (Some(name), command) = (flag.strip_prefix("--"), Cli::command()) else { return false };
+    let run = command.find_subcommand(RUN);
+    let argument = run.and_then(|run| run.get_arguments().find(|argument| argument.get_long() == Some(name)));
+    argument.is_some_and(|argument| argument.get_action().takes_values())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_with_what_a_person_added() {
+        let words =
+            Words::read(&["run", "--name", "a", "--call-timeout", "2m", "--tell-client", "--", "npx", "--name"]);
+        let words = words.unwrap();
+        assert_eq!((words.command, words.url), (Some(7), None));
+        assert_eq!(words.foreign, ["--call-timeout 2m", "--tell-client"]);
+        let words =
+            Words::read(&["run", "--header-env", "A=B", "--transport", "sse", "--entry-without", "env", "http://x"]);
+        let words = words.unwrap();
+        assert_eq!((words.url, words.had_no("env"), words.had_no("args")), (Some(7), true, false));
+        assert_eq!(words.header_variables, [("A".to_owned(), "B".to_owned())]);
+        let words =
+            Words::read(&["run", "--transport=sse", "--header-env=A=B", "--keep-alive=off", "http://x"]).unwrap();
+        assert_eq!((words.transport.as_deref(), words.url), (Some("sse"), Some(4)));
+        assert_eq!((words.header_variables[0].1.as_str(), words.foreign), ("B", vec!["--keep-alive=off".to_owned()]));
+        assert_eq!(Words::read(&["serve"]), None);
+        assert_eq!(Words::read(&["run", "--"]).unwrap().command, None);
+        assert_eq!(Words::read(&["run", "--call-timeout"]).unwrap().foreign, ["--call-timeout"]);
+    }
+}

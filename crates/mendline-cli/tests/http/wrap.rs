@@ -1,0 +1,86 @@
+//! Wrapped entries of servers at a URL, started as their client would start them.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::{Client, MENDLINE};
+use crate::recorder::Recorder;
+use crate::site::{Site, json_answers};
+
+const CANARY: &str = "canary-5d01e2";
+
+/// Wraps the only server of a file, and gives what became of it.
+fn wrapped(folder: &TempDir, entry: &Value) -> Value {
+    let path = folder.path().join("mcp.json");
+    fs::write(&path, json!({ "mcpServers": { "site": entry } }).to_string()).unwrap();
+    let told = Command::new(MENDLINE)
+        .args(["wrap", "--yes", "--binary", MENDLINE, "--file", path.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&told.stdout);
+    assert!(told.status.success() && !shown.contains(CANARY), "{shown}");
+    let file: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    file["mcpServers"]["site"].clone()
+}
+
+fn started(entry: &Value) -> Client {
+    let mut command = Command::new(entry["command"].as_str().unwrap());
+    command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
+    for (name, value) in entry["env"].as_object().unwrap() {
+        command.env(name, value.as_str().unwrap());
+    }
+    Client::start(command.stdin(Stdio::piped()))
+}
+
+/// Greets through the wrapped entry, and gives all that the server has heard.
+fn heard(recorder: &Recorder, entry: &Value) -> String {
+    assert!(!entry["args"].to_string().contains(CANARY), "a secret among the arguments: {entry}");
+    let mut client = started(entry);
+    client.greet();
+    let command_line = fs::read_to_string(format!("/proc/{}/cmdline", client.process.id())).unwrap();
+    assert!(command_line.contains("--name") && !command_line.contains(CANARY), "{command_line}");
+    recorder.heard()
+}
+
+#[test]
+fn i12_headers_of_a_wrapped_entry_arrive_and_are_on_no_command_line() {
+    let site = Site::start(json_answers());
+    let recorder = Recorder::before(site.address());
+    let folder = tempfile::tempdir().unwrap();
+    let headers = json!({ "Authorization": format!("Bearer {CANARY}"), "X-Team": "blue" });
+    let entry = wrapped(&folder, &json!({ "type": "http", "url": recorder.url(), "headers": headers }));
+    let heard = heard(&recorder, &entry).to_lowercase();
+    assert!(
+        heard.contains(&format!("authorization: bearer {CANARY}\r\n")) && heard.contains("x-team: blue\r\n"),
+        "{heard}"
+    );
+}
+
+#[test]
+fn i12_a_key_in_a_url_arrives_and_is_on_no_command_line() {
+    let site = Site::start(json_answers());
+    let recorder = Recorder::before(site.address());
+    let folder = tempfile::tempdir().unwrap();
+    let entry = wrapped(&folder, &json!({ "url": format!("{}?key={CANARY}", recorder.url()) }));
+    let heard = heard(&recorder, &entry);
+    assert!(heard.contains(&format!("?key={CANARY} HTTP/1.1")), "{heard}");
+}
+
+#[test]
+fn i12_a_bridge_is_replaced_and_its_headers_arrive() {
+    let site = Site::start(json_answers());
+    let recorder = Recorder::before(site.address());
+    let folder = tempfile::tempdir().unwrap();
+    let secret = format!("Authorization: Bearer {CANARY}");
+    let words = json!(["-y", "mcp-remote@latest", recorder.url(), "--header", secret, "--header", "X-Team:${TEAM}"]);
+    let entry = wrapped(&folder, &json!({ "command": "npx", "args": words, "env": { "TEAM": "blue" } }));
+    let heard = heard(&recorder, &entry).to_lowercase();
+    assert!(
+        heard.contains(&format!("authorization: bearer {CANARY}\r\n")) && heard.contains("x-team: blue\r\n"),
+        "{heard}"
+    );
+}

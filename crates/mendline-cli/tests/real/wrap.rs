@@ -1,0 +1,388 @@
+//! `mendline wrap` and `mendline unwrap` as commands: real files in a home directory of their own.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::support::MENDLINE;
+
+/// A person's home directory, and a project in it.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Home {
+        let home = Home(tempfile::tempdir().unwrap());
+        fs::create_dir(home.path("work")).unwrap();
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(MENDLINE);
+        command.args(arguments).env_clear().env("HOME", self.path("")).current_dir(self.path("work"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Told {
+        Told::from(self.command(arguments).output().unwrap())
+    }
+
+    /// Wraps with the binary under test, which is in a build directory.
+    fn wrap(&self, arguments: &[&str]) -> Told {
+        self.run(&[&["wrap", "--binary", MENDLINE], arguments].concat())
+    }
+}
+
+/// What a command said and how it ended.
+struct Told {
+    code: i32,
+    all: String,
+}
+
+impl From<Output> for Told {
+    fn from(output: Output) -> Told {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let all = format!("{}--- stderr\n{}", text(output.stdout), text(output.stderr));
+        Told { code: output.status.code().unwrap(), all: all.replace(MENDLINE, "/usr/local/bin/mendline") }
+    }
+}
+
+impl Told {
+    #[track_caller]
+    fn is(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{}", self.all);
+        for part in parts {
+            assert!(self.all.contains(part), "no {part:?} in\n{}", self.all);
+        }
+    }
+}
+
+const CURSOR: &str = r#"{
+  // mine
+  "mcpServers": {
+    "notes": {
+      "command": "npx",
+      "args": ["-y", "notes-server"], // the good one
+      "env": { "NOTES_TOKEN": "s3cret-1" },
+    },
+    "github": {
+      "type": "http",
+      "url": "https://api.example.com/mcp",
+      "headers": { "Authorization": "Bearer s3cret-2", "X-Region": "${env:REGION}" }
+    },
+    "tracker": { "url": "https://tracker.example.com/mcp" },
+    "desk": {
+      "command": "npx",
+      "args": ["mcp-remote", "https://desk.example.com/sse", "--header", "Authorization: Bearer s3cret-3"]
+    }
+  }
+}
+"#;
+
+#[test]
+fn a_dry_run_shows_everything_and_writes_nothing() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    let told = home.wrap(&["--dry-run"]);
+    assert_eq!(told.code, 0, "{}", told.all);
+    insta::assert_snapshot!("wrap_dry_run", told.all);
+    assert!(!told.all.contains("s3cret"), "{}", told.all);
+    assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
+    assert_eq!(fs::read_dir(home.path(".cursor")).unwrap().count(), 1);
+}
+
+#[test]
+fn what_was_wrapped_comes_back_from_the_entries_alone() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    home.wrap(&["--yes"]).is(0, &["~/.cursor/mcp.json: written"]);
+    let wrapped = fs::read_to_string(&file).unwrap();
+    assert_ne!(wrapped, CURSOR);
+    assert_eq!(fs::read_to_string(home.path(".cursor/mcp.json.mendline-backup-1")).unwrap(), CURSOR);
+    home.wrap(&["--yes"]).is(0, &["already wrapped", "Nothing to do."]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), wrapped);
+    for entry in fs::read_dir(home.path(".cursor")).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry != file {
+            fs::remove_file(entry).unwrap();
+        }
+    }
+    home.run(&["unwrap", "--yes"]).is(0, &["unwrapped", "written"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
+    home.run(&["unwrap", "--yes"]).is(0, &["not wrapped", "Nothing to do."]);
+}
+
+#[test]
+fn a_named_server_is_the_only_one_and_is_wrapped_without_a_credential() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    home.wrap(&["--server", "tracker", "--yes"]).is(0, &["tracker  wrapped"]);
+    let wrapped = fs::read_to_string(file).unwrap();
+    assert_eq!(wrapped.matches("/mendline\"").count(), 1, "{wrapped}");
+}
+
+#[test]
+fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
+    let home = Home::new();
+    let entry = json!({ "command": "x", "args": [] });
+    let servers = json!({ "mcpServers": { "a": entry } }).to_string();
+    let here = home.path("work").to_str().unwrap().to_owned();
+    let claude = json!({ "mcpServers": { "mine": entry }, "projects": { here: { "mcpServers": { "local": entry } }, "/other": { "mcpServers": { "foreign": entry } } } });
+    home.write(".claude.json", claude.to_string());
+    home.write(".config/Claude/claude_desktop_config.json", &servers);
+    home.write(".cursor/mcp.json", &servers);
+    home.write(".config/Code/User/mcp.json", json!({ "servers": { "a": entry } }).to_string());
+    home.write(".codex/config.toml", "[mcp_servers.a]\ncommand = \"x\"\n");
+    let shared = home.write("work/.mcp.json", &servers);
+    let told = home.wrap(&["--yes"]);
+    told.is(
+        0,
+        &[
+            "~/work/.mcp.json: not looked at",
+            "(Claude Code, user and local)",
+            "(Claude Desktop, user)",
+            "(VS Code, user)",
+            "(Codex, user)",
+        ],
+    );
+    assert_eq!(told.all.matches(": written").count(), 5, "{}", told.all);
+    let changed: Value = serde_json::from_str(&fs::read_to_string(home.path(".claude.json")).unwrap()).unwrap();
+    assert_eq!(changed["mcpServers"]["mine"]["command"], MENDLINE);
+    assert_eq!(changed["projects"][home.path("work").to_str().unwrap()]["mcpServers"]["local"]["command"], MENDLINE);
+    assert_eq!(changed["projects"]["/other"]["mcpServers"]["foreign"]["command"], "x");
+    assert_eq!(fs::read_to_string(&shared).unwrap(), servers);
+    home.wrap(&["--yes", "--scope", "project", "--client", "claude-code"]).is(0, &["~/work/.mcp.json: written"]);
+    assert!(fs::read_to_string(&shared).unwrap().contains("--name"));
+    home.run(&["unwrap", "--yes"]).is(0, &[]);
+    assert_eq!(fs::read_to_string(home.path(".claude.json")).unwrap(), claude.to_string());
+}
+
+#[test]
+fn without_a_terminal_nobody_is_asked_and_nothing_is_written() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    home.wrap(&[]).is(2, &["no terminal to ask on", "--yes"]);
+    assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
+}
+
+/// Answers the question on a terminal.
+fn answered(home: &Home, answer: &str) -> (i32, String) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut process = home
+        .command(&["wrap", "--binary", MENDLINE])
+        .stdin(slave.try_clone().unwrap())
+        .stdout(slave)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut terminal = fs::File::from(master);
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("[y/N] ") {
+        let count = terminal.read(&mut buffer).expect("the question never came");
+        seen.extend_from_slice(&buffer[..count]);
+    }
+    terminal.write_all(answer.as_bytes()).unwrap();
+    let code = process.wait().unwrap().code().unwrap();
+    (code, String::from_utf8_lossy(&seen).into_owned())
+}
+
+#[test]
+fn a_question_is_asked_on_a_terminal_and_its_answer_counts() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    let (code, seen) = answered(&home, "\n");
+    assert_eq!((code, fs::read_to_string(&file).unwrap().as_str()), (1, CURSOR));
+    assert!(seen.contains("\u{1b}[32m+"), "a terminal gets colours: {seen}");
+    let (code, _) = answered(&home, "y\n");
+    assert_eq!(code, 0);
+    assert!(fs::read_to_string(&file).unwrap().contains("--name"));
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_and_not_touched() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
+    let read_only = home.write("work/fixed.json", servers);
+    fs::set_permissions(&read_only, fs::Permissions::from_mode(0o444)).unwrap();
+    symlink("loop.json", home.path("work/loop.json")).unwrap();
+    symlink("nowhere.json", home.path("work/dangling.json")).unwrap();
+    fs::create_dir(home.path("work/folder.json")).unwrap();
+    home.write("work/broken.json", "{\n  \"mcpServers\": {\n    \"a\": {\"command\": }\n");
+    home.write("work/twice.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"},\n\"a\": {\"command\": \"y\"}}}");
+    home.write("work/list.json", "[]");
+    home.write("work/latin.json", b"{\"mcpServers\": {\"\xe4\": {}}}");
+    home.write("work/broken.toml", "[mcp_servers.a]\ncommand = npx\n");
+    fs::File::create(home.path("work/huge.json")).unwrap().set_len(64 << 20).unwrap();
+    for (file, words) in [
+        ("fixed.json", "it is read-only"),
+        ("loop.json", "cannot be found"),
+        ("dangling.json", "a link to nothing"),
+        ("folder.json", "it is a directory"),
+        ("broken.json", "cannot be read as JSON: line 3"),
+        ("twice.json", "line 2: the key \"a\" is there twice"),
+        ("list.json", "not an object"),
+        ("latin.json", "not UTF-8"),
+        ("broken.toml", "cannot be read as TOML: line 2"),
+        ("huge.json", "larger than 32 MiB"),
+    ] {
+        let path = home.path("work").join(file);
+        let before = fs::read(&path).ok();
+        let told = home.wrap(&["--yes", "--file", file]);
+        told.is(1, &["left, because", words]);
+        assert_eq!(fs::read(&path).ok(), before, "{file} was touched");
+    }
+    let left: Vec<String> = names(&home.path("work")).into_iter().filter(|name| name.contains("mendline")).collect();
+    assert!(left.is_empty(), "something was left behind: {left:?}");
+}
+
+#[test]
+fn files_that_may_not_be_read_or_replaced_are_named_and_not_touched() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
+    let (locked, secret) = (home.write("locked/mcp.json", servers), home.write("secret.json", servers));
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&home.path(""), 0o755);
+    mode(&secret, 0o000);
+    mode(locked.parent().unwrap(), 0o555);
+    for (path, words) in [(&locked, "its directory is read-only"), (&secret, "it cannot be read: Permission denied")] {
+        let mut command = home.command(&["wrap", "--yes", "--binary", MENDLINE, "--file", path.to_str().unwrap()]);
+        if rustix::process::geteuid().is_root() {
+            // To the administrator nothing is forbidden.
+            command.uid(65_534).gid(65_534);
+        }
+        Told::from(command.output().unwrap()).is(1, &["left, because", words]);
+    }
+    mode(locked.parent().unwrap(), 0o755);
+    assert_eq!((fs::read_to_string(&locked).unwrap().as_str(), names(locked.parent().unwrap()).len()), (servers, 1));
+}
+
+#[test]
+fn two_ways_to_one_file_change_it_once() {
+    let home = Home::new();
+    let file = home.write("work/a.json", CURSOR);
+    symlink("a.json", home.path("work/b.json")).unwrap();
+    home.wrap(&["--yes", "--file", "a.json", "--file", "b.json", "--file", "./a.json"]).is(0, &["a.json: written"]);
+    home.run(&["unwrap", "--yes", "--file", "b.json"]).is(0, &["b.json: written"]);
+    assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn empty_files_have_nothing_to_wrap() {
+    let home = Home::new();
+    for (name, text) in [("a.json", ""), ("b.json", "{}"), ("c.json", "// later\n"), ("d.toml", "\n")] {
+        let file = home.write(&format!("work/{name}"), text);
+        home.wrap(&["--yes", "--file", name]).is(0, &["no servers", "Nothing to do."]);
+        assert_eq!(fs::read_to_string(file).unwrap(), text);
+    }
+}
+
+#[test]
+fn one_bad_file_does_not_stop_the_others() {
+    let home = Home::new();
+    home.write(".claude.json", "{");
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    home.wrap(&["--yes"]).is(1, &["~/.claude.json: left", "~/.cursor/mcp.json: written"]);
+    assert!(fs::read_to_string(file).unwrap().contains("--name"));
+}
+
+#[test]
+fn a_link_is_followed_and_stays() {
+    let home = Home::new();
+    let real = home.write("dotfiles/mcp.json", CURSOR);
+    fs::create_dir(home.path(".cursor")).unwrap();
+    symlink("../dotfiles/mcp.json", home.path(".cursor/mcp.json")).unwrap();
+    home.wrap(&["--yes"]).is(0, &["~/dotfiles/mcp.json.mendline-backup-1"]);
+    assert!(home.path(".cursor/mcp.json").symlink_metadata().unwrap().is_symlink());
+    assert!(fs::read_to_string(real).unwrap().contains("--name"));
+}
+
+#[test]
+fn names_that_are_not_known_are_said_with_those_that_are() {
+    let home = Home::new();
+    home.wrap(&["--yes"])
+        .is(3, &["no client's configuration was found", "~/.claude.json", "~/.codex/config.toml", "--file"]);
+    home.write(".cursor/mcp.json", CURSOR);
+    home.wrap(&["--client", "emacs"]).is(3, &["no client is called \"emacs\"", "claude-desktop"]);
+    home.wrap(&["--client", "codex"]).is(3, &["~/.codex/config.toml"]);
+    home.wrap(&["--client", "claude-desktop", "--scope", "local"]).is(3, &["of that scope"]);
+    home.wrap(&["--server", "git", "--yes"]).is(3, &["no server is called \"git\"", "desk, github, notes, tracker"]);
+    home.wrap(&["--file", "nothing.json"]).is(3, &["there is no file nothing.json"]);
+    assert_eq!(fs::read_to_string(home.path(".cursor/mcp.json")).unwrap(), CURSOR);
+}
+
+#[test]
+fn a_server_that_was_asked_for_and_left_is_a_negative_result() {
+    let home = Home::new();
+    home.write("work/a.json", r#"{"mcpServers": {"a": {"type": "sdk"}, "b": {"command": "x"}}}"#);
+    home.wrap(&["--yes", "--file", "a.json", "--server", "a"]).is(1, &["a  left: it has neither"]);
+    home.wrap(&["--yes", "--file", "a.json"]).is(0, &["a  left: it has neither", "b  wrapped"]);
+}
+
+#[test]
+fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
+    let home = Home::new();
+    let copy = home.path("work/mendline");
+    fs::copy(MENDLINE, &copy).unwrap();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    let told = Told::from(Command::new(&copy).arg("wrap").env("HOME", home.path("")).output().unwrap());
+    told.is(2, &["temporary directory", "cargo install", "--binary"]);
+    home.run(&["wrap", "--binary", "/bin/sh"]).is(2, &["begin with `mendline`"]);
+    home.run(&["wrap", "--binary", "./mendline-none"]).is(2, &["No such file"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
+    home.run(&["wrap", "--yes", "--binary", "./mendline"]).is(0, &["written"]);
+    assert!(fs::read_to_string(&file).unwrap().contains(copy.to_str().unwrap()), "the whole path is written");
+}
+
+#[test]
+fn a_wrapped_command_answers_as_the_server_itself() {
+    let home = Home::new();
+    let ledger = home.path("ledger");
+    // Under its own name the server would be taken for Mendline, and rightly.
+    let server = home.path("demo");
+    fs::copy(MENDLINE, &server).unwrap();
+    let entry = json!({ "command": server, "args": ["demo-server"], "env": { "MENDLINE_DEMO_LEDGER": ledger } });
+    home.write("work/.mcp.json", json!({ "mcpServers": { "demo": entry } }).to_string());
+    home.wrap(&["--yes", "--scope", "project"]).is(0, &["written"]);
+    let text = fs::read_to_string(home.path("work/.mcp.json")).unwrap();
+    let wrapped: Value = serde_json::from_str(&text).unwrap();
+    let mut client = started(&wrapped["mcpServers"]["demo"]);
+    assert_eq!(client.greet(), "demo-server");
+    assert!(fs::read_to_string(ledger).unwrap().contains("start"), "its environment has reached it");
+}
+
+/// Starts an entry as its client would.
+fn started(entry: &Value) -> Client {
+    let mut command = Command::new(entry["command"].as_str().unwrap());
+    command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
+    for (name, value) in entry["env"].as_object().unwrap() {
+        command.env(name, value.as_str().unwrap());
+    }
+    Client::start(command.stdin(Stdio::piped()))
+}
