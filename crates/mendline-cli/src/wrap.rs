@@ -253,12 +253,12 @@ impl Walk<'_> {
         };
         let width = plan.servers.iter().map(|server| plain(&server.name).chars().count()).max().unwrap_or(0);
         for server in &plan.servers {
-            let told = match &server.fate {
-                Fate::Changed if server.notes.is_empty() => changed.to_owned(),
-                Fate::Changed => format!("{changed}; {}", server.notes.join("; ")),
+            let fate = match &server.fate {
+                Fate::Changed => changed.to_owned(),
                 Fate::Already => already.to_owned(),
                 Fate::Left(reason) => format!("left: {reason}"),
             };
+            let told = std::iter::once(&fate).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
             println!("  {:width$}  {}", plain(&server.name), plain(&told));
         }
         if plan.changes() {

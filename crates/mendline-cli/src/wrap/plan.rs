@@ -5,6 +5,7 @@
 //! back the same bytes. An entry that fails is left, with the reason; so whatever is written can be undone.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use clap::Parser;
 
@@ -71,8 +72,9 @@ impl Plan {
                 if !chosen.is_empty() && !chosen.contains(&member.key) {
                     continue;
                 }
-                let verdict = match document.entry(section, member) {
-                    Some(entry) => judge(&document, section, &entry, way, chosen.contains(&member.key)),
+                let entry = document.entry(section, member);
+                let verdict = match &entry {
+                    Some(entry) => judge(&document, section, entry, way, chosen.contains(&member.key)),
                     None => Verdict::Left("it is not a table".to_owned()),
                 };
                 let (fate, notes) = match verdict {
@@ -80,7 +82,9 @@ impl Plan {
                         edits.extend(change.edits);
                         (Fate::Changed, change.notes)
                     }
-                    Verdict::Already => (Fate::Already, Vec::new()),
+                    Verdict::Already => {
+                        (Fate::Already, entry.and_then(|entry| elsewhere(&entry, way)).into_iter().collect())
+                    }
                     Verdict::Left(reason) => (Fate::Left(reason), Vec::new()),
                 };
                 servers.push(Server { name: member.key.clone(), fate, notes });
@@ -111,6 +115,17 @@ fn judge(document: &Document<'_>, section: &Section, entry: &Entry<'_>, way: Way
         Ok(()) => Verdict::Change(change),
         Err(reason) => Verdict::Left(reason),
     }
+}
+
+/// What there is to say about an entry that is wrapped already, but with another program than it would be now.
+fn elsewhere(entry: &Entry<'_>, way: Way<'_>) -> Option<String> {
+    let (Way::Wrap { binary }, program) = (way, entry.table.get("command")?.text()?) else { return None };
+    if program == binary {
+        return None;
+    }
+    let gone = Path::new(program).is_absolute() && !Path::new(program).exists();
+    let more = if gone { ", which is gone: unwrap it, and wrap it again" } else { "" };
+    Some(format!("through {program}{more}"))
 }
 
 /// A change that is made to see whether it may be.

@@ -358,6 +358,11 @@ fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
     assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
     home.run(&["wrap", "--yes", "--binary", "./mendline"]).is(0, &["written"]);
     assert!(fs::read_to_string(&file).unwrap().contains(copy.to_str().unwrap()), "the whole path is written");
+    home.wrap(&["--yes"]).is(0, &[&format!("already wrapped; through {}\n", copy.display())]);
+    fs::remove_file(&copy).unwrap();
+    home.wrap(&["--yes"]).is(0, &["which is gone: unwrap it, and wrap it again"]);
+    home.run(&["unwrap", "--yes"]).is(0, &["written"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
 }
 
 #[test]
