@@ -4,6 +4,7 @@
 //! U+FFFD; the original text still travels on unharmed.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use memchr::memchr;
 
@@ -47,10 +48,12 @@ pub(crate) fn decode(raw: &[u8]) -> Cow<'_, str> {
 #[inline]
 pub(crate) fn says(raw: &[u8], text: &str) -> bool {
     let body = body(raw);
-    match memchr(b'\\', body) {
-        None => body == text.as_bytes(),
-        // An escape is always longer than the character that it stands for.
-        Some(first) => body.len() > text.len() && unescape(body, first) == text,
+    // An escape is always longer than the character that it stands for, so only what is longer can say it with one; and
+    // what has as many bytes says it with none.
+    match body.len().cmp(&text.len()) {
+        Ordering::Less => false,
+        Ordering::Equal => body == text.as_bytes() && memchr(b'\\', body).is_none(),
+        Ordering::Greater => memchr(b'\\', body).is_some_and(|first| unescape(body, first) == text),
     }
 }
 

@@ -288,9 +288,10 @@ impl Upstream {
     /// takes it back first: it is as if it had never left the queue, and the attempt does not count.
     pub(super) fn take_back_unreached(&mut self, key: Key) {
         let (Some(http), Some(call)) = (&self.http, self.calls.get_mut(key)) else { return };
-        let carries = |exchange: &&Box<Exchange>| exchange.purpose == Purpose::Call(key);
-        let is_unreached = |exchange: &Box<Exchange>| !exchange.reached && !exchange.resumes;
-        if http.exchanges.values().find(carries).is_some_and(is_unreached) {
+        let carries = |exchange: &&Exchange| exchange.purpose == Purpose::Call(key);
+        let is_unreached = |exchange: &Exchange| !exchange.reached && !exchange.resumes;
+        let mut exchanges = http.exchanges.values().map(|exchange| &**exchange);
+        if exchanges.find(carries).is_some_and(is_unreached) {
             call.attempts -= 1;
             call.state = State::Queued;
         }
