@@ -46,6 +46,7 @@ pub struct Stage {
     /// The same, for those who look closer.
     pub events: Vec<Event>,
     pub finished: bool,
+    turns: u32,
 }
 
 impl Stage {
@@ -69,6 +70,7 @@ impl Stage {
             heard: Vec::new(),
             events: Vec::new(),
             finished: false,
+            turns: 0,
         };
         stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
@@ -118,8 +120,15 @@ impl Stage {
     }
 
     pub fn tell(&mut self, input: Input) {
+        self.count_turn();
         self.engine.handle(input, self.now);
         self.collect();
+    }
+
+    /// No story has an end that never comes, whatever it waits for.
+    fn count_turn(&mut self) {
+        self.turns += 1;
+        assert!(self.turns < 1_000_000, "this story goes on for ever");
     }
 
     pub fn collect(&mut self) {
@@ -142,10 +151,9 @@ impl Stage {
 
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        let mut woken = 0;
+        self.count_turn();
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
-            woken += 1;
-            assert!(woken < 100_000, "it never sleeps");
+            self.count_turn();
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();
@@ -161,6 +169,15 @@ impl Stage {
     pub fn client_reads(&mut self) -> Option<Value> {
         let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
         Some(serde_json::from_slice(&text).unwrap())
+    }
+
+    /// Waits for the next request; says how long that took.
+    pub fn next_request(&mut self) -> Duration {
+        let began = self.now;
+        while self.seen.is_empty() {
+            self.pass(Duration::from_millis(1));
+        }
+        self.now.since(began)
     }
 
     /// The next request that reaches the server.

@@ -28,6 +28,7 @@ pub struct Stage {
     pub asked: Vec<Output>,
     /// What the log would show.
     pub heard: Vec<String>,
+    turns: u32,
 }
 
 impl Stage {
@@ -47,6 +48,7 @@ impl Stage {
             written: 0,
             asked: Vec::new(),
             heard: Vec::new(),
+            turns: 0,
         };
         stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
@@ -60,8 +62,15 @@ impl Stage {
     }
 
     pub fn tell(&mut self, input: Input) {
+        self.count_turn();
         self.engine.handle(input, self.now);
         self.collect();
+    }
+
+    /// No story has an end that never comes, whatever it waits for.
+    fn count_turn(&mut self) {
+        self.turns += 1;
+        assert!(self.turns < 1_000_000, "this story goes on for ever");
     }
 
     pub fn collect(&mut self) {
@@ -84,6 +93,15 @@ impl Stage {
         self.tell(Input::Spawned { link, pid: 1 });
     }
 
+    /// Waits for the next dial; says how long that took.
+    pub fn next_dial(&mut self) -> Duration {
+        let began = self.now;
+        while self.spawned.is_none() {
+            self.pass(Duration::from_millis(1));
+        }
+        self.now.since(began)
+    }
+
     pub fn die(&mut self, written: u64) {
         let link = self.spawned.take().expect("a child");
         self.tell(Input::ChildExited { link, how: Exit::Signal(9), written });
@@ -91,10 +109,9 @@ impl Stage {
 
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        let mut woken = 0;
+        self.count_turn();
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
-            woken += 1;
-            assert!(woken < 100_000, "it never sleeps");
+            self.count_turn();
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();
