@@ -7,7 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Head, Verb, Written};
+use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
@@ -29,8 +29,7 @@ fn a_server_that_is_too_busy_three_times_has_refused() {
         assert_eq!(stage.client_reads(), None, "attempt {attempt}");
         stage.next_request();
         let seen = stage.takes();
-        stage.status(seen.id, 429, Content::Empty, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.busy(&seen, 429, None);
     }
     let answer = stage.client_reads().expect("enough is enough");
     let said = failure(&answer);
@@ -213,8 +212,7 @@ fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_sec
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
     let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).greeting(), list, |stage, _| {
         let seen = stage.takes();
-        stage.status(seen.id, 503, Content::Empty, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.busy(&seen, 503, None);
     });
     assert!(longest[0] <= Duration::from_millis(1_001), "{longest:?}");
     assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
@@ -290,8 +288,6 @@ fn a_hint_when_to_come_again_is_obeyed() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let busy = stage.takes();
-    let head = Head { status: 429, content: Content::Empty, session: None, retry_after_ms: Some(7_000) };
-    stage.tell(Input::Head { exchange: busy.id, head });
-    stage.end(busy.id, EndHow::Complete);
+    stage.busy(&busy, 429, Some(7));
     assert!(stage.next_request() >= Duration::from_secs(7));
 }

@@ -10,7 +10,7 @@ use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, over_a_trunk, watched};
+use stage::http::{GREETING, Stage, call, complete_greeting, over_a_trunk, watched};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
@@ -20,11 +20,6 @@ fn cancel(id: u32) -> String {
 
 fn state(stage: &Stage) -> Option<LinkState> {
     stage.engine.link_state(NOTES)
-}
-
-fn busy(stage: &mut Stage, seen: &Seen) {
-    stage.status(seen.id, 503, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
 }
 
 #[test]
@@ -148,7 +143,7 @@ fn a_way_that_is_not_looked_for_by_itself_is_still_a_way() {
         }
         stage.client_says(LIST);
         let seen = stage.takes();
-        busy(&mut stage, &seen);
+        stage.busy(&seen, 503, None);
         assert_eq!(stage.client_reads(), None, "it was lost before: {is_lost}; the read is tried again");
         stage.next_request();
         let seen = stage.takes();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use mendline_core::config::{Dialect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
-use mendline_core::port::{Content, EndHow, Head};
-use mendline_core::{Input, Port, UpstreamConfig, defaults};
+use mendline_core::port::{Content, EndHow};
+use mendline_core::{Port, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::CLIENT;
 use stage::http::{GREETING, Seen, Stage, modern};
@@ -24,7 +24,7 @@ const QUERY: &str = r#"{"name":"query","inputSchema":{"type":"object","propertie
 fn params_of(seen: &Seen) -> Vec<(String, String)> {
     let is_param = |name: &str| name.to_ascii_lowercase().starts_with("mcp-param-");
     let params = seen.ask.headers.iter().filter(|(name, _)| is_param(name));
-    params.map(|(name, value)| (name.to_string(), value.clone())).collect()
+    params.map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 fn query_params() -> Vec<(String, String)> {
@@ -323,9 +323,7 @@ fn a_call_that_has_had_its_list_of_tools_does_not_go_out_early_when_another_gets
     let list = stage.takes();
     stage.answer(&list, r#"{"tools":[]}"#);
     let again = stage.takes();
-    let head = Head { status: 503, content: Content::Empty, session: None, retry_after_ms: Some(20_000) };
-    stage.tell(Input::Head { exchange: again.id, head });
-    stage.end(again.id, EndHow::Complete);
+    stage.busy(&again, 503, Some(20));
     stage.client_says(&query(2));
     let call = stage.takes();
     refuse_headers(&mut stage, &call, &call.json()["id"]);

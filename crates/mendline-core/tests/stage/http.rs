@@ -1,17 +1,19 @@
 //! One client and one server over HTTP, both played by a test.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, Written};
-use mendline_core::{Config, Engine, Event, Input, Moment, Output, Port, UpstreamConfig};
+use mendline_core::{ClientId, Config, Engine, Event, Input, Moment, Output, Port, UpstreamConfig, UpstreamId};
 use mendline_wire::{Limits, Line, Received, SseEvent};
 use serde_json::Value;
 
-use super::{CLIENT, NOTES};
-
+pub const CLIENT: ClientId = ClientId(0);
+pub const NOTES: UpstreamId = UpstreamId(0);
 pub const GREETING: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 
@@ -24,7 +26,7 @@ pub struct Seen {
 
 impl Seen {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
     pub fn json(&self) -> Value {
@@ -190,6 +192,14 @@ impl Stage {
     pub fn status(&mut self, exchange: ExchangeId, status: u16, content: Content, session: Option<&str>) {
         let head = Head { status, content, session: session.map(str::to_owned), retry_after_ms: None };
         self.tell(Input::Head { exchange, head });
+    }
+
+    /// The server says that it is busy, perhaps for how long.
+    pub fn busy(&mut self, seen: &Seen, status: u16, seconds: Option<u64>) {
+        let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
+        let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
+        self.tell(Input::Head { exchange: seen.id, head });
+        self.end(seen.id, EndHow::Complete);
     }
 
     pub fn body(&mut self, exchange: ExchangeId, text: &str) {

@@ -9,14 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::port::Exit;
-use mendline_core::{
-    ClientId, Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, UpstreamConfig, UpstreamId,
-};
+use mendline_core::{Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, UpstreamConfig};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
 
-pub const CLIENT: ClientId = ClientId(0);
-pub const NOTES: UpstreamId = UpstreamId(0);
+pub use self::http::{CLIENT, NOTES};
 
 /// One client and one child, both played by the test.
 pub struct Stage {
