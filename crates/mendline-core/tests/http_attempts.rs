@@ -11,7 +11,7 @@ use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{GREETING, Stage, call, complete_greeting, modern, outcome, over_a_trunk};
+use stage::http::{GREETING, Seen, Stage, call, complete_greeting, modern, outcome, over_a_trunk};
 
 fn failure(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
@@ -22,23 +22,25 @@ fn text(answer: &Value) -> &str {
 }
 
 #[test]
-fn a_server_that_is_too_busy_three_times_has_refused() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    for attempt in 1..=3 {
-        assert_eq!(stage.client_reads(), None, "attempt {attempt}");
-        stage.next_request();
-        let seen = stage.takes();
-        stage.busy(&seen, 429, None);
+fn a_server_that_refuses_three_times_is_not_asked_a_fourth_time() {
+    type Refuse = fn(&mut Stage, &Seen);
+    let busy: Refuse = |stage, seen| stage.busy(seen, 429, None);
+    let closed: Refuse = |stage, seen| stage.end(seen.id, EndHow::Refused);
+    for refuse in [busy, closed] {
+        let mut stage = Stage::greeted();
+        stage.client_says(&call(1, "create_note"));
+        for attempt in 1..=3 {
+            assert_eq!(stage.client_reads(), None, "attempt {attempt}");
+            stage.next_request();
+            let seen = stage.takes();
+            refuse(&mut stage, &seen);
+        }
+        let answer = stage.client_reads().expect("enough is enough");
+        assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
+        assert_ne!(failure(&answer)["cause"], "outcome_unknown", "it is known");
+        stage.pass(Duration::from_secs(60));
+        assert!(stage.seen.is_empty());
     }
-    let answer = stage.client_reads().expect("enough is enough");
-    let said = failure(&answer);
-    assert_eq!(
-        (&said["cause"], &said["outcome"], &said["attempts"]),
-        (&"unavailable".into(), &"refused".into(), &3.into())
-    );
-    stage.pass(Duration::from_secs(60));
-    assert!(stage.seen.is_empty());
 }
 
 #[test]

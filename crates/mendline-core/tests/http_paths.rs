@@ -7,7 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Head, Written};
+use mendline_core::port::{Content, EndHow, Written};
 use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
 use stage::NOTES;
 use stage::http::{Stage, call, complete_greeting, outcome, watched};
@@ -73,9 +73,7 @@ fn a_call_that_waits_for_its_next_try_holds_nobody_up() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let busy = stage.takes();
-    let head = Head { status: 429, content: Content::Empty, session: None, retry_after_ms: Some(30_000) };
-    stage.tell(Input::Head { exchange: busy.id, head });
-    stage.end(busy.id, EndHow::Complete);
+    stage.busy(&busy, 429, None);
     assert!(stage.seen.is_empty());
     stage.client_says(&call(2, "create_note"));
     let next = stage.takes();
