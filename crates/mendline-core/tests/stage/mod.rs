@@ -9,14 +9,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::port::Exit;
-use mendline_core::{Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, UpstreamConfig};
+use mendline_core::{
+    ClientId, Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, UpstreamConfig, UpstreamId,
+};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
 
-pub use self::http::{CLIENT, NOTES};
+pub const CLIENT: ClientId = ClientId(0);
+pub const NOTES: UpstreamId = UpstreamId(0);
 
 /// One client and one child, both played by the test.
 pub struct Stage {
+    turns: u32,
     pub engine: Engine,
     pub now: Moment,
     pub spawned: Option<LinkId>,
@@ -25,7 +29,6 @@ pub struct Stage {
     pub asked: Vec<Output>,
     /// What the log would show.
     pub heard: Vec<String>,
-    turns: u32,
 }
 
 impl Stage {
@@ -38,6 +41,7 @@ impl Stage {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         change(&mut notes);
         let mut stage = Stage {
+            turns: 0,
             engine: Engine::new(Config::new(vec![notes]), 1),
             now: Moment::ZERO,
             spawned: None,
@@ -45,7 +49,6 @@ impl Stage {
             written: 0,
             asked: Vec::new(),
             heard: Vec::new(),
-            turns: 0,
         };
         stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
