@@ -102,9 +102,7 @@ fn a_call_that_waits_for_its_server_a_second_time_may_wait_as_long_as_the_first(
         }
     };
     fails(&mut stage, defaults::RECOVERY / 2);
-    while stage.spawned.is_none() {
-        stage.pass(Duration::from_millis(100));
-    }
+    stage.next_dial();
     stage.accept_dial();
     stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
     stage.server_reads().unwrap();

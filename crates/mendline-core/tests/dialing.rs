@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::config::AutoReconnect;
 use mendline_core::port::{Pipe, SpawnFailure, SpawnFailureKind};
-use mendline_core::{Input, LinkState, Output, defaults};
+use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
 use stage::greeted::{ask, greeted, greeted_with, restart};
 use stage::{NOTES, Stage, call};
@@ -19,22 +19,16 @@ fn fail_spawn(stage: &mut Stage) {
     stage.tell(Input::SpawnFailed { link, why });
 }
 
-/// Waits for the next dial; says how long that took.
-fn next_dial(stage: &mut Stage) -> Duration {
-    let began = stage.now;
-    while stage.spawned.is_none() {
-        stage.pass(Duration::from_millis(1));
-        assert!(stage.now.since(began) < Duration::from_secs(120), "it is not dialed at all");
-    }
-    stage.now.since(began)
-}
-
 /// A stage whose child cannot be started for this many dials, with the next one in many seconds.
 fn failing(dials: u32) -> Stage {
-    let mut stage = Stage::new();
+    failing_with(dials, |_| {})
+}
+
+fn failing_with(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+    let mut stage = Stage::with(change);
     for _ in 1..dials {
         fail_spawn(&mut stage);
-        next_dial(&mut stage);
+        stage.next_dial();
     }
     fail_spawn(&mut stage);
     stage
@@ -46,7 +40,7 @@ fn every_redial_takes_about_twice_as_long_as_the_one_before() {
     let mut pauses = Vec::new();
     for _ in 0..6 {
         fail_spawn(&mut stage);
-        pauses.push(next_dial(&mut stage).as_millis());
+        pauses.push(stage.next_dial().as_millis());
     }
     for (pause, least) in pauses.iter().zip([0, 100, 200, 400, 800, 1_600]) {
         assert!((least..=least.max(100) * 2 + 1).contains(pause), "{pauses:?}");
@@ -58,7 +52,7 @@ fn a_server_that_somebody_waits_for_is_dialed_sooner() {
     for by_exit in [false, true] {
         let lost = |waited_for: bool| {
             let mut stage = failing(7);
-            next_dial(&mut stage);
+            stage.next_dial();
             if waited_for {
                 stage.client_says(&call("1", "create_note"));
             }
@@ -68,7 +62,7 @@ fn a_server_that_somebody_waits_for_is_dialed_sooner() {
             } else {
                 fail_spawn(&mut stage);
             }
-            next_dial(&mut stage)
+            stage.next_dial()
         };
         assert!(lost(true) <= Duration::from_millis(5_001), "by exit: {by_exit}");
         assert!(lost(false) > Duration::from_secs(6), "by exit: {by_exit}");
@@ -82,12 +76,21 @@ fn a_call_hurries_a_dial_that_is_far_away_and_a_hundred_calls_hurry_it_no_more_t
         for id in 0..calls {
             stage.client_says(&call(&id.to_string(), "create_note"));
         }
-        next_dial(&mut stage)
+        stage.next_dial()
     };
     assert!(dialed_after(0) > Duration::from_secs(12));
     let cap = defaults::RECONNECT_CAP_CALLED;
     assert!((cap / 2..=cap + Duration::from_millis(1)).contains(&dialed_after(1)), "{:?}", dialed_after(1));
     assert_eq!(dialed_after(100), dialed_after(1));
+}
+
+#[test]
+fn a_dial_that_comes_as_soon_as_a_call_may_wish_is_not_hurried() {
+    let due = |stage: &Stage| stage.engine.poll_timeout().expect("a dial to come").since(stage.now);
+    let wait = due(&failing(9));
+    let mut stage = failing_with(9, |notes| notes.reconnect.cap_called = wait);
+    stage.client_says(&call("1", "create_note"));
+    assert_eq!(due(&stage), wait);
 }
 
 #[test]
@@ -99,9 +102,9 @@ fn a_server_that_has_worked_for_long_is_dialed_quickly_however_often_it_was_dial
     }
     stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
     stage.die(stage.written);
-    assert!(next_dial(&mut stage) <= Duration::from_millis(201));
+    assert!(stage.next_dial() <= Duration::from_millis(201));
     fail_spawn(&mut stage);
-    assert!(next_dial(&mut stage) <= Duration::from_millis(201), "what was long ago is no burst");
+    assert!(stage.next_dial() <= Duration::from_millis(201), "what was long ago is no burst");
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn however_often_it_is_dialed_by_hand_it_dials_by_itself_thirty_times_a_minute_a
     }
     assert_eq!(stage.dials as usize, defaults::DIALS_PER_MINUTE, "a person is not kept waiting");
     fail_spawn(&mut stage);
-    next_dial(&mut stage);
+    stage.next_dial();
     assert!(stage.now >= first + Duration::from_secs(60), "after {:?}", stage.now.since(first));
 }
 
@@ -123,7 +126,7 @@ fn a_parked_server_says_when_a_call_may_wake_it() {
     let mut stage = Stage::up();
     for _ in 1..defaults::CRASH_LOOP_EXITS {
         stage.die(0);
-        next_dial(&mut stage);
+        stage.next_dial();
         stage.accept_dial();
     }
     stage.die(0);
@@ -198,7 +201,7 @@ fn a_client_hears_what_is_as_bad_as_it_asked_for_and_nothing_less() {
     {
         let mut stage = loud(level, 1);
         stage.die(stage.written);
-        next_dial(&mut stage);
+        stage.next_dial();
         stage.accept_dial();
         stage.die(0);
         assert_eq!(stage.state(), LinkState::Parked);
@@ -213,7 +216,7 @@ fn a_client_hears_what_is_as_bad_as_it_asked_for_and_nothing_less() {
 fn a_server_that_is_given_up_for_now_is_said_to_be_and_why() {
     let mut stage = loud("error", 1);
     stage.die(stage.written);
-    next_dial(&mut stage);
+    stage.next_dial();
     stage.accept_dial();
     stage.die(0);
     let said = stage.client_reads().expect("it is told");

@@ -10,7 +10,7 @@ use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, over_a_trunk, watched};
+use stage::http::{GREETING, Stage, call, complete_greeting, over_a_trunk, watched};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
@@ -20,21 +20,6 @@ fn cancel(id: u32) -> String {
 
 fn state(stage: &Stage) -> Option<LinkState> {
     stage.engine.link_state(NOTES)
-}
-
-/// Waits for the next request; says how long that took.
-fn next_request(stage: &mut Stage) -> Duration {
-    let began = stage.now;
-    while stage.seen.is_empty() {
-        stage.pass(Duration::from_millis(1));
-        assert!(stage.now.since(began) < Duration::from_secs(60), "nothing comes");
-    }
-    stage.now.since(began)
-}
-
-fn busy(stage: &mut Stage, seen: &Seen) {
-    stage.status(seen.id, 503, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
 }
 
 #[test]
@@ -88,7 +73,7 @@ fn a_server_that_was_looked_for_too_often_is_waited_for_and_not_said_to_be_lost(
     let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
     stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{params}}}"#));
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Waiting), 0));
-    let waited = next_request(&mut stage);
+    let waited = stage.next_request();
     assert!((defaults::DIAL_PACE - Duration::from_millis(1)..=defaults::DIAL_PACE).contains(&waited), "{waited:?}");
     assert_eq!(stage.client_reads(), None, "nobody has lost it, so nobody speaks of reconnecting");
 }
@@ -134,7 +119,7 @@ fn a_number_of_retries_that_someone_chose_is_meant_exactly_over_http_too() {
     for redial in 0..2 {
         stage.refuse_connection();
         assert_eq!(state(&stage), Some(LinkState::Waiting), "after {redial} redials");
-        next_request(&mut stage);
+        stage.next_request();
         // Found, and lost again before anything is proven.
         let found = stage.takes();
         stage.end(found.id, EndHow::Cut("reset".into()));
@@ -158,9 +143,9 @@ fn a_way_that_is_not_looked_for_by_itself_is_still_a_way() {
         }
         stage.client_says(LIST);
         let seen = stage.takes();
-        busy(&mut stage, &seen);
+        stage.busy(&seen, 503, None);
         assert_eq!(stage.client_reads(), None, "it was lost before: {is_lost}; the read is tried again");
-        next_request(&mut stage);
+        stage.next_request();
         let seen = stage.takes();
         stage.answer(&seen, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], 1);
@@ -172,7 +157,7 @@ fn what_is_stopped_while_it_looks_for_a_way_says_goodbye_and_nothing_else() {
     let mut stage = watched();
     stage.client_says(&call(1, "create_note"));
     stage.refuse_connection();
-    next_request(&mut stage);
+    stage.next_request();
     stage.seen.clear();
     assert_eq!(state(&stage), Some(LinkState::Dialing));
     stage.tell(Input::Stop);
@@ -188,10 +173,10 @@ fn a_server_over_http_that_somebody_waits_for_is_looked_for_sooner() {
     let after_losses = |stage: &mut Stage| {
         for _ in 0..7 {
             stage.refuse_connection();
-            next_request(stage);
+            stage.next_request();
         }
         stage.refuse_connection();
-        next_request(stage)
+        stage.next_request()
     };
     let mut idle = watched();
     idle.pass(defaults::KEEP_ALIVE);
@@ -202,7 +187,7 @@ fn a_server_over_http_that_somebody_waits_for_is_looked_for_sooner() {
     let (mut trunk, id) = over_a_trunk();
     trunk.end(id, EndHow::Cut("reset".into()));
     trunk.client_says(&call(1, "create_note"));
-    next_request(&mut trunk);
+    trunk.next_request();
     assert!(after_losses(&mut trunk) <= Duration::from_millis(5_001));
 }
 

@@ -248,17 +248,13 @@ fn a_proxy_that_answers_404_for_a_server_that_worked_is_waited_out() {
     stage.client_says(&call(1, "create_note"));
     // The call, then the greeting and the trunk, twice.
     for _ in 0..5 {
-        while stage.seen.is_empty() {
-            stage.pass(Duration::from_secs(1));
-        }
+        stage.next_request();
         let seen = stage.takes();
         stage.status(seen.id, 404, Content::Other, None);
         stage.end(seen.id, EndHow::Complete);
     }
     assert_eq!(stage.client_reads(), None, "the call waits");
-    while stage.seen.is_empty() {
-        stage.pass(Duration::from_secs(1));
-    }
+    stage.next_request();
     stage.greet("s2");
     complete_greeting(&mut stage);
     assert_eq!(stage.takes().method(), "tools/call");
@@ -322,9 +318,7 @@ fn a_server_of_the_old_way_that_is_sick_is_asked_for_its_trunk_again() {
     stage.end(trunk, EndHow::Complete);
     stage.client_says(&call(1, "create_note"));
     for _ in 0..3 {
-        while stage.seen.is_empty() {
-            stage.pass(Duration::from_millis(100));
-        }
+        stage.next_request();
         let next = stage.takes();
         assert_eq!(next.ask.verb, Verb::Get, "503 says nothing about the way that it speaks");
         stage.status(next.id, 503, Content::Empty, None);

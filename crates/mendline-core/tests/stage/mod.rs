@@ -20,6 +20,7 @@ pub const NOTES: UpstreamId = UpstreamId(0);
 
 /// One client and one child, both played by the test.
 pub struct Stage {
+    turns: u32,
     pub engine: Engine,
     pub now: Moment,
     pub spawned: Option<LinkId>,
@@ -48,6 +49,7 @@ impl Stage {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         change(&mut notes);
         let mut stage = Stage {
+            turns: 0,
             engine: Engine::new(Config::new(vec![notes]), 1),
             now: Moment::ZERO,
             spawned: None,
@@ -73,8 +75,15 @@ impl Stage {
     }
 
     pub fn tell(&mut self, input: Input) {
+        self.count_turn();
         self.engine.handle(input, self.now);
         self.collect();
+    }
+
+    /// No story has an end that never comes, whatever it waits for.
+    fn count_turn(&mut self) {
+        self.turns += 1;
+        assert!(self.turns < 1_000_000, "this story goes on for ever");
     }
 
     pub fn collect(&mut self) {
@@ -101,6 +110,15 @@ impl Stage {
         self.tell(Input::Spawned { link, pid: 1 });
     }
 
+    /// Waits for the next dial; says how long that took.
+    pub fn next_dial(&mut self) -> Duration {
+        let began = self.now;
+        while self.spawned.is_none() {
+            self.pass(Duration::from_millis(1));
+        }
+        self.now.since(began)
+    }
+
     pub fn die(&mut self, written: u64) {
         let link = self.spawned.take().expect("a child");
         self.tell(Input::ChildExited { link, how: Exit::Signal(9), written });
@@ -108,10 +126,9 @@ impl Stage {
 
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        let mut woken = 0;
+        self.count_turn();
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
-            woken += 1;
-            assert!(woken < 100_000, "it never sleeps");
+            self.count_turn();
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();
