@@ -343,6 +343,7 @@ macro_rules! adapter {
                     Event::Isolated { .. } => What::Isolated,
                     Event::Resumed { .. } => What::Resumed,
                     Event::CallTurnedAway { .. } => What::TurnedAway,
+                    Event::CallAnswered { call, error: false, .. } => What::Answered(*call),
                     Event::CallAnswered { call, .. }
                     | Event::CallFailed { call, .. }
                     | Event::CallCancelled { call, .. }
