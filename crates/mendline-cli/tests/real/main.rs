@@ -10,6 +10,7 @@ mod choices;
 mod client;
 mod ending;
 mod faults;
+mod policies;
 mod still;
 mod streams;
 mod support;
