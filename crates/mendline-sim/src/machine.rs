@@ -81,7 +81,9 @@ pub enum What {
     Sent(u64),
     /// A call was turned away.
     TurnedAway,
-    /// A call came to its end.
+    /// A call was answered by its server, and with a result.
+    Answered(u64),
+    /// A call came to its end otherwise.
     Ended(u64),
     /// A breaker opened, for this long: the server's, or that of a tool.
     Opened(Option<String>, Duration),

@@ -10,6 +10,7 @@ mod choices;
 mod client;
 mod ending;
 mod faults;
+mod policies;
 mod startup;
 mod still;
 mod streams;

@@ -10,7 +10,7 @@ use mendline_wire::{Id, Kind, Message, Method, Received, code, meta};
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::errand::Errand;
-use super::gate::Health;
+use super::health::Health;
 use super::link::Wish;
 use crate::defaults;
 use crate::event::{Dropped, Event};

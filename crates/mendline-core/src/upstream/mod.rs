@@ -5,7 +5,7 @@
 //! - here: its parts, what clients want of it (`handle_letter`), and the life of its link;
 //! - [`inbound`]: what the server says;
 //! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
-//! - [`gate`]: whether a call may go to a server that is there, and what calls show about its health;
+//! - [`gate`]: whether a call may go to a server that is there; [`health`]: what calls show about it; [`pace`]: when they go;
 //! - [`calls`]: how a call gets a place, goes out, goes out again, fails, or runs out of time;
 //! - [`errand`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
 //!   whether it is there at all;
@@ -22,11 +22,13 @@ mod errand;
 mod exchange;
 mod gap;
 mod gate;
+mod health;
 mod http;
 mod inbound;
 mod keepalive;
 mod link;
 mod outbox;
+mod pace;
 mod reconfigure;
 mod session;
 mod startup;

@@ -1,7 +1,7 @@
 //! I20: a breaker holds back what it must, and nothing else.
 //!
 //! While it is open nothing goes out; while it is half open one call does, until it is over or has taken longer than the
-//! breaker stayed open. It opens only after as many failures as were chosen, which being busy is not; and a call is held back
+//! breaker stayed open, and when enough of them were answered it closes. It opens only after as many failures as were chosen, which being busy is not; and a call is held back
 //! only by the breaker of its own server or of its own tool. While an upstream is taken out by hand nothing goes there at
 //! all, and nobody dials it. (That breakers close again is I6: after the healing everybody is served.)
 //!
@@ -33,6 +33,9 @@ struct Upstream {
     state: State,
     failures: u32,
     open_for: Duration,
+    /// So many answered calls close it, and so many were.
+    enough: u32,
+    answered: u32,
     /// The calls that were sent while it was half open and are not over, and when.
     trials: BTreeMap<u64, Moment>,
     passing: BTreeSet<u64>,
@@ -57,6 +60,8 @@ impl SickIsNotDown {
             state: State::Closed,
             failures: 0,
             open_for: Duration::ZERO,
+            enough: it.breaker.map_or(1, |policy| policy.successes),
+            answered: 0,
             trials: BTreeMap::new(),
             passing: BTreeSet::new(),
             was_open: false,
@@ -72,10 +77,11 @@ impl Upstream {
             What::Accepted(call, true) => {
                 self.passing.insert(*call);
             }
-            What::Ended(call) => {
-                self.passing.remove(call);
-                self.trials.remove(call);
+            What::Answered(call) => {
+                self.answered += u32::from(self.trials.len() == 1 && self.trials.contains_key(call));
+                self.end(*call);
             }
+            What::Ended(call) => self.end(*call),
             What::Sent(call) => return self.send(*call, now),
             What::Opened(None, open_for) => {
                 if self.state == State::Closed && self.failures < self.least {
@@ -87,7 +93,7 @@ impl Upstream {
                 (self.state, self.open_for, self.failures, self.was_open) = (State::Open, *open_for, 0, true);
                 self.trials.clear();
             }
-            What::HalfOpened(None) => self.state = State::HalfOpen,
+            What::HalfOpened(None) => (self.state, self.answered) = (State::HalfOpen, 0),
             What::Closed(None) | What::Resumed => (self.state, self.failures) = (State::Closed, 0),
             What::Isolated => (self.state, self.was_open) = (State::TakenOut, true),
             What::Opened(Some(tool), _) => {
@@ -101,11 +107,19 @@ impl Upstream {
         Ok(())
     }
 
+    fn end(&mut self, call: u64) {
+        self.passing.remove(&call);
+        self.trials.remove(&call);
+    }
+
     fn send(&mut self, call: u64, now: Moment) -> Result<(), String> {
         match self.state {
             State::TakenOut => Err(format!("call {call} was sent to an upstream that was taken out by hand")),
             _ if self.passing.contains(&call) => Ok(()),
             State::Open => Err(format!("call {call} was sent although the breaker is open")),
+            State::HalfOpen if self.answered >= self.enough => {
+                Err(format!("{} calls were answered, and the breaker is still half open", self.answered))
+            }
             State::HalfOpen => {
                 let open_for = self.open_for;
                 let other = self.trials.iter().find(|(other, began)| **other != call && now - **began < open_for);

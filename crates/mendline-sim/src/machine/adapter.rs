@@ -365,6 +365,7 @@ macro_rules! adapter {
                     Event::Isolated { .. } => What::Isolated,
                     Event::Resumed { .. } => What::Resumed,
                     Event::CallTurnedAway { .. } => What::TurnedAway,
+                    Event::CallAnswered { call, error: false, .. } => What::Answered(*call),
                     Event::CallAnswered { call, .. }
                     | Event::CallAnsweredEarly { call, .. }
                     | Event::CallFailed { call, .. }

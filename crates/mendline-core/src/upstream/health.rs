@@ -1,0 +1,104 @@
+//! What attempts show about the health of a server and of its tools.
+//!
+//! An attempt that reached a ready server says something: it was answered, or what came back is a failure, or the line broke
+//! under it. What never arrived is the link's business, that the server is busy is the pause's, and what a client did wrong
+//! is the client's. Every step of a breaker is told here, and answers those at once whom it holds back from now on.
+
+use super::Upstream;
+use super::call::{Call, Owner, State};
+use super::gate::passes;
+use crate::event::Event;
+use crate::evidence::{Evidence, Outcome, Reply};
+use crate::policy::breaker::{Admission, Edge, Sign};
+use crate::slab::Key;
+use crate::turn::Turn;
+
+/// How the tool is that was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Well,
+    Sick,
+}
+
+impl Upstream {
+    /// A call has been taken on. If a breaker is to be tried, it is by this one.
+    pub(super) fn begin_trials(&mut self, key: Key, turn: &mut Turn<'_>) {
+        if self.gate.is_quiet() {
+            return;
+        }
+        let Some(call) = self.calls.get(key) else { return };
+        if passes(&call.message) {
+            return;
+        }
+        let (message, name) = (call.message.clone(), call.name);
+        if self.gate.breaker.admits(turn.now) == Admission::Tries {
+            let edge = self.gate.breaker.begin_trial(name);
+            self.tell_edge(None, edge, turn);
+        }
+        if self.gate.tools.of(&message).is_some_and(|tool| tool.admits(turn.now) == Admission::Tries)
+            && let Some((tool, edge)) = self.gate.tools.begin_trial(&message, name)
+        {
+            self.tell_edge(Some(tool), Some(edge), turn);
+        }
+    }
+
+    /// An attempt was lost. If it reached a ready server, that says something about its health; that the server is busy
+    /// does not.
+    pub(super) fn note_loss(&mut self, key: Key, evidence: Evidence, turn: &mut Turn<'_>) {
+        let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
+        let sign = match (evidence.outcome(), evidence.reply) {
+            (Outcome::Unknown, Reply::None) => Sign::Broke(call.begun),
+            (Outcome::Unknown, _) => Sign::Failed(call.begun),
+            _ => return,
+        };
+        let edge = self.gate.breaker.note(call.name, sign, turn.now, turn.dice);
+        self.tell_edge(None, edge, turn);
+    }
+
+    /// An attempt was answered, which says that the server is well. How its tool is depends on the answer.
+    pub(super) fn note_health(&mut self, key: Key, tool: Option<Health>, turn: &mut Turn<'_>) {
+        let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
+        let (name, begun) = (call.name, call.begun);
+        if let Some(edge) = self.gate.breaker.note(name, Sign::Well, turn.now, turn.dice) {
+            self.tell_edge(None, Some(edge), turn);
+        }
+        match tool {
+            Some(Health::Well) if self.gate.tools.is_empty() => {}
+            Some(Health::Well) => self.note_tool(key, Sign::Well, turn),
+            Some(Health::Sick) => self.note_tool(key, Sign::Failed(begun), turn),
+            None => {}
+        }
+    }
+
+    /// No answer came in time: that is its tool's failure, and says nothing about the others.
+    pub(super) fn note_silence(&mut self, key: Key, turn: &mut Turn<'_>) {
+        if let Some(call) = self.calls.get(key).filter(|call| counts(call)) {
+            self.note_tool(key, Sign::Failed(call.begun), turn);
+        }
+    }
+
+    fn note_tool(&mut self, key: Key, sign: Sign, turn: &mut Turn<'_>) {
+        let Some(call) = self.calls.get(key) else { return };
+        if let Some((tool, edge)) = self.gate.tools.note(&call.message, call.name, sign, turn.now, turn.dice) {
+            self.tell_edge(Some(tool), Some(edge), turn);
+        }
+    }
+
+    fn tell_edge(&mut self, tool: Option<String>, edge: Option<Edge>, turn: &mut Turn<'_>) {
+        let upstream = self.id;
+        match edge {
+            Some(Edge::Opened(open_for, why)) => {
+                turn.tell(Event::BreakerOpened { upstream, tool, open_for, why });
+                self.answer_held(turn);
+            }
+            Some(Edge::HalfOpened) => turn.tell(Event::BreakerHalfOpened { upstream, tool }),
+            Some(Edge::Closed) => turn.tell(Event::BreakerClosed { upstream, tool }),
+            None => {}
+        }
+    }
+}
+
+/// Is it a call whose fate says something about the server?
+fn counts(call: &Call) -> bool {
+    matches!(call.owner, Owner::Client { .. }) && matches!(call.state, State::Sent(_)) && !passes(&call.message)
+}

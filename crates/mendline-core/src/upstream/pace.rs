@@ -1,0 +1,113 @@
+//! When a call goes that may go: after the pause that its server asked for, in its turn, one client after the other.
+//!
+//! A pause holds for everybody. Those who could not wait for its end are answered at once, with the server's own hint; the
+//! others wait. One timer looks after it all: it goes off when the pause is over, or when the next call's turn has come.
+
+use std::time::Duration;
+
+use super::Upstream;
+use super::call::{Call, Owner};
+use super::calls::cause_of;
+use crate::event::Event;
+use crate::evidence::{Evidence, Outcome};
+use crate::moment::Moment;
+use crate::slab::Key;
+use crate::turn::{Alarm, Turn};
+use crate::words::Cause;
+
+impl Upstream {
+    /// The server asks to be left alone for a while.
+    pub(super) fn pause(&mut self, hint: Duration, turn: &mut Turn<'_>) {
+        let Some(wait) = self.gate.pause.extend(hint, turn.now) else { return };
+        self.gate.is_paused = true;
+        self.link.put_off(self.gate.pause.until(), turn);
+        turn.tell(Event::Paused { upstream: self.id, wait, hint });
+        self.answer_late(turn);
+        self.watch_gate(turn);
+    }
+
+    /// Answers every waiting call whose time is over before the pause is.
+    fn answer_late(&mut self, turn: &mut Turn<'_>) {
+        for key in self.waiting.clone() {
+            if self.calls.get(key).is_some_and(|call| self.is_too_late(call)) {
+                self.fail(key, Cause::RateLimited, Outcome::NotSent, self.gate.words(turn.now), turn);
+            }
+        }
+    }
+
+    /// Is the time of this call, which waits, over before the pause is?
+    pub(super) fn is_too_late(&self, call: &Call) -> bool {
+        call.waits_until(&self.config.timeouts).is_some_and(|end| end < self.gate.pause.until())
+    }
+
+    /// Why a call whose attempt was lost does not wait for the next, if it does not. What became of the attempt says more
+    /// than what is in the way of the next one; only if nothing became of it, that is said.
+    pub(super) fn gives_up_waiting(&self, key: Key, lost: Evidence, now: Moment) -> Option<(Cause, Option<String>)> {
+        let call = self.calls.get(key)?;
+        let is_unsent = lost.outcome() == Outcome::NotSent;
+        if let Some(hold) = self.gate.holds(&call.message, Some(call.name), now) {
+            Some(if is_unsent { (Cause::BreakerOpen, Some(hold.words())) } else { (cause_of(lost), None) })
+        } else if self.is_too_late(call) {
+            Some(if is_unsent { (Cause::RateLimited, Some(self.gate.words(now))) } else { (cause_of(lost), None) })
+        } else {
+            None
+        }
+    }
+
+    /// Why a call that waits has not gone, if it is for the pause or the limit.
+    pub(super) fn why_slow(&self, now: Moment) -> Option<String> {
+        (!self.gate.is_open(now)).then(|| self.gate.words(now))
+    }
+
+    /// A call goes out: its turn is used up.
+    pub(super) fn let_out(&mut self, key: Key, turn: &mut Turn<'_>) {
+        if let Some(limit) = &mut self.gate.limit {
+            limit.try_take(turn.now);
+        }
+        if let Some(Owner::Client { client, .. }) = self.calls.get(key).map(|call| call.owner) {
+            self.gate.rotation.note(client);
+        }
+        self.enqueue(key);
+    }
+
+    /// A call has to wait for its turn.
+    pub(super) fn tell_of_turn(&self, call: u64, turn: &mut Turn<'_>) {
+        if self.gate.limit.is_some() && !self.gate.is_open(turn.now) {
+            let wait = self.gate.opens_at(self.waiting.len().saturating_sub(1), turn.now).since(turn.now);
+            turn.tell(Event::RateLimited { upstream: self.id, call, wait });
+        }
+    }
+
+    /// Several clients wait: they take turns.
+    pub(super) fn take_turns(&mut self) {
+        let client = |key: &Key| match self.calls.get(*key)?.owner {
+            Owner::Client { client, .. } => Some((client, *key)),
+            Owner::Us(_) => None,
+        };
+        self.waiting = self.gate.rotation.order(self.waiting.iter().filter_map(client)).into();
+    }
+
+    /// Sees to it that somebody looks when the pause is over, or when the next call's turn has come.
+    pub(super) fn watch_gate(&mut self, turn: &mut Turn<'_>) {
+        let at = self.gate.opens_at(0, turn.now);
+        if self.gate.timer.is_some_and(|(_, armed)| armed <= at && armed > turn.now) {
+            return;
+        }
+        if let Some((timer, _)) = self.gate.timer.take() {
+            turn.timers.disarm(timer);
+        }
+        self.gate.timer = turn.timers.arm(at, Alarm::Gate(self.id)).map(|timer| (timer, at));
+    }
+
+    pub fn handle_gate_timer(&mut self, turn: &mut Turn<'_>) {
+        self.gate.timer = None;
+        if !self.gate.pause.holds(turn.now) && std::mem::take(&mut self.gate.is_paused) {
+            turn.tell(Event::PauseEnded { upstream: self.id });
+        }
+        if self.gate.is_paused {
+            self.watch_gate(turn);
+        }
+        self.promote(turn);
+        self.keep_moving(turn);
+    }
+}
