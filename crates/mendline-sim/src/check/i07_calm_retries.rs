@@ -79,7 +79,7 @@ impl Check for CalmRetries {
             Fact::Wanted(Act::Renew(upstream)) => {
                 // What is dialed now is another server, of which nothing is known.
                 let it = &mut self.upstreams[*upstream];
-                (it.asked, it.redials, it.renewed) = (true, 0, it.up_since.is_some());
+                (it.asked, it.redials, it.in_trouble, it.renewed) = (true, 0, false, it.up_since.is_some());
             }
             Fact::Shaken(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
             Fact::Stopped | Fact::Closing => self.stopping = true,
