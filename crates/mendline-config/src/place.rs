@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn an_editors_file_knows_its_workspace() {
-        assert_eq!(workspace(Path::new("/work/x/.vscode/mcp.json")), Some("/work/x".into()));
-        assert_eq!(workspace(Path::new("/work/x/.mcp.json")), Some("/work/x".into()));
+        assert_eq!(workspace(Path::new("/home/me/x/.vscode/mcp.json")), Some("/home/me/x".into()));
+        assert_eq!(workspace(Path::new("/home/me/x/.mcp.json")), Some("/home/me/x".into()));
         assert_eq!(workspace(Path::new("/home/x/.config/mendline/config.json")), None);
     }
 }

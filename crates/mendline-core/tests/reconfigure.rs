@@ -159,3 +159,18 @@ fn more_places_are_used_at_once() {
     edit(&mut stage, Change::Policies, |_| {});
     assert!(stage.server_reads().is_some());
 }
+
+#[test]
+fn a_server_that_is_replaced_is_dialed_again_even_if_it_would_be_left_alone_when_lost() {
+    let off = Reconnect::from(AutoReconnect { enabled: Some(false), ..AutoReconnect::default() });
+    let mut stage = Stage::with(|config| config.reconnect = off.clone());
+    stage.accept_dial();
+    edit(&mut stage, Change::Way, |config| config.reconnect = off);
+    assert_eq!(stage.state(), LinkState::Draining);
+    stage.client_says(&call("1", "create_note"));
+    stage.die(stage.written);
+    stage.pass(Duration::from_millis(1));
+    assert!(stage.spawned.is_some(), "whoever edits the command wants it to run");
+    stage.accept_dial();
+    assert!(stage.server_reads().is_some(), "and the call that came meanwhile is not lost");
+}

@@ -81,11 +81,11 @@ fn cursor() {
         "local": { "command": "${workspaceFolder}${/}bin${/}tool", "args": ["--home", "${userHome:-/root}"], "env": { "K": "${env:API_KEY}" } },
         "oauth": { "url": "https://api.example.com/mcp", "auth": { "CLIENT_ID": "${env:X_KEY}", "CLIENT_SECRET": "y", "scopes": ["a"] } }
     } }"#;
-    let local = server("/work/project/.cursor/mcp.json", text, "local");
+    let local = server("/home/me/project/.cursor/mcp.json", text, "local");
     let (words, environment) = command(&local.reach);
-    assert_eq!(words[0], "/work/project/bin/tool");
+    assert_eq!(words[0], "/home/me/project/bin/tool");
     assert_eq!(environment, [("K", SECRET)]);
-    let loaded = loaded("/work/project/.cursor/mcp.json", text);
+    let loaded = loaded("/home/me/project/.cursor/mcp.json", text);
     assert!(loaded.findings.iter().any(|finding| finding.what.contains("`auth` does nothing yet")));
     assert!(loaded.server("oauth").is_some());
 }
@@ -107,7 +107,7 @@ fn vs_code() {
     }}"#,
         env_file.display().to_string()
     );
-    let loaded = loaded("/work/project/.vscode/mcp.json", &text);
+    let loaded = loaded("/home/me/project/.vscode/mcp.json", &text);
     let playwright = loaded.server("playwright").expect("it is right");
     assert_eq!(command(&playwright.reach).1, [("B", "kept"), ("A", "from env")]);
     assert!(loaded.server("github").is_some());

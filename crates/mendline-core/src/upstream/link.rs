@@ -78,6 +78,8 @@ pub struct Link {
     health: Health,
     incident: Option<Incident>,
     rung: Rung,
+    /// The child is ended to be started anew another way: that is no loss, and nobody has to ask for it again.
+    renewing: bool,
     /// Why we are ending the child, and whether that was our own wish.
     ending: Option<(String, Wish)>,
     dials: VecDeque<Moment>,
@@ -105,6 +107,7 @@ impl Link {
             health: Health::default(),
             incident: None,
             rung: Rung::Term,
+            renewing: false,
             ending: None,
             dials: VecDeque::new(),
             exits: VecDeque::new(),
@@ -245,7 +248,8 @@ impl Link {
     }
 
     /// The way to the server is another one: what was learned about the old one is worth nothing, and what waits for it waits
-    /// no longer.
+    /// no longer. Whoever edits the way to a server that is up wants it to be up: it is dialed again without being asked for. A
+    /// child that is up has to be ended for that.
     pub fn start_anew(&mut self, turn: &mut Turn<'_>) {
         self.incident = None;
         self.health = Health::default();
@@ -253,14 +257,17 @@ impl Link {
         match self.state {
             _ if self.stopped => {}
             LinkState::Waiting | LinkState::Parked => {
-                self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
+                if self.is_parked() {
+                    self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
+                }
                 self.sleep_until(self.earliest_dial(turn.now), turn);
             }
             LinkState::Up | LinkState::Dialing if self.transport != Transport::Child => {
                 self.rest_because("its configuration has changed", turn);
                 self.open(turn);
             }
-            LinkState::Up | LinkState::Dialing | LinkState::Draining | LinkState::Idle => {}
+            LinkState::Up => self.renewing = true,
+            LinkState::Dialing | LinkState::Draining | LinkState::Idle => {}
         }
     }
 
@@ -299,6 +306,11 @@ impl Link {
 
     pub fn handle_exited(&mut self, how: Exit, called: bool, turn: &mut Turn<'_>) {
         let ending = self.ending.take();
+        if std::mem::take(&mut self.renewing) && !self.stopped {
+            self.health = Health::default();
+            self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
+            return self.sleep_until(self.earliest_dial(turn.now), turn);
+        }
         let wished = matches!(ending, Some((_, Wish::Ours)));
         let mut why = match ending {
             // We ended it, so how it ended says less than why.

@@ -84,7 +84,11 @@ impl Upstream {
         self.forget_session(turn);
         for key in listening {
             self.drop_exchange(key, turn);
-            self.put_back(key, turn);
+            self.disarm(key, turn);
+            // A new name, as for everything that is sent again.
+            if let Some(key) = self.calls.rename(key) {
+                self.put_back(key, turn);
+            }
         }
         self.sort_waiting();
         if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {

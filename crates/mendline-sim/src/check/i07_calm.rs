@@ -27,11 +27,17 @@ struct Dials {
     lost: Option<Moment>,
     /// Dials in a row whose child did not live long.
     short_lived: u32,
+    /// The child that is open is ended to be started anew another way.
+    renewed: bool,
 }
 
 impl Dials {
     fn over(&mut self, now: Moment) {
         self.open = None;
+        if std::mem::take(&mut self.renewed) {
+            (self.lost, self.short_lived) = (None, 0);
+            return;
+        }
         self.lost = Some(now);
         let lived = now - self.began;
         self.short_lived = if lived >= defaults::PROVEN { 0 } else { self.short_lived + 1 };
@@ -96,9 +102,14 @@ impl Check for Calm {
                     return Err(format!("{} dials within a minute", dials.recent.len()));
                 }
             }
-            Fact::ByHand(upstream) | Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::ByHand(upstream) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived) = (None, 0);
+                }
+            }
+            Fact::Wanted(Act::Renew(upstream)) => {
+                if let Some(dials) = self.upstreams.get_mut(*upstream) {
+                    (dials.lost, dials.short_lived, dials.renewed) = (None, 0, dials.open.is_some());
                 }
             }
             Fact::Shaken(later) => {

@@ -18,6 +18,7 @@ struct Choice {
     in_trouble: bool,
     redials: u32,
     up_since: Option<Moment>,
+    renewed: bool,
 }
 
 impl Choice {
@@ -30,6 +31,11 @@ impl Choice {
     }
 
     fn lose(&mut self, to: &str, now: Moment) -> Result<(), String> {
+        if std::mem::take(&mut self.renewed) {
+            // Somebody wanted it to be reached another way: that is no loss.
+            self.up_since = None;
+            return Ok(());
+        }
         if self.up_since.take().is_some_and(|since| now - since >= defaults::PROVEN) {
             self.redials = 0;
         }
@@ -55,7 +61,7 @@ impl CalmRetries {
             let policy = &upstream.reconnect;
             let is_exact = policy.attempts == 0 || (policy.patience.is_zero() && policy.attempts < u32::MAX);
             let most = is_exact.then_some(policy.attempts);
-            Choice { most, asked: true, in_trouble: false, redials: 0, up_since: None }
+            Choice { most, asked: true, in_trouble: false, redials: 0, up_since: None, renewed: false }
         };
         CalmRetries { upstreams: config.upstreams.iter().map(choice).collect(), stopping: false }
     }
@@ -73,7 +79,7 @@ impl Check for CalmRetries {
             Fact::Wanted(Act::Renew(upstream)) => {
                 // What is dialed now is another server, of which nothing is known.
                 let it = &mut self.upstreams[*upstream];
-                (it.asked, it.redials) = (true, 0);
+                (it.asked, it.redials, it.in_trouble, it.renewed) = (true, 0, false, it.up_since.is_some());
             }
             Fact::Shaken(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
             Fact::Stopped | Fact::Closing => self.stopping = true,

@@ -58,8 +58,12 @@ impl World {
             Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
             Act::Abort(exchange) => self.abort(*exchange),
             Act::Remember(..) => {}
-            // The new way leads to the same server, by the same name.
-            Act::Renew(_) => {}
+            // The new way leads to where nobody knows the sessions of the old one.
+            Act::Renew(upstream) => {
+                if let Some(origin) = self.origins.get_mut(*upstream) {
+                    origin.minds.values_mut().for_each(|mind| mind.known = false);
+                }
+            }
             Act::Happened(heard) => {
                 self.stirred = true;
                 self.tell(&Fact::Happened(heard));
