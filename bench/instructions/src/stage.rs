@@ -45,9 +45,8 @@ impl Stage {
     /// The next child or exchange that the engine wants; everything else that it asks or tells is taken and left at that.
     pub(crate) fn wanted(&mut self) -> Option<Output> {
         loop {
-            match self.engine.poll_output()? {
-                wanted @ (Output::Spawn { .. } | Output::Exchange { .. }) => return Some(wanted),
-                _ => {}
+            if let wanted @ (Output::Spawn { .. } | Output::Exchange { .. }) = self.engine.poll_output()? {
+                return Some(wanted);
             }
         }
     }
