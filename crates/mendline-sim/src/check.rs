@@ -23,6 +23,7 @@ mod i16_one_truth;
 mod i17_clean_end;
 mod i18_true_to_the_era;
 mod i19_brought_back;
+mod i20_up_at_once;
 mod port_contract;
 mod port_contract_http;
 
@@ -88,6 +89,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i17_clean_end::CleanEnd::default()),
         Box::new(i18_true_to_the_era::TrueToTheEra::default()),
         Box::new(i19_brought_back::BroughtBack::default()),
+        Box::new(i20_up_at_once::UpAtOnce::new(config)),
         Box::new(port_contract::PortContract::new(upstreams)),
         Box::new(port_contract_http::PortContractHttp::default()),
     ]
