@@ -205,7 +205,7 @@ impl Upstream {
             Some(key) => self.enqueue(key),
             // Nobody wants anything. In a session there may be news, so it is looked for; else the next call will look.
             None if self.session.is_greeted() && self.config.keep_alive.is_some() => self.ping(turn),
-            None if !self.session.was_greeted() && self.read_old_lists(turn) => {}
+            None if !self.session.was_greeted() && self.read_old_list(turn) => {}
             None => self.link.rest(turn),
         }
     }
