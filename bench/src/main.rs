@@ -17,6 +17,7 @@ mod relay;
 mod sample;
 mod scan;
 mod seats;
+mod startup;
 mod subject;
 mod upstream;
 
@@ -31,6 +32,7 @@ Usage: mendline-bench upstream [--http PORT]
        mendline-bench relay --stack URL
        mendline-bench load [OPTIONS] -- CMD [ARGS…]
        mendline-bench compare [OPTIONS]
+       mendline-bench startup --mendline PATH [--gate]
 
 Commands:
   upstream  a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and `big`
@@ -38,6 +40,7 @@ Commands:
             that a program in the middle can do. With --stack the POSTs go through tokio and hyper
   load      starts CMD, calls it, and prints figures as one JSON object
   compare   direct, relay and mendline in turn: a table, ratios, targets
+  startup   how soon a client has its tools while the server has not started
 
 Options of load:
   --calls N       round trips measured one at a time            [5000]
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }),
         "compare" => compare::run(&rest).map(|()| ExitCode::SUCCESS),
+        "startup" => startup::run(&rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

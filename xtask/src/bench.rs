@@ -26,6 +26,7 @@ Options:
   --gate      fails when a target is missed
   --cores N   processors that client, middle and upstream share [default: 2]
   --http      from stdio to an upstream on HTTP, in place of one on stdio
+  --startup   only how soon a client has its tools while the server has not started
   --peers     with mcp-remote, supergateway and mcp-proxy, which are installed if need be; needs --http
 
 The report is kept in bench/latest.json (bench/latest-http.json) of the target directory. Leave the machine alone
@@ -43,6 +44,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
 
     build(target, "mendline-bench")?;
+    if has("--startup") {
+        build(target, "mendline-cli")?;
+        let mut startup = Command::new(target.join("release/mendline-bench"));
+        startup.arg("startup").arg("--mendline").arg(target.join("release/mendline"));
+        return finished(startup.args(args.iter().filter(|arg| *arg == "--gate")));
+    }
     let report = if has("--http") { "bench/latest-http.json" } else { "bench/latest.json" };
     let mut compare = Command::new(target.join("release/mendline-bench"));
     compare.arg("compare").args(args.iter().filter(|arg| *arg != "--peers")).arg("--out").arg(target.join(report));
@@ -54,7 +61,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         // Direct and relay are still worth measuring, and `--gate` fails without Mendline's figures.
         Err(why) => eprintln!("xtask: going on without Mendline: {why}"),
     }
-    let status = compare.status().map_err(|error| format!("mendline-bench: {error}"))?;
+    finished(&mut compare)
+}
+
+fn finished(bench: &mut Command) -> Result<(), String> {
+    let status = bench.status().map_err(|error| format!("mendline-bench: {error}"))?;
     if status.success() { Ok(()) } else { Err("the bench failed; see above".into()) }
 }
 

@@ -98,7 +98,7 @@ fn needed(name: &'static str, command: &[&str]) -> Contender {
 
 fn mendline(places: &Places<'_>, args: &[&str]) -> Contender {
     match places.mendline {
-        Some(path) => there(MENDLINE, path, &[&[&*path.display().to_string(), "run"], args].concat()),
+        Some(path) => there(MENDLINE, path, &[&[&*path.display().to_string(), "run", "--no-catalogue"], args].concat()),
         None => {
             Contender { name: MENDLINE, must_work: false, state: State::LeftOut("no --mendline PATH was given".into()) }
         }

@@ -25,6 +25,7 @@ mod i18_true_to_the_era;
 mod i19_brought_back;
 mod i20_sick_is_not_down;
 mod i21_paced;
+mod i22_up_at_once;
 mod port_contract;
 mod port_contract_http;
 
@@ -92,6 +93,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i19_brought_back::BroughtBack::default()),
         Box::new(i20_sick_is_not_down::SickIsNotDown::new(config)),
         Box::new(i21_paced::Paced::new(config)),
+        Box::new(i22_up_at_once::UpAtOnce::new(config)),
         Box::new(port_contract::PortContract::new(upstreams)),
         Box::new(port_contract_http::PortContractHttp::default()),
     ]

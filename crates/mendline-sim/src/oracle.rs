@@ -5,12 +5,14 @@
 //! did it and what that server answered. The checkers compare what Mendline says with this. Nothing in here is ever shown to
 //! the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::{ClientId, Moment};
 use mendline_wire::{Id, Method};
+
+use crate::memory;
 
 /// A request of a client, by its place in the oracle's book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,8 +149,10 @@ pub struct Oracle {
     records: Vec<Record>,
     /// The deadlines of each upstream.
     pub patience: Vec<Patience>,
-    /// What each server ever answered to a list or another read that may be served again.
-    pub lists: BTreeMap<(usize, &'static str), Vec<Bytes>>,
+    /// What each server that is remembered ever said, today or on an earlier day.
+    pub said: BTreeMap<usize, Vec<Bytes>>,
+    /// Upstreams of which something was remembered when the world began.
+    pub remembered: BTreeSet<usize>,
     /// Which clients are still there to read answers.
     pub readers: BTreeMap<ClientId, Reader>,
 }
@@ -187,6 +191,15 @@ impl Oracle {
     /// One record, if a peer did not make the key up.
     pub fn find(&self, key: Key) -> Option<&Record> {
         self.records.get(key.0 as usize)
+    }
+
+    /// Whether a client may be told this from memory, or in its server's stead.
+    pub fn may_be_from_memory(&self, record: &Record, body: &[u8]) -> bool {
+        let Some(said) = self.said.get(&record.upstream).filter(|_| memory::is_kept(record.method)) else {
+            return false;
+        };
+        said.iter().any(|said| memory::is_the_same(body, said))
+            || (record.method == Method::Initialize && memory::is_stand_in(body))
     }
 
     /// One record, to write in.

@@ -99,6 +99,9 @@ fn populate(world: &mut World, plan: &Plan) {
             pair.odd,
             dice.fork(place as u64),
         );
+        if let Some(memory) = &pair.memory {
+            world.remember(place, memory);
+        }
         world.admit(client);
         world.clock.after(dice.fork(90 + place as u64).millis(0, 50), Due::ClientActs(id));
         if plan.pairs.len() > 1 && place == plan.pairs.len() - 1 {

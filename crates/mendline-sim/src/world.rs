@@ -33,6 +33,7 @@ use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, Driven, Machine};
+use crate::memory::Memory;
 use crate::oracle::{Key, Oracle, Patience};
 use crate::server::{Era, Server};
 use crate::site::{Origin, Tongue};
@@ -96,10 +97,16 @@ impl World {
             recovery: upstream.timeouts.recovery,
             read_note: upstream.tools.get("read_note").and_then(|tool| tool.timeout),
         });
-        let patience = patience.collect();
+        let mut oracle = Oracle::new(patience.collect());
+        // What is answered from memory is what was said before, and so all of that is noted.
+        let is_noted = |upstream: &mendline_core::UpstreamConfig| {
+            upstream.catalogue.cache || upstream.catalogue.startup == mendline_core::config::Startup::AtOnce
+        };
+        let noted = config.upstreams.iter().enumerate().filter(|(_, upstream)| is_noted(upstream));
+        oracle.said = noted.map(|(place, _)| (place, Vec::new())).collect();
         World {
             clock: Clock::default(),
-            oracle: Oracle::new(patience),
+            oracle,
             origins: hosts.iter().map(|_| Origin::default()).collect(),
             exchanges: BTreeMap::new(),
             hosts,
@@ -122,6 +129,15 @@ impl World {
             stirred: false,
             dice: Dice::new(seed).fork(77),
         }
+    }
+
+    /// The engine remembers this of an upstream.
+    pub fn remember(&mut self, upstream: usize, memory: &Memory) {
+        let said = self.oracle.said.entry(upstream).or_default();
+        said.extend(memory.answers().into_iter().map(|(_, body)| body));
+        self.oracle.remembered.insert(upstream);
+        self.tell(&Fact::NewEdition(upstream));
+        self.tell_engine(Input::Remembered { upstream: UpstreamId(upstream as u16), what: memory.remembered() });
     }
 
     /// Lets a client in.

@@ -103,7 +103,7 @@ fn parsed(line: &str) -> Value {
 }
 
 #[test]
-fn the_second_time_greeting_and_tools_are_there_before_the_server_is() {
+fn i22_the_second_time_greeting_and_tools_are_there_before_the_server_is() {
     let house = House::new();
     let said = house.get_to_know();
     let served = house.served();

@@ -190,27 +190,30 @@ impl Upstream {
     /// The server is back, and calls are on their way again: looks at what has changed meanwhile.
     pub(super) fn close_gap(&mut self, turn: &mut Turn<'_>) {
         // An answer may come over a line that was made long ago, while the way there is lost.
-        if self.link.is_up() {
-            self.read_old_lists(turn);
+        if !self.link.is_up() {
+            return;
+        }
+        for _ in Shelf::ALL {
+            self.read_old_list(turn);
         }
     }
 
-    /// Reads the lists again that the client has read before a gap. Says whether there is one.
-    pub(super) fn read_old_lists(&mut self, turn: &mut Turn<'_>) -> bool {
-        if !std::mem::take(&mut self.gap) {
+    /// Reads a list again that the client has read before a gap. Says whether there was one; the others may follow.
+    pub(super) fn read_old_list(&mut self, turn: &mut Turn<'_>) -> bool {
+        if !self.gap {
             return false;
         }
-        let mut any = false;
         for shelf in Shelf::ALL {
             // What the client has read since is not old.
             let is_old = self.shelves.seen[shelf as usize].is_some_and(|seen| seen.is_old);
             if is_old && !self.runs(Errand::List(shelf)) {
                 self.shelves.read[shelf as usize] = Sum::default();
                 self.read_page(shelf, None, turn);
-                any = true;
+                return true;
             }
         }
-        any
+        self.gap = false;
+        false
     }
 
     fn read_page(&mut self, shelf: Shelf, cursor: Option<&[u8]>, turn: &mut Turn<'_>) {

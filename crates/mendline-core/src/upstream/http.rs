@@ -218,7 +218,7 @@ impl Upstream {
             Some(key) => self.let_out(key, turn),
             // Nobody wants anything. In a session there may be news, so it is looked for; else the next call will look.
             None if self.session.is_greeted() && self.config.keep_alive.is_some() => self.ping(turn),
-            None if !self.session.was_greeted() && self.read_old_lists(turn) => {}
+            None if !self.session.was_greeted() && self.read_old_list(turn) => {}
             None => self.link.rest(turn),
         }
     }

@@ -513,7 +513,10 @@ impl Upstream {
             return self.drain_link(&words, Wish::Ours, turn);
         }
         let is_first = !std::mem::replace(&mut self.is_greeted_once, true);
-        self.compare_greeting(greeting, answer, turn);
+        self.remember_greeting(greeting, answer, turn);
+        if is_first {
+            self.compare_greeting(answer, turn);
+        }
         if let Some(initialized) = self.session.complete() {
             self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, turn.ledger);
         }

@@ -139,9 +139,8 @@ impl Upstream {
         }
     }
 
-    /// The server answered a greeting: what the client was told in its stead is held against it.
-    pub(super) fn compare_greeting(&mut self, greeting: &Message, answer: &Message, turn: &mut Turn<'_>) {
-        self.remember_greeting(greeting, answer, turn);
+    /// The server answered the greeting for the first time: what the client was told in its stead is held against that.
+    pub(super) fn compare_greeting(&mut self, answer: &Message, turn: &mut Turn<'_>) {
         let Some(told) = &self.told else { return };
         let differs = |member: &&str| told.get(&[member]) != answer.get(&[member]);
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];

@@ -62,12 +62,15 @@ pub(super) fn least_wait(policy: &Reconnect, short_lived: u32) -> Duration {
 pub(super) struct Calm {
     upstreams: Vec<Dials>,
     policies: Vec<Reconnect>,
+    /// How long the machine slept in all: what was dialed before a sleep was dialed that much longer ago.
+    slept: Duration,
 }
 
 impl Calm {
     pub(super) fn new(config: &Config) -> Calm {
         let policies: Vec<Reconnect> = config.upstreams.iter().map(|upstream| upstream.reconnect.clone()).collect();
-        Calm { upstreams: std::iter::repeat_with(Dials::default).take(policies.len()).collect(), policies }
+        let upstreams = std::iter::repeat_with(Dials::default).take(policies.len()).collect();
+        Calm { upstreams, policies, slept: Duration::ZERO }
     }
 }
 
@@ -94,8 +97,9 @@ impl Check for Calm {
                     ));
                 }
                 (dials.open, dials.began) = (Some(*link), now);
-                dials.recent.push_back(now);
-                while dials.recent.front().is_some_and(|first| now - *first >= Duration::from_secs(60)) {
+                let later = now + self.slept;
+                dials.recent.push_back(later);
+                while dials.recent.front().is_some_and(|first| later - *first >= Duration::from_secs(60)) {
                     dials.recent.pop_front();
                 }
                 if dials.recent.len() > PER_MINUTE {
@@ -113,10 +117,10 @@ impl Check for Calm {
                 }
             }
             Fact::Shaken(later) => {
+                // News of the network alone change nothing.
+                self.slept += *later;
                 for dials in &mut self.upstreams {
                     (dials.lost, dials.short_lived) = (None, 0);
-                    // What was dialed before a sleep was dialed that much longer ago; news of the network alone change nothing.
-                    dials.recent.iter_mut().for_each(|at| *at = Moment(at.0.saturating_sub(later.as_nanos() as u64)));
                 }
             }
             Fact::NotStarted(link) | Fact::Exited(link) => {

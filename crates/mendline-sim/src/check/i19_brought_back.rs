@@ -17,7 +17,7 @@ use mendline_wire::{Kind, Message, Method};
 use super::Check;
 use crate::client::Belief;
 use crate::fact::{Fact, Via};
-use crate::oracle::{Key, Oracle};
+use crate::oracle::{Key, Oracle, Verdict};
 use crate::server::Memory;
 
 /// Which lists have a reason to be said to have changed.
@@ -99,6 +99,10 @@ impl Check for BroughtBack {
             }
             Fact::Handed { by, message, key: None } if is_list(message.method()) => {
                 self.lists.insert((by.upstream(), message.id().unwrap_or_default().to_vec()));
+            }
+            // Who could not have a list has seen nothing of it, and anything is news.
+            Fact::Answered { key, verdict: Verdict::Failed(_), .. } if is_list(oracle.of(*key).method) => {
+                self.changed.insert(oracle.of(*key).upstream);
             }
             Fact::Given { by, message: Some(message) } => self.given(*by, message),
             Fact::Told { client, message, stamp: None } if is_change(message.method()) => {

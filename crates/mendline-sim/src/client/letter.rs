@@ -169,6 +169,10 @@ impl Client {
             "subscriptions/listen" => r#""notifications":{"toolsListChanged":true}"#.into(),
             _ => r#""later":[1.0,null]"#.into(),
         };
+        if self.workload.plain && (wish.method.ends_with("/list") || wish.method == "server/discover") {
+            // What else is asked for may matter to a list, and such a one is never answered from memory.
+            return format!("{{\"_meta\":{{{meta}}}}}");
+        }
         if self.odd && self.dice.percent(50) {
             format!("{{ {own} , \"_meta\":{{{meta}}},\"x\\u0079\":1E2}}")
         } else {

@@ -66,6 +66,9 @@ impl Client {
             Verdict::Failed(_) => None,
         };
         let key = keys.remove(place.unwrap_or(0));
+        // What comes from memory has its place among what was said then, not now.
+        let is_old = matches!(&verdict, Verdict::Passed(body)
+            if !oracle.of(key).replies.contains(body) && oracle.may_be_from_memory(oracle.of(key), body));
         if keys.is_empty() {
             self.waiting.remove(&id);
         }
@@ -89,7 +92,7 @@ impl Client {
         if let Some(tool) = self.goes_on_with.take() {
             self.ask(Wish { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, goes_on: true }, oracle);
         }
-        Seen::Answer(key, verdict, stamp_of(message))
+        Seen::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
     }
 
     fn greeted(&mut self, verdict: &Verdict, kind: Kind) {

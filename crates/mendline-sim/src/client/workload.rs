@@ -37,6 +37,8 @@ pub struct Workload {
     pub lists_first: bool,
     /// It chooses levels and resources, and changes its mind about them.
     pub varied: bool,
+    /// It asks for lists with nothing but what the protocol knows.
+    pub plain: bool,
 }
 
 /// What a client may want its server to keep in mind.
@@ -60,6 +62,7 @@ impl Workload {
             listens: false,
             lists_first: false,
             varied: false,
+            plain: false,
         }
     }
 

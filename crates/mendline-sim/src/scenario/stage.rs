@@ -170,7 +170,8 @@ impl Stage {
         let mut world = World::new(Driven::Engine, &config, 1, self.hosts.clone(), Journal::default());
         world.story = Some(Story::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
         for (place, host) in self.hosts.iter().enumerate() {
-            let workload = Workload::none(host.era);
+            let plain = config.upstreams[place].catalogue.cache;
+            let workload = Workload { plain, ..Workload::none(host.era) };
             let dice = Dice::new(place as u64);
             world.admit(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, dice));
         }

@@ -154,9 +154,10 @@ impl World {
     /// A server answered something.
     pub(super) fn note_reply(&mut self, upstream: usize, key: Option<Key>, body: Bytes) {
         if let Some(key) = key {
-            let what = self.oracle.of(key).what;
             self.oracle.of_mut(key).replies.push(body.clone());
-            self.oracle.lists.entry((upstream, what)).or_default().push(body);
+        }
+        if let Some(said) = self.oracle.said.get_mut(&upstream) {
+            said.push(body);
         }
     }
 

@@ -1,0 +1,128 @@
+//! How long a client waits for its tools when the server has not started.
+//!
+//! Mendline gets to know its demo server once. Then the server is kept from starting, and again and again a client starts
+//! Mendline, greets it and asks for the tools. Both must be answered from the catalogue, and the time until then is measured
+//! twice: from the start of the process, and from the first request to one that runs.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const STARTS: usize = 50;
+/// What the greeting and the list may take together.
+const TARGET: Duration = Duration::from_millis(5);
+const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+
+/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let mendline = match args.iter().position(|arg| arg == "--mendline").and_then(|at| args.get(at + 1)) {
+        Some(path) => PathBuf::from(path),
+        None => return Err("`--mendline PATH` is missing".into()),
+    };
+    let folder = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let measured = measure(&mendline, &folder);
+    let _ = fs::remove_dir_all(&folder);
+    let (mut from_start, mut from_request) = measured.map_err(|error| error.to_string())?;
+    from_start.sort();
+    from_request.sort();
+    let figure = |times: &[Duration]| {
+        let millis = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)].as_secs_f64() * 1000.0;
+        format!("p50 {:.2} ms, p90 {:.2} ms, slowest {:.2} ms", millis(50), millis(90), millis(100))
+    };
+    println!("initialize + tools/list from the catalogue, the server not started, {STARTS} starts");
+    println!("  from the start of the process  {}", figure(&from_start));
+    println!("  from the first request         {}", figure(&from_request));
+    let median = from_request[from_request.len() / 2];
+    let met = median <= TARGET;
+    println!("  target: {TARGET:?} from the first request, {}", if met { "met" } else { "missed" });
+    if args.iter().any(|arg| arg == "--gate") && !met { Err("the target was missed".into()) } else { Ok(()) }
+}
+
+fn measure(mendline: &Path, folder: &Path) -> io::Result<(Vec<Duration>, Vec<Duration>)> {
+    let gate = folder.join("gate");
+    fs::write(&gate, "")?;
+    let mut known = Client::start(mendline, folder)?;
+    known.ask()?;
+    known.end()?;
+    fs::remove_file(&gate)?;
+    let (mut from_start, mut from_request) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let begun = Instant::now();
+        let mut client = Client::start(mendline, folder)?;
+        client.ask()?;
+        from_start.push(begun.elapsed());
+        client.kill()?;
+        let mut client = Client::start(mendline, folder)?;
+        // Long enough for the process to run and to have read what it knows.
+        std::thread::sleep(Duration::from_millis(30));
+        let begun = Instant::now();
+        client.ask()?;
+        from_request.push(begun.elapsed());
+        client.kill()?;
+    }
+    Ok((from_start, from_request))
+}
+
+struct Client {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(mendline: &Path, folder: &Path) -> io::Result<Client> {
+        let mut process = Command::new(mendline)
+            .args(["run", "--log-level", "off", "--"])
+            .arg(mendline)
+            .args(["demo-server", "--temper"])
+            .arg(format!("wait-for={}", folder.join("gate").display()))
+            .env("MENDLINE_STATE_DIR", folder.join("state"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = process.stdin.take();
+        let stdout = process.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
+        Ok(Client { process, stdin, stdout: BufReader::new(stdout) })
+    }
+
+    /// Greets and lists, one after the other as clients do.
+    fn ask(&mut self) -> io::Result<()> {
+        self.say(GREETING)?;
+        self.hear("protocolVersion")?;
+        self.say(INITIALIZED)?;
+        self.say(LIST)?;
+        self.hear("tools")
+    }
+
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        match &mut self.stdin {
+            Some(stdin) => stdin.write_all(format!("{line}\n").as_bytes()),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn hear(&mut self, expected: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        match line.contains(expected) && !line.contains(r#""version":"unknown""#) {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("not an answer from the catalogue: {line}"))),
+        }
+    }
+
+    /// Closes its stdin and waits for its end, by which the catalogue is kept.
+    fn end(mut self) -> io::Result<()> {
+        self.stdin = None;
+        self.process.wait().map(drop)
+    }
+
+    fn kill(mut self) -> io::Result<()> {
+        self.process.kill()?;
+        self.process.wait().map(drop)
+    }
+}

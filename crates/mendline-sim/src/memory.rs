@@ -1,0 +1,115 @@
+//! What an engine remembers of its servers when a world begins, and what may be told from memory later.
+//!
+//! A catalogue is written here as an engine of an earlier day would have kept it: the greeting of the era and the lists of one
+//! edition. Each says whose it is, so that what belongs to another server is recognised at the client's end.
+
+use bytes::Bytes;
+use mendline_core::Remembered;
+use mendline_wire::{Message, Method};
+
+use crate::server::Era;
+
+/// What is remembered of one upstream.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// Whose it is.
+    pub name: String,
+    /// What it spoke.
+    pub era: Era,
+    /// Which edition its lists were.
+    pub edition: u32,
+}
+
+impl Memory {
+    /// As it was kept.
+    pub fn remembered(&self) -> Remembered {
+        let version = match self.era {
+            Era::Legacy => "2025-11-25",
+            Era::Modern => "2026-07-28",
+        };
+        let entry = |(method, body): (&str, Bytes)| {
+            let body = String::from_utf8_lossy(&body).into_owned();
+            format!(
+                r#"{{"version":"{version}","method":"{method}","ageMs":3600000,"answer":{{"jsonrpc":"2.0","id":7,"result":{body}}}}}"#
+            )
+        };
+        let entries: Vec<String> = self.answers().into_iter().map(entry).collect();
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","method":"catalogue","params":{{"entries":[{}]}}}}"#, entries.join(","));
+        Remembered::read(text.as_bytes()).unwrap_or_default()
+    }
+
+    /// What it said, by what it was asked.
+    pub fn answers(&self) -> Vec<(&'static str, Bytes)> {
+        let Memory { name, edition, .. } = self;
+        let mut answers = vec![
+            (
+                "tools/list",
+                format!(
+                    r#"{{"of":"{name}","tools":[{{"name":"read_note","annotations":{{"readOnlyHint":true}}}},{{"name":"create_note","description":"edition {edition}"}}]}}"#
+                ),
+            ),
+            (
+                "prompts/list",
+                format!(r#"{{ "of":"{name}","prompts":[{{"name":"p","description":"edition {edition}"}}]}}"#),
+            ),
+            (
+                "resources/list",
+                format!(r#"{{"of":"{name}","resources":[{{"uri":"note:1","name":"edition {edition}"}}]}}"#),
+            ),
+        ];
+        answers.push(match self.era {
+            Era::Legacy => (
+                "initialize",
+                format!(
+                    r#"{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{"listChanged":true}},"logging":{{}}}},"serverInfo":{{"name":"{name}","version":"0.9"}}}}"#
+                ),
+            ),
+            Era::Modern => (
+                "server/discover",
+                format!(
+                    r#"{{"of":"{name}","resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"tools":{{}}}},"ttlMs":0,"cacheScope":"private"}}"#
+                ),
+            ),
+        });
+        answers.into_iter().map(|(method, text)| (method, Bytes::from(text))).collect()
+    }
+}
+
+/// Whether a body can be what the server once said: the same but for the time to live, which is a declared field.
+pub fn is_the_same(told: &[u8], said: &[u8]) -> bool {
+    told == said || without_time(told).is_some_and(|told| Some(told) == without_time(said))
+}
+
+/// A body without its `ttlMs`, which Mendline sets last of all members where there was none.
+fn without_time(body: &[u8]) -> Option<Vec<u8>> {
+    let text = [br#"{"jsonrpc":"2.0","id":1,"result":"#, body, b"}"].concat();
+    let message = Message::parse(Bytes::from(text)).ok()?;
+    let whole = message.value()?;
+    let mut members: Vec<Vec<u8>> = Vec::new();
+    for (name, value) in whole.members() {
+        if name.as_str().as_deref() != Some("ttlMs") {
+            members.push([name.raw(), b":", value.raw()].concat());
+        }
+    }
+    Some(members.join(&b','))
+}
+
+/// Whether an answer to this can come from memory at all.
+pub fn is_kept(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Initialize
+            | Method::Discover
+            | Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourcesTemplatesList
+    )
+}
+
+/// Whether a greeting was answered in a server's stead, as it may be.
+pub fn is_stand_in(body: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(body);
+    text.contains(r#""protocolVersion":"2025-11-25""#) && text.contains(r#""version":"unknown""#)
+}

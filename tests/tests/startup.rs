@@ -1,0 +1,96 @@
+//! Real clients before a server that they have met before and that has not started: their tools are there at once, and what
+//! turns out to be new is announced. `cargo xtask peers` installs what is needed and runs these tests.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod programs;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use mendline_peers::live::{Live, pause};
+use mendline_peers::processes::eventually;
+use mendline_peers::stage::Client::{Python1, Python2, TypeScript1, TypeScript2};
+use mendline_peers::stage::Era::Legacy;
+use mendline_peers::stage::Server::Fixture;
+use mendline_peers::stage::{Client, Over, Stage};
+use serde_json::{Value, json};
+
+/// What should come at once may take this long on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Mendline before its demo server, which starts when there is a gate and has one tool more when there is more. The SDKs pass
+/// hardly anything of the environment on, so it is a part of the command.
+fn command(stage: &Stage, folder: &Path) -> Vec<OsString> {
+    let word = |name: &str, file: &str| OsString::from(format!("{name}={}", folder.join(file).display()));
+    let mendline = OsString::from(&stage.programs.mendline);
+    let mut words = vec!["env".into(), word("MENDLINE_STATE_DIR", "state"), word("MENDLINE_DEMO_LEDGER", "ledger")];
+    words.extend([mendline.clone(), "run".into(), "--".into(), mendline, "demo-server".into()]);
+    words.extend(["--temper".into(), word("wait-for", "gate"), "--temper".into(), word("tool-if", "more")]);
+    words
+}
+
+/// The lists that the client's API gave, in order.
+fn lists(report: &Value) -> Vec<String> {
+    let steps = report["steps"].as_array().unwrap().iter();
+    steps.filter(|step| step[0] == "list").map(|step| step[2].to_string()).collect()
+}
+
+fn served(folder: &Path) -> usize {
+    let ledger = fs::read_to_string(folder.join("ledger")).unwrap_or_default();
+    ledger.lines().filter(|line| line.starts_with("serves")).count()
+}
+
+fn has_its_tools_at_once(client: Client) {
+    let stage = Stage { client, server: Fixture, era: Legacy, over: Over::Stdio, programs: programs::built() };
+    let folder = stage.folder("startup").unwrap();
+    for left in ["gate", "more", "ledger"] {
+        let _ = fs::remove_file(folder.join(left));
+    }
+    let _ = fs::remove_dir_all(folder.join("state"));
+    let list = || json!({ "do": "list", "what": "tools" });
+
+    fs::write(folder.join("gate"), "").unwrap();
+    let first = Live::start(&stage, folder.clone(), &[list()], &command(&stage, &folder), &[]).unwrap();
+    let known = lists(&first.report().unwrap()).remove(0);
+    assert!(known.contains("create_note"), "{known}");
+    let is_kept = || fs::read_dir(folder.join("state/catalogue")).is_ok_and(|files| files.count() == 1);
+    assert!(eventually(SOON, is_kept), "nothing was kept of the server");
+
+    fs::remove_file(folder.join("gate")).unwrap();
+    fs::write(folder.join("more"), "").unwrap();
+    let before = served(&folder);
+    let changed = json!({ "do": "await", "method": "notifications/tools/list_changed", "count": 1 });
+    let steps = [list(), pause("listed"), changed, list()];
+    let mut second = Live::start(&stage, folder.clone(), &steps, &command(&stage, &folder), &[]).unwrap();
+    second.arrives_at("listed").unwrap();
+    assert_eq!(served(&folder), before, "the client has its tools, and the server has not even started");
+    fs::write(folder.join("gate"), "").unwrap();
+    second.goes_on_from("listed").unwrap();
+    let report = second.report().unwrap();
+    let lists = lists(&report);
+    assert_eq!(lists[0], known, "the same as the first time");
+    assert!(lists[1].contains("forget"), "and what is new after it was announced: {report}");
+}
+
+#[test]
+fn python_1_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+    has_its_tools_at_once(Python1);
+}
+
+#[test]
+fn python_2_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+    has_its_tools_at_once(Python2);
+}
+
+#[test]
+fn typescript_1_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+    has_its_tools_at_once(TypeScript1);
+}
+
+#[test]
+fn typescript_2_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+    has_its_tools_at_once(TypeScript2);
+}
