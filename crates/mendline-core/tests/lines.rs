@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mendline_core::{Input, LinkState, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::{Value, json};
-use stage::greeted::{greeted, greeted_with};
+use stage::greeted::{ask, greeted, greeted_with, restart};
 use stage::{CLIENT, NOTES, Stage, call};
 
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
@@ -24,6 +24,18 @@ fn too_long(stage: &mut Stage, id: &Value) {
     let line = Line::TooLong { length: 1 << 30, head, tail: Bytes::from_static(br#"aaaa"}}"#) };
     let link = stage.spawned.unwrap();
     stage.tell(Input::FromLink { link, received: Received::from_line(line, &Limits::default()) });
+}
+
+#[test]
+fn a_list_that_has_become_too_long_to_be_read_again_has_changed() {
+    let mut stage = greeted();
+    ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[{"name":"look"}]}"#);
+    restart(&mut stage);
+    let list = stage.server_reads().unwrap();
+    assert_eq!(list["method"], "tools/list");
+    too_long(&mut stage, &list["id"]);
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+    assert_eq!(stage.client_reads(), None);
 }
 
 #[test]

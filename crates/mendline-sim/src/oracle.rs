@@ -188,6 +188,13 @@ impl Oracle {
         &self.records[key.0 as usize]
     }
 
+    /// A modern list that was answered from memory is read again in the client's own name. That is no attempt to answer it,
+    /// and an errand as any other.
+    pub fn may_be_read_again(&self, key: Key) -> bool {
+        let record = self.of(key);
+        self.said.contains_key(&record.upstream) && memory::is_kept(record.method)
+    }
+
     /// One record, if a peer did not make the key up.
     pub fn find(&self, key: Key) -> Option<&Record> {
         self.records.get(key.0 as usize)

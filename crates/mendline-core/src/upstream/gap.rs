@@ -243,12 +243,7 @@ impl Upstream {
     pub(super) fn page_read(&mut self, shelf: Shelf, asked: &Message, page: &Message, turn: &mut Turn<'_>) {
         let Some(seen) = self.shelves.seen[shelf as usize] else { return };
         if page.kind() == Kind::Error {
-            self.shelves.compared(shelf);
-            // It cannot be read any more, so it is not what it was, unless it was nothing.
-            if seen.pages > 0 {
-                self.show_change(shelf, turn);
-            }
-            return;
+            return self.page_unreadable(shelf, turn);
         }
         self.remember(asked, page, turn);
         let read = &mut self.shelves.read[shelf as usize];
@@ -269,6 +264,14 @@ impl Upstream {
                     self.show_change(shelf, turn);
                 }
             }
+        }
+    }
+
+    /// A list cannot be read any more, so it is not what it was, unless it was nothing.
+    pub(super) fn page_unreadable(&mut self, shelf: Shelf, turn: &mut Turn<'_>) {
+        self.shelves.compared(shelf);
+        if self.shelves.seen[shelf as usize].is_some_and(|seen| seen.pages > 0) {
+            self.show_change(shelf, turn);
         }
     }
 

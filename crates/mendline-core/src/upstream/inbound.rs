@@ -305,11 +305,15 @@ impl Upstream {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text });
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
-            if self.calls.get(key).is_some_and(|call| call.owner == Owner::Us(Errand::Greeting)) {
+            let owner = self.calls.get(key).map(|call| call.owner);
+            if owner == Some(Owner::Us(Errand::Greeting)) {
                 self.session.lose();
                 self.drain_link("its answer to the greeting is over the limit for one message", Wish::Ours, turn);
             }
             self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, turn);
+            if let Some(Owner::Us(Errand::List(shelf))) = owner {
+                self.page_unreadable(shelf, turn);
+            }
             self.promote(turn);
         }
     }

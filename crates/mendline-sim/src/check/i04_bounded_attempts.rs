@@ -18,7 +18,6 @@ use super::Check;
 use crate::exchange::Request;
 use crate::fact::{Fact, Via};
 use crate::machine::Act;
-use crate::memory;
 use crate::oracle::{Key, Oracle};
 
 #[derive(Clone, Default)]
@@ -79,9 +78,7 @@ impl Check for BoundedAttempts {
         }
         let Fact::Accepted { by, key } = fact else { return Ok(()) };
         let record = oracle.of(*key);
-        // A modern list that was answered from memory is read again in the client's own name: no attempt to answer it.
-        let is_read_again = oracle.said.contains_key(&record.upstream) && memory::is_kept(record.method);
-        if record.is_replayed_state() || is_read_again {
+        if record.is_replayed_state() || oracle.may_be_read_again(*key) {
             return Ok(());
         }
         let limit = self.limit[record.upstream];

@@ -95,7 +95,9 @@ impl Check for Paced {
                     it.sent.clear();
                 }
             }
-            Fact::Handed { by, key: Some(key), .. } if !oracle.of(*key).is_replayed_state() => {
+            Fact::Handed { by, key: Some(key), .. }
+                if !oracle.of(*key).is_replayed_state() && !oracle.may_be_read_again(*key) =>
+            {
                 return self.upstreams[by.upstream()].send(now);
             }
             // The engine's clock is later by this.
