@@ -6,6 +6,7 @@ mod stage;
 
 use std::time::Duration;
 
+use mendline_core::config::KeepAlive;
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::Value;
 use stage::greeted::{ended_by_the_ladder, greeted, greeted_with};
@@ -169,4 +170,19 @@ fn what_was_heard_just_before_a_test_does_not_count_as_its_answer() {
     assert_eq!(stage.server_reads().expect("the first one was missed")["method"], "ping");
     stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
     assert_eq!(stage.state(), LinkState::Draining);
+}
+
+#[test]
+fn a_line_that_was_tested_for_another_reason_is_not_tested_again_within_the_pause() {
+    let mut stage = greeted_with(|notes| {
+        notes.keep_alive = Some(KeepAlive { interval: Duration::from_secs(1), timeout: Duration::from_millis(500) });
+    });
+    stage.pass(Duration::from_millis(300));
+    stage.tell(Input::Woke);
+    let ping = stage.server_reads().expect("whether it is still there");
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"resu"#, ping["id"]));
+    stage.pass(Duration::from_millis(900));
+    assert_eq!(stage.server_reads(), None, "its own time has come, but it was tested just now");
+    stage.pass(Duration::from_millis(200));
+    assert_eq!(stage.server_reads().unwrap()["method"], "ping");
 }

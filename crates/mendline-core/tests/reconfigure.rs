@@ -6,7 +6,7 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::config::{AutoReconnect, KeepAlive, Reconnect};
+use mendline_core::config::{AutoReconnect, Breaker, KeepAlive, RateLimit, Reconnect, ToolPolicy};
 use mendline_core::port::{Change, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig};
 use serde_json::Value;
@@ -173,4 +173,42 @@ fn a_server_that_is_replaced_is_dialed_again_even_if_it_would_be_left_alone_when
     assert!(stage.spawned.is_some(), "whoever edits the command wants it to run");
     stage.accept_dial();
     assert!(stage.server_reads().is_some(), "and the call that came meanwhile is not lost");
+}
+
+#[test]
+fn a_server_that_is_isolated_is_not_dialed_because_its_way_has_changed() {
+    let mut stage = Stage::up();
+    let dials = stage.dials;
+    stage.tell(Input::Isolate { upstream: NOTES });
+    edit(&mut stage, Change::Way, |_| {});
+    stage.die(stage.written);
+    stage.pass(seconds(60));
+    assert_eq!((stage.state(), stage.dials), (LinkState::Idle, dials));
+    stage.tell(Input::Resume { upstream: NOTES });
+    stage.pass(seconds(1));
+    assert_eq!(stage.dials, dials + 1, "and is when it is brought back");
+}
+
+#[test]
+fn breakers_limits_and_times_of_tools_are_edited_like_everything_else() {
+    let mut stage = Stage::up();
+    edit(&mut stage, Change::Policies, |config| {
+        config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.01 });
+        config.tools = [("look".into(), ToolPolicy { effect: None, timeout: Some(seconds(2)) })].into();
+        config.breaker = Some(Breaker { failures: 1, ..Breaker::default() });
+    });
+    stage.client_says(&call("1", "look"));
+    stage.server_reads().unwrap();
+    stage.pass(seconds(3));
+    assert_eq!(cause(&stage.client_reads().unwrap()), "timed_out", "the tool has two seconds now");
+    assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
+    stage.client_says(&call("2", "look"));
+    assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "one failure is enough now");
+    stage.client_says(&call("3", "create_note"));
+    assert_eq!(cause(&stage.client_reads().unwrap()), "rate_limited", "the next turn comes too late");
+    edit(&mut stage, Change::Policies, |config| config.breaker = None);
+    for (id, tool) in [("4", "look"), ("5", "create_note")] {
+        stage.client_says(&call(id, tool));
+        assert_eq!(stage.server_answers("{}")["params"]["name"], tool);
+    }
 }

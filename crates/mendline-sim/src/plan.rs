@@ -150,13 +150,21 @@ impl Plan {
                     let among = if over_http[strike.upstream] { fault::MENDED_HTTP } else { fault::MENDED_CHILD };
                     strike.fault = *mending.pick(among);
                 }
+                // Only modern servers ask back by an answer, so it would be seen too seldom.
+                let asks_back = pairs[strike.upstream].host.era == Era::Modern && mending.fork(71).percent(12);
+                if let (true, Some(fault)) = (asks_back, fault::by_name("m71_input_required_across_reconnect")) {
+                    strike.fault = fault;
+                }
             }
         }
         if polices {
-            for strike in &mut strikes {
+            // These come on top: what else is found in these worlds is found with policies in the way as well.
+            for place in 0..strikes.len() {
                 if policing.percent(60) {
+                    let strike = &strikes[place];
                     let among = if over_http[strike.upstream] { fault::POLICED_HTTP } else { fault::POLICED_CHILD };
-                    strike.fault = *policing.pick(among);
+                    let (upstream, at, lasts) = (strike.upstream, strike.at, strike.lasts);
+                    strikes.push(Strike { fault: *policing.pick(among), upstream, at, lasts });
                 }
             }
         }

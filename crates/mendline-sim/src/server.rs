@@ -364,7 +364,11 @@ impl Server {
         let fails = may_fail && temper.internal_errors > 0 && self.dice.percent(temper.internal_errors);
         let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
         let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.dice.percent(50);
-        let first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
+        let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
+        if temper.needs_input && message.find(&["requestState"]).is_some() {
+            // What it has begun takes its time, so that it is interrupted now and then.
+            first += self.dice.millis(0, 1_500);
+        }
         let name = self.next_job;
         self.next_job += 1;
         self.jobs.insert(

@@ -98,10 +98,13 @@ impl Upstream {
             return;
         }
         let doubted = std::mem::take(&mut self.keep_alive.doubted);
-        let due = self.keep_alive.heard + policy.interval;
+        let wished = if doubted { turn.now } else { self.keep_alive.heard + policy.interval };
+        // It may have been tested for another reason meanwhile.
+        let due = self.keep_alive.tested.map_or(wished, |tested| wished.max(tested + defaults::KEEP_ALIVE_PAUSE));
         let next = if self.is_busy() || self.gate.is_paused(turn.now) {
             turn.now + policy.interval
-        } else if due > turn.now && !doubted {
+        } else if due > turn.now {
+            self.keep_alive.doubted = doubted;
             due
         } else {
             self.ping(turn);

@@ -241,7 +241,7 @@ impl Link {
     pub fn reconfigure(&mut self, policy: Reconnect, turn: &mut Turn<'_>) {
         let was_left_alone = self.is_left_alone();
         self.policy = policy;
-        if was_left_alone && !self.is_left_alone() && !self.stopped {
+        if was_left_alone && !self.is_left_alone() && !self.stopped && !self.held {
             self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
             self.sleep_until(self.earliest_dial(turn.now), turn);
         }
@@ -306,7 +306,7 @@ impl Link {
 
     pub fn handle_exited(&mut self, how: Exit, called: bool, turn: &mut Turn<'_>) {
         let ending = self.ending.take();
-        if std::mem::take(&mut self.renewing) && !self.stopped {
+        if std::mem::take(&mut self.renewing) && !self.stopped && !self.held {
             self.health = Health::default();
             self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
             return self.sleep_until(self.earliest_dial(turn.now), turn);

@@ -69,7 +69,9 @@ fn compare(client: ClientId, belief: &Belief, memory: &Memory, edition: u32) -> 
 
 impl BroughtBack {
     fn given(&mut self, by: Via, message: &Message) {
-        let id = message.id().unwrap_or_default().to_vec();
+        // Some servers give a number back as a string.
+        let id = message.id().unwrap_or_default();
+        let id = id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")).unwrap_or(id).to_vec();
         if message.kind() == Kind::Error && self.lists.contains(&(by.upstream(), id)) {
             self.changed.insert(by.upstream());
         }
@@ -105,6 +107,10 @@ impl Check for BroughtBack {
                 self.changed.insert(oracle.of(*key).upstream);
             }
             Fact::Given { by, message: Some(message) } => self.given(*by, message),
+            // What cannot be read may be a list, and a list that cannot be read is not what it was.
+            Fact::Given { by, message: None } => {
+                self.changed.insert(by.upstream());
+            }
             Fact::Told { client, message, stamp: None } if is_change(message.method()) => {
                 let upstream = self.upstream_of.get(client).copied().unwrap_or_default();
                 if !self.modern.contains(client) && !self.changed.contains(&upstream) {

@@ -23,6 +23,6 @@ impl Fault for EraFlipOnRestart {
     fn end(&self, world: &mut World, at: usize) {
         world.hosts[at].flipped = false;
         super::mend(world, at);
-        world.kill(at, Ending::Code(0));
+        world.kill_all(at, Ending::Code(0));
     }
 }

@@ -7,7 +7,7 @@ use mendline_core::port::{Exit, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkId};
 
 use super::World;
-use crate::child::Pulse;
+use crate::child::{Child, Pulse};
 use crate::clock::{Due, Ending};
 use crate::dice::Dice;
 use crate::fact::{Fact, Via};
@@ -15,6 +15,9 @@ use crate::oracle::Key;
 use crate::server::{Deed, Era, Manner, Seat};
 use crate::site::Site;
 use crate::temper::{SpawnMood, Temper};
+
+/// How long it takes at most to start a process.
+pub(super) const LONGEST_SPAWN: Duration = Duration::from_millis(15);
 
 /// What is the same for all processes of one upstream.
 #[derive(Clone, Debug)]
@@ -216,6 +219,17 @@ impl World {
     pub fn kill(&mut self, upstream: usize, ending: Ending) {
         for link in self.living(upstream) {
             self.child_ends(link, ending);
+        }
+    }
+
+    /// As [`World::kill`], and those that are just being started end as soon as they run.
+    pub fn kill_all(&mut self, upstream: usize, ending: Ending) {
+        self.kill(upstream, ending);
+        let starting = |child: &Child| child.pulse == Pulse::Spawning;
+        let links: Vec<LinkId> =
+            self.children.iter().filter(|(_, child)| starting(child)).map(|(link, _)| *link).collect();
+        for link in links.into_iter().filter(|link| usize::from(link.upstream.0) == upstream) {
+            self.clock.after(LONGEST_SPAWN, Due::ChildEnds(link, ending));
         }
     }
 

@@ -6,6 +6,7 @@ use mendline_core::{Input, LinkId, Port};
 use mendline_wire::{Limits, Line, Message, Received};
 
 use super::World;
+use super::host::LONGEST_SPAWN;
 use crate::child::{Child, Pulse};
 use crate::clock::{Due, Ending};
 use crate::fact::{Fact, Via};
@@ -58,8 +59,9 @@ impl World {
             Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
             Act::Abort(exchange) => self.abort(*exchange),
             Act::Remember(..) => {}
-            // The new way leads to where nobody knows the sessions of the old one.
+            // The new way leads to where nobody knows the sessions of the old one, and of which nothing is remembered.
             Act::Renew(upstream) => {
+                self.oracle.remembered.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {
                     origin.minds.values_mut().for_each(|mind| mind.known = false);
                 }
@@ -87,7 +89,7 @@ impl World {
             Server::new(era, link.dial, manner, dice.fork(1))
         };
         let child = Child::new(link, host.capacity, server, dice);
-        let takes = host.dice.millis(1, 15);
+        let takes = host.dice.millis(1, LONGEST_SPAWN.as_millis() as u64);
         if self.children.insert(link, child).is_some() {
             self.tell(&Fact::Misbehaved("the engine used the name of a link twice"));
         }
