@@ -112,11 +112,15 @@ fn evaluate(expression: &str, known: &BTreeMap<String, f64>) -> Option<f64> {
     if let Some(millis) = inside("Duration::from_millis(") {
         return Some(evaluate(millis, known)? / 1000.0);
     }
-    let operators: [(&str, fn(f64, f64) -> f64); 3] =
-        [(" + ", |a, b| a + b), (" << ", |a, b| a * b.exp2()), (" * ", |a, b| a * b)];
-    for (sign, apply) in operators {
-        if let Some((left, right)) = expression.split_once(sign) {
-            return Some(apply(evaluate(left, known)?, evaluate(right, known)?));
+    for sign in ['+', '<', '*'] {
+        let spaced = if sign == '<' { " << ".to_owned() } else { format!(" {sign} ") };
+        if let Some((left, right)) = expression.split_once(&spaced) {
+            let (left, right) = (evaluate(left, known)?, evaluate(right, known)?);
+            return Some(match sign {
+                '+' => left + right,
+                '<' => left * right.exp2(),
+                _ => left * right,
+            });
         }
     }
     expression.replace('_', "").parse().ok().or_else(|| known.get(expression).copied())

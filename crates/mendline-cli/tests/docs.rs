@@ -1,6 +1,8 @@
 //! The pages about strategies say what the program does: every snippet is a configuration that `check` accepts, every flag
 //! and every key exists, and every sentence that a model reads there is one that the words' own tests have seen.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -150,7 +150,7 @@ impl Stage {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Exchange { exchange, ask, reuse, .. } => {
-                    self.seen.push_back(Seen { id: exchange, ask: *ask, reuse })
+                    self.seen.push_back(Seen { id: exchange, ask: *ask, reuse });
                 }
                 Output::Abort { exchange } => {
                     self.aborted.push(exchange);
