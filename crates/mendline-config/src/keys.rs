@@ -1,7 +1,7 @@
 //! Every key that a configuration may have: one table for the parser, the schema and the page in the guide.
 //!
 //! A key that is not in here does not exist, and one that is in here is read, described and offered by editors: the three
-//! cannot disagree, because there is only this. What a key *means* is said where it is lowered ([`crate::lower`]).
+//! cannot disagree, because there is only this. What a key *means* is said where it is lowered (`lower.rs`).
 
 use std::time::Duration;
 
