@@ -8,9 +8,9 @@
 //!     <identity>.json     what was last heard of one server
 //!     <identity>.bad      one that was set aside: damaged, foreign, or of another format
 //! ```
-//! - [`identity`]: who a server is, and with which credential: a name that gives nothing away;
-//! - [`file`]: one file: its format, its seal, and whom it may belong to;
-//! - [`keeper`]: writes in the background, and never in anybody's way.
+//! - `identity`: who a server is, and with which credential: a name that gives nothing away;
+//! - `file`: one file: its format, its seal, and whom it may belong to;
+//! - `keeper`: writes in the background, and never in anybody's way.
 //!
 //! Nothing in here can stop a call. What cannot be read is as if it were not there; what cannot be written is said once.
 
