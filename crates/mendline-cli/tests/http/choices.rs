@@ -15,9 +15,11 @@ fn a_call_waits_for_a_lost_server_as_long_as_was_chosen() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--recovery-timeout", "600ms"]);
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
     proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
     eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
     proxy.cut(mendline_faults::Ending::Reset);
+    eventually("no connection is left", SOON, || proxy.counts().open == 0);
     let begin = Instant::now();
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "not_sent", "{result}");
