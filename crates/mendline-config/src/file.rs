@@ -7,7 +7,7 @@
 //! A complaint shows the line that it is about, and a line may hold a token. So a file has a second text for showing, equal
 //! in length, in which secrets are stars ([`Source::shown`]).
 
-mod json;
+pub(crate) mod json;
 mod mask;
 mod toml;
 

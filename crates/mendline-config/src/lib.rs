@@ -39,6 +39,7 @@ use file::{Entry, Value};
 
 pub use check::Owner;
 pub use file::Source;
+pub use file::json::OPTIONS as JSON_OF_CLIENTS;
 pub use finding::{Fault, Finding, Paint, Weight};
 pub use lower::{Reach, Server};
 pub use name::Name;

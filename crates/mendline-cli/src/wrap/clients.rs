@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn surroundings(home: &Path) -> Surroundings {
-        let here = home.join("work");
+        let here = home.join("garden");
         Surroundings { home: home.to_owned(), settings: home.join(".config"), here, claude: None, codex: None }
     }
 
@@ -185,15 +185,15 @@ mod tests {
             told,
             [
                 "claude-code user /home/me/.claude.json [\"mcpServers\"]",
-                "claude-code local /home/me/.claude.json [\"projects\", \"/home/me/work\", \"mcpServers\"]",
-                "claude-code project /home/me/work/.mcp.json [\"mcpServers\"]",
+                "claude-code local /home/me/.claude.json [\"projects\", \"/home/me/garden\", \"mcpServers\"]",
+                "claude-code project /home/me/garden/.mcp.json [\"mcpServers\"]",
                 "claude-desktop user /home/me/.config/Claude/claude_desktop_config.json [\"mcpServers\"]",
                 "cursor user /home/me/.cursor/mcp.json [\"mcpServers\"]",
-                "cursor project /home/me/work/.cursor/mcp.json [\"mcpServers\"]",
+                "cursor project /home/me/garden/.cursor/mcp.json [\"mcpServers\"]",
                 "vscode user /home/me/.config/Code/User/mcp.json [\"servers\"]",
-                "vscode project /home/me/work/.vscode/mcp.json [\"servers\"]",
+                "vscode project /home/me/garden/.vscode/mcp.json [\"servers\"]",
                 "codex user /home/me/.codex/config.toml [\"mcp_servers\"]",
-                "codex project /home/me/work/.codex/config.toml [\"mcp_servers\"]",
+                "codex project /home/me/garden/.codex/config.toml [\"mcp_servers\"]",
             ]
         );
     }

@@ -7,26 +7,15 @@ use std::collections::HashSet;
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use jsonc_parser::{CollectOptions, parse_to_ast};
+use mendline_config::JSON_OF_CLIENTS;
 
 use super::document::Fault;
 use super::tree::{Member, Node, Shape, Table, Value};
 
 /// The table that the file is. `start` is where the text begins in its file.
 pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
-    let options = ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
-        allow_extended_string_escapes: false,
-    };
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &options)
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &JSON_OF_CLIENTS)
         .map_err(|error| Fault::at(text, error.range().start, error.kind().to_string()))?;
     let reader = Reader { text, start };
     match parsed.value {

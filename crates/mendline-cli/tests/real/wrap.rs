@@ -20,7 +20,7 @@ struct Home(TempDir);
 impl Home {
     fn new() -> Home {
         let home = Home(tempfile::tempdir().unwrap());
-        fs::create_dir(home.path("work")).unwrap();
+        fs::create_dir(home.path("garden")).unwrap();
         home
     }
 
@@ -37,7 +37,7 @@ impl Home {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(MENDLINE);
-        command.args(arguments).env_clear().env("HOME", self.path("")).current_dir(self.path("work"));
+        command.args(arguments).env_clear().env("HOME", self.path("")).current_dir(self.path("garden"));
         command.stdin(Stdio::null());
         command
     }
@@ -144,19 +144,19 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
     let home = Home::new();
     let entry = json!({ "command": "x", "args": [] });
     let servers = json!({ "mcpServers": { "a": entry } }).to_string();
-    let here = home.path("work").to_str().unwrap().to_owned();
+    let here = home.path("garden").to_str().unwrap().to_owned();
     let claude = json!({ "mcpServers": { "mine": entry }, "projects": { here: { "mcpServers": { "local": entry } }, "/other": { "mcpServers": { "foreign": entry } } } });
     home.write(".claude.json", claude.to_string());
     home.write(".config/Claude/claude_desktop_config.json", &servers);
     home.write(".cursor/mcp.json", &servers);
     home.write(".config/Code/User/mcp.json", json!({ "servers": { "a": entry } }).to_string());
     home.write(".codex/config.toml", "[mcp_servers.a]\ncommand = \"x\"\n");
-    let shared = home.write("work/.mcp.json", &servers);
+    let shared = home.write("garden/.mcp.json", &servers);
     let told = home.wrap(&["--yes"]);
     told.is(
         0,
         &[
-            "~/work/.mcp.json: not looked at",
+            "~/garden/.mcp.json: not looked at",
             "(Claude Code, user and local)",
             "(Claude Desktop, user)",
             "(VS Code, user)",
@@ -166,10 +166,10 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
     assert_eq!(told.all.matches(": written").count(), 5, "{}", told.all);
     let changed: Value = serde_json::from_str(&fs::read_to_string(home.path(".claude.json")).unwrap()).unwrap();
     assert_eq!(changed["mcpServers"]["mine"]["command"], MENDLINE);
-    assert_eq!(changed["projects"][home.path("work").to_str().unwrap()]["mcpServers"]["local"]["command"], MENDLINE);
+    assert_eq!(changed["projects"][home.path("garden").to_str().unwrap()]["mcpServers"]["local"]["command"], MENDLINE);
     assert_eq!(changed["projects"]["/other"]["mcpServers"]["foreign"]["command"], "x");
     assert_eq!(fs::read_to_string(&shared).unwrap(), servers);
-    home.wrap(&["--yes", "--scope", "project", "--client", "claude-code"]).is(0, &["~/work/.mcp.json: written"]);
+    home.wrap(&["--yes", "--scope", "project", "--client", "claude-code"]).is(0, &["~/garden/.mcp.json: written"]);
     assert!(fs::read_to_string(&shared).unwrap().contains("--name"));
     home.run(&["unwrap", "--yes"]).is(0, &[]);
     assert_eq!(fs::read_to_string(home.path(".claude.json")).unwrap(), claude.to_string());
@@ -225,17 +225,17 @@ fn a_question_is_asked_on_a_terminal_and_its_answer_counts() {
 fn files_that_cannot_be_used_are_named_and_not_touched() {
     let home = Home::new();
     let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
-    let read_only = home.write("work/fixed.json", servers);
+    let read_only = home.write("garden/fixed.json", servers);
     fs::set_permissions(&read_only, fs::Permissions::from_mode(0o444)).unwrap();
-    symlink("loop.json", home.path("work/loop.json")).unwrap();
-    symlink("nowhere.json", home.path("work/dangling.json")).unwrap();
-    fs::create_dir(home.path("work/folder.json")).unwrap();
-    home.write("work/broken.json", "{\n  \"mcpServers\": {\n    \"a\": {\"command\": }\n");
-    home.write("work/twice.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"},\n\"a\": {\"command\": \"y\"}}}");
-    home.write("work/list.json", "[]");
-    home.write("work/latin.json", b"{\"mcpServers\": {\"\xe4\": {}}}");
-    home.write("work/broken.toml", "[mcp_servers.a]\ncommand = npx\n");
-    fs::File::create(home.path("work/huge.json")).unwrap().set_len(64 << 20).unwrap();
+    symlink("loop.json", home.path("garden/loop.json")).unwrap();
+    symlink("nowhere.json", home.path("garden/dangling.json")).unwrap();
+    fs::create_dir(home.path("garden/folder.json")).unwrap();
+    home.write("garden/broken.json", "{\n  \"mcpServers\": {\n    \"a\": {\"command\": }\n");
+    home.write("garden/twice.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"},\n\"a\": {\"command\": \"y\"}}}");
+    home.write("garden/list.json", "[]");
+    home.write("garden/latin.json", b"{\"mcpServers\": {\"\xe4\": {}}}");
+    home.write("garden/broken.toml", "[mcp_servers.a]\ncommand = npx\n");
+    fs::File::create(home.path("garden/huge.json")).unwrap().set_len(64 << 20).unwrap();
     for (file, words) in [
         ("fixed.json", "it is read-only"),
         ("loop.json", "cannot be found"),
@@ -248,13 +248,13 @@ fn files_that_cannot_be_used_are_named_and_not_touched() {
         ("broken.toml", "cannot be read as TOML: line 2"),
         ("huge.json", "larger than 32 MiB"),
     ] {
-        let path = home.path("work").join(file);
+        let path = home.path("garden").join(file);
         let before = fs::read(&path).ok();
         let told = home.wrap(&["--yes", "--file", file]);
         told.is(1, &["left, because", words]);
         assert_eq!(fs::read(&path).ok(), before, "{file} was touched");
     }
-    let left: Vec<String> = names(&home.path("work")).into_iter().filter(|name| name.contains("mendline")).collect();
+    let left: Vec<String> = names(&home.path("garden")).into_iter().filter(|name| name.contains("mendline")).collect();
     assert!(left.is_empty(), "something was left behind: {left:?}");
 }
 
@@ -282,8 +282,8 @@ fn files_that_may_not_be_read_or_replaced_are_named_and_not_touched() {
 #[test]
 fn two_ways_to_one_file_change_it_once() {
     let home = Home::new();
-    let file = home.write("work/a.json", CURSOR);
-    symlink("a.json", home.path("work/b.json")).unwrap();
+    let file = home.write("garden/a.json", CURSOR);
+    symlink("a.json", home.path("garden/b.json")).unwrap();
     home.wrap(&["--yes", "--file", "a.json", "--file", "b.json", "--file", "./a.json"]).is(0, &["a.json: written"]);
     home.run(&["unwrap", "--yes", "--file", "b.json"]).is(0, &["b.json: written"]);
     assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
@@ -297,7 +297,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn empty_files_have_nothing_to_wrap() {
     let home = Home::new();
     for (name, text) in [("a.json", ""), ("b.json", "{}"), ("c.json", "// later\n"), ("d.toml", "\n")] {
-        let file = home.write(&format!("work/{name}"), text);
+        let file = home.write(&format!("garden/{name}"), text);
         home.wrap(&["--yes", "--file", name]).is(0, &["no servers", "Nothing to do."]);
         assert_eq!(fs::read_to_string(file).unwrap(), text);
     }
@@ -340,7 +340,7 @@ fn names_that_are_not_known_are_said_with_those_that_are() {
 #[test]
 fn a_server_that_was_asked_for_and_left_is_a_negative_result() {
     let home = Home::new();
-    home.write("work/a.json", r#"{"mcpServers": {"a": {"type": "sdk"}, "b": {"command": "x"}}}"#);
+    home.write("garden/a.json", r#"{"mcpServers": {"a": {"type": "sdk"}, "b": {"command": "x"}}}"#);
     home.wrap(&["--yes", "--file", "a.json", "--server", "a"]).is(1, &["a  left: it has neither"]);
     home.wrap(&["--yes", "--file", "a.json"]).is(0, &["a  left: it has neither", "b  wrapped"]);
 }
@@ -348,7 +348,7 @@ fn a_server_that_was_asked_for_and_left_is_a_negative_result() {
 #[test]
 fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
     let home = Home::new();
-    let copy = home.path("work/mendline");
+    let copy = home.path("garden/mendline");
     fs::copy(MENDLINE, &copy).unwrap();
     let file = home.write(".cursor/mcp.json", CURSOR);
     let told = Told::from(Command::new(&copy).arg("wrap").env("HOME", home.path("")).output().unwrap());
@@ -373,9 +373,9 @@ fn a_wrapped_command_answers_as_the_server_itself() {
     let server = home.path("demo");
     fs::copy(MENDLINE, &server).unwrap();
     let entry = json!({ "command": server, "args": ["demo-server"], "env": { "MENDLINE_DEMO_LEDGER": ledger } });
-    home.write("work/.mcp.json", json!({ "mcpServers": { "demo": entry } }).to_string());
+    home.write("garden/.mcp.json", json!({ "mcpServers": { "demo": entry } }).to_string());
     home.wrap(&["--yes", "--scope", "project"]).is(0, &["written"]);
-    let text = fs::read_to_string(home.path("work/.mcp.json")).unwrap();
+    let text = fs::read_to_string(home.path("garden/.mcp.json")).unwrap();
     let wrapped: Value = serde_json::from_str(&text).unwrap();
     let mut client = started(&wrapped["mcpServers"]["demo"]);
     assert_eq!(client.greet(), "demo-server");

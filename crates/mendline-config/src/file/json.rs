@@ -11,7 +11,8 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::{Entry, Is, Value};
 use crate::finding::Finding;
 
-const OPTIONS: ParseOptions = ParseOptions {
+/// What is taken for JSON in the files of clients, and what is not.
+pub const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
     allow_loose_object_property_names: false,
