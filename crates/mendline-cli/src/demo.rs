@@ -7,7 +7,7 @@
 mod fault;
 mod peer;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use peer::Reply;
 
 use crate::cli::{DemoOptions, NEGATIVE};
 use crate::demo_server::LEDGER;
+use crate::ink::Ink;
 
 /// How long the eye gets for each call.
 const PACE: Duration = Duration::from_millis(40);
@@ -34,26 +35,26 @@ pub(crate) fn run(options: &DemoOptions) -> ExitCode {
 }
 
 fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
-    let ink = Ink::new();
+    let ink = Ink::for_stdout();
     println!("{}", ink.bold("The same calls, the same faults, side by side."));
     println!("{}", ink.faint("  plain     client ─────────────────── server"));
     println!("{}", ink.faint("  mendline  client ── mendline run ─── server"));
     println!();
     println!(
         "  {} answered   {} told that it may have run   {} lost   {} the server is hit",
-        ink.mark(Reply::Answered),
-        ink.mark(Reply::MayHaveRun),
-        ink.mark(Reply::Lost),
-        ink.hit()
+        mark(ink, Reply::Answered),
+        mark(ink, Reply::MayHaveRun),
+        mark(ink, Reply::Lost),
+        hit(ink)
     );
     let mut rows = Vec::new();
     for fault in Fault::ALL {
         println!("\n{}", ink.bold(fault.words()));
-        let plain = one_side(workshop, fault, calls, Side::Plain, &ink)?;
-        let mended = one_side(workshop, fault, calls, Side::Mended, &ink)?;
+        let plain = one_side(workshop, fault, calls, Side::Plain, ink)?;
+        let mended = one_side(workshop, fault, calls, Side::Mended, ink)?;
         rows.push((fault, plain, mended));
     }
-    Ok(table(&rows, &ink))
+    Ok(table(&rows, ink))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,14 +72,14 @@ impl Side {
     }
 }
 
-fn one_side(workshop: &Workshop, fault: Fault, calls: u32, side: Side, ink: &Ink) -> std::io::Result<Tally> {
+fn one_side(workshop: &Workshop, fault: Fault, calls: u32, side: Side, ink: Ink) -> std::io::Result<Tally> {
     let ledger = workshop.ledger(fault, side);
     let command = workshop.command(fault, side, &ledger)?;
     print!("  {:<9} ", side.word());
     let tally = shift(fault, calls, PACE, command, &ledger, |moment| {
         match moment {
-            Moment::Hurt => print!("{}", ink.hit()),
-            Moment::Done(reply) => print!("{}", ink.mark(reply)),
+            Moment::Hurt => print!("{}", hit(ink)),
+            Moment::Done(reply) => print!("{}", mark(ink, reply)),
         }
         let _ = std::io::stdout().flush();
     })?;
@@ -88,7 +89,7 @@ fn one_side(workshop: &Workshop, fault: Fault, calls: u32, side: Side, ink: &Ink
 }
 
 /// Prints the closing table, and says whether Mendline kept its word.
-fn table(rows: &[(Fault, Tally, Tally)], ink: &Ink) -> bool {
+fn table(rows: &[(Fault, Tally, Tally)], ink: Ink) -> bool {
     let (mut plain_all, mut mended_all) = (Tally::default(), Tally::default());
     let rule = "─".repeat(104);
     println!("\n  {:<42} {:<26} through Mendline", "fault", "plain client");
@@ -105,9 +106,9 @@ fn table(rows: &[(Fault, Tally, Tally)], ink: &Ink) -> bool {
     let cut_writes = rows.iter().filter(|(fault, ..)| matches!(fault, Fault::KilledUnderAWrite)).count();
     let whole = mended_all.is_whole(u32::try_from(cut_writes).unwrap_or(u32::MAX));
     let verdict = if whole {
-        ink.green("Nothing was lost, nothing ran twice. What could not be known was said.")
+        ink.paint("1;32", "Nothing was lost, nothing ran twice. What could not be known was said.")
     } else {
-        ink.red("Mendline did not keep its word here. Please report this.")
+        ink.paint("1;31", "Mendline did not keep its word here. Please report this.")
     };
     println!("\n  {verdict}");
     whole
@@ -162,44 +163,17 @@ impl Drop for Workshop {
     }
 }
 
-/// Colours, where there is a terminal that wants them.
-struct Ink(bool);
-
-impl Ink {
-    fn new() -> Ink {
-        Ink(std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+/// How a reply looks.
+fn mark(ink: Ink, reply: Reply) -> String {
+    match reply {
+        Reply::Answered => ink.green("●"),
+        Reply::MayHaveRun => ink.yellow("?"),
+        Reply::Failed => ink.red("!"),
+        Reply::Lost => ink.red("✗"),
     }
+}
 
-    fn paint(&self, code: &str, text: &str) -> String {
-        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-
-    fn bold(&self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    fn faint(&self, text: &str) -> String {
-        self.paint("2", text)
-    }
-
-    fn green(&self, text: &str) -> String {
-        self.paint("1;32", text)
-    }
-
-    fn red(&self, text: &str) -> String {
-        self.paint("1;31", text)
-    }
-
-    fn hit(&self) -> String {
-        self.paint("1;33", "⚡")
-    }
-
-    fn mark(&self, reply: Reply) -> String {
-        match reply {
-            Reply::Answered => self.paint("32", "●"),
-            Reply::MayHaveRun => self.paint("33", "?"),
-            Reply::Failed => self.paint("31", "!"),
-            Reply::Lost => self.paint("31", "✗"),
-        }
-    }
+/// How a fault looks.
+fn hit(ink: Ink) -> String {
+    ink.paint("1;33", "⚡")
 }

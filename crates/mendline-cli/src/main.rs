@@ -10,6 +10,7 @@ mod choices;
 mod cli;
 mod demo;
 mod demo_server;
+mod ink;
 mod named;
 mod news;
 mod plan;

@@ -1,12 +1,12 @@
 //! A server by its name: the file is found, read and checked, and the entry of that name becomes a plan.
 
-use std::io::IsTerminal;
 use std::path::Path;
 
 use mendline::observe::log::{LogLevel, Pen};
 use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
 
 use crate::cli::{RunOptions, UNKNOWN, USAGE};
+use crate::ink::Ink;
 use crate::plan::Plan;
 
 /// Why nothing was started, for a person, and the exit code that says so to a program.
@@ -95,8 +95,7 @@ pub(crate) fn mention(loaded: &Loaded, name: &str, log: &Pen) {
 
 /// With colours where somebody sees them.
 pub(crate) fn paint() -> Paint {
-    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if is_wanted && std::io::stderr().is_terminal() { Paint::Coloured } else { Paint::Plain }
+    if Ink::for_stderr().is_coloured() { Paint::Coloured } else { Paint::Plain }
 }
 
 fn unknown(name: &str, loaded: &Loaded) -> String {

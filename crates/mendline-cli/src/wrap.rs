@@ -36,6 +36,7 @@ use file::Source;
 use plan::{Chosen, Fate, Plan, Way};
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
+use crate::ink::Ink;
 
 /// Wraps.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
@@ -262,8 +263,7 @@ impl Walk<'_> {
             println!("  {:width$}  {}", plain(&server.name), plain(&told));
         }
         if plan.changes() {
-            let colour =
-                io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            let colour = Ink::for_stdout().is_coloured();
             println!();
             print!("{}", diff::render(&path, &plan.before, &plan.edits, plan.syntax, Paint { colour }));
         }

@@ -95,3 +95,31 @@ pub trait Observer: Send {
     /// A child wrote a line to its stderr.
     fn said(&mut self, upstream: UpstreamId, line: &[u8]);
 }
+
+/// Two that are told the same.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn happened(&mut self, event: &Event) {
+        self.0.happened(event);
+        self.1.happened(event);
+    }
+
+    fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
+        self.0.said(upstream, line);
+        self.1.said(upstream, line);
+    }
+}
+
+/// Nobody, when there is nobody to tell.
+impl<A: Observer> Observer for Option<A> {
+    fn happened(&mut self, event: &Event) {
+        if let Some(observer) = self {
+            observer.happened(event);
+        }
+    }
+
+    fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
+        if let Some(observer) = self {
+            observer.said(upstream, line);
+        }
+    }
+}
