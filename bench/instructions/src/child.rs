@@ -5,14 +5,19 @@ use mendline_core::{Input, LinkId, Output, Port, UpstreamConfig};
 use crate::stage::{GREETING, INITIALIZED, Stage};
 use crate::{RESULT, policies};
 
-/// Greets a server and makes this many calls.
-pub(crate) fn make(calls: u64) {
+/// Greets a server and makes this many calls, while `others` more are open all the time.
+pub(crate) fn make(calls: u64, others: u64) {
     let mut stage = Stage::new(policies::all(UpstreamConfig::child("server", "server")));
     let Some(Output::Spawn { link }) = stage.wanted() else { unreachable!("a child is started with its client") };
     stage.tell(Input::Spawned { link, pid: 1 });
     for word in [GREETING, INITIALIZED] {
         stage.client_says(word);
         settle(&mut stage, link);
+    }
+    for _ in 0..others {
+        stage.client_calls();
+        assert!(stage.wanted().is_none(), "one child is enough");
+        assert!(stage.engine.poll_write(Port::Link(link)).is_some(), "a call was made");
     }
     for _ in 0..calls {
         stage.client_calls();

@@ -6,6 +6,9 @@
 //! client will read is pulled and made into bytes. Two programs of which one makes a thousand calls more differ by those and
 //! by nothing else, so there is no I/O in here, no clock, no dice, and as little staging as possible.
 //!
+//! `crowded` does the same while two hundred other calls wait for their answers: whatever is searched, counted or sorted
+//! among all of them for the sake of one shows there.
+//!
 //! Each answer is checked, because the cost of wrong answers is of no interest.
 
 mod child;
@@ -21,11 +24,15 @@ const CALL: &str = r#","method":"tools/call","params":{"name":"echo","arguments"
 /// What the server answers, but for the id.
 const RESULT: &str = r#","result":{"content":[{"type":"text","text":"hello there"}]}}"#;
 
+/// How many calls are open besides; fewer than may be.
+const CROWD: u64 = 200;
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let calls = args.get(1).and_then(|calls| calls.parse().ok());
     match (args.first().map(String::as_str), calls) {
-        (Some("stdio"), Some(calls)) => child::make(calls),
+        (Some("stdio"), Some(calls)) => child::make(calls, 0),
+        (Some("crowded"), Some(calls)) => child::make(calls, CROWD),
         (Some("http"), Some(calls)) => remote::make(calls),
         _ => return ExitCode::from(2),
     }

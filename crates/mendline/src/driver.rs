@@ -38,8 +38,9 @@ use sink::Sink;
 use source::{READ_CHUNK, Source, Step};
 use vigil::Vigil;
 
-/// How many lines one source may deliver before the others get their turn.
-const INPUTS_PER_TURN: usize = 64;
+/// How many lines one source may deliver before the others get their turn. A long burst goes on in pieces: whoever gets the
+/// first of them works while we read the next.
+const INPUTS_PER_TURN: usize = 8;
 
 /// How many rounds may follow each other before the reactor gets its turn.
 const ROUNDS_PER_POLL: usize = 32;
