@@ -1,4 +1,5 @@
-//! What comes from neither the client nor the server: signals, the end of a sleep, a changed network, an edited file.
+//! What comes from neither the client nor the server: signals, the end of a sleep, a changed network, an edited file, a
+//! person at the control socket.
 //!
 //! A task of its own waits for all of it and leaves notes; the driver looks at its desk in every round, where nobody else
 //! is in its way: both are on one thread. A note that already lies there is not left twice, except for "stop", which means something else the
@@ -21,6 +22,9 @@ use crate::reload::{Door, Reload};
 
 /// How often the configuration file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How many commands may lie there.
+const COMMANDS: usize = 32;
 
 /// What may be noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,8 @@ struct Desk {
     notes: VecDeque<Note>,
     /// The last change of the configuration; one that was not taken is replaced by the next.
     change: Option<Input>,
+    /// What people want through the control socket.
+    commands: VecDeque<Input>,
     driver: Option<Waker>,
 }
 
@@ -109,6 +115,19 @@ impl News {
         }
     }
 
+    /// Leaves what somebody wants through the control socket. Says whether there was a place for it.
+    pub(crate) fn leave_command(&self, command: Input) -> bool {
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_place = desk.commands.len() < COMMANDS;
+        if has_place {
+            desk.commands.push_back(command);
+        }
+        if let Some(driver) = desk.driver.take() {
+            driver.wake();
+        }
+        has_place
+    }
+
     fn leave_change(&self, change: Option<Input>) {
         let Some(change) = change else { return };
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +149,8 @@ impl News {
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Input> {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let change = desk.change.take();
-        match change.or_else(|| desk.notes.pop_front().map(Input::from)) {
+        let news = change.or_else(|| desk.notes.pop_front().map(Input::from));
+        match news.or_else(|| desk.commands.pop_front()) {
             Some(news) => Poll::Ready(news),
             None => {
                 desk.driver.get_or_insert_with(|| cx.waker().clone());
@@ -224,6 +244,16 @@ mod tests {
         assert_eq!(taken(&news), Vec::<String>::new());
         news.leave(Note::Woke);
         assert_eq!(taken(&news), ["Woke"], "one that was taken may be left again");
+    }
+
+    #[test]
+    fn commands_are_taken_in_order_and_have_an_end() {
+        let news = News::default();
+        let upstream = UpstreamId(0);
+        assert!(news.leave_command(Input::Isolate { upstream }) && news.leave_command(Input::Resume { upstream }));
+        assert_eq!(taken(&news).len(), 2);
+        let left = (0..100).filter(|_| news.leave_command(Input::Reconnect { upstream })).count();
+        assert_eq!((left, taken(&news).len()), (COMMANDS, COMMANDS));
     }
 
     #[test]

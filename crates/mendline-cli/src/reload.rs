@@ -4,6 +4,7 @@
 //! the server when no call is with it. What cannot be used changes nothing, and the log says why: a running server is worth
 //! more than a file that is being edited.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use mendline::decisions::port::Change;
@@ -39,6 +40,11 @@ impl Reload {
     pub(crate) fn new(name: &str, named: &Named, options: Arc<RunOptions>) -> Reload {
         let watch = Watch::new(&named.found.path, named.loaded.source.text());
         Reload { name: name.to_owned(), options, found: named.found.clone(), watch, plan: named.plan.clone() }
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.found.path
     }
 
     /// Looks whether the file has changed; says what follows from that.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use mendline::catalogue::{Shelf, state_directory};
+use mendline::control::{Book, Recorder, Socket, place, server};
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
 use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};
@@ -81,7 +82,9 @@ impl Bridge {
         let shelf = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
         let Plan { upstream, way, limits } = plan;
         let config = Config::new(vec![upstream]);
-        let setting = Setting { config, limits, shelf };
+        let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
+        let book = Book::new(configuration, &config.upstreams);
+        let setting = Setting { config, limits, shelf, book };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = match way {
             Way::Child(command) => {
@@ -112,27 +115,46 @@ struct Setting {
     limits: Limits,
     /// Where what is known of the server is kept.
     shelf: Option<Shelf>,
+    /// What people can ask.
+    book: Book,
 }
 
 async fn drive<H>(setting: Setting, host: H, reload: Option<(Reload, Door)>, log: Log) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
-    let Setting { config, limits, shelf } = setting;
+    let Setting { config, limits, shelf, book } = setting;
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
     let news = News::listen(through_the_network, reload, log.pen())?;
+    let (recorder, _socket) = offer(book, &config, &news, &log).unzip();
     let (reader, writer) = stdio::open()?;
     let mut engine = Engine::new(config, fastrand::u64(..));
     if let Some(what) = shelf.as_ref().and_then(Shelf::read) {
         engine.handle(Input::Remembered { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let mut driver = Driver::new(engine, limits, host, client, log);
+    let mut driver = Driver::new(engine, limits, host, client, (log, recorder));
     if let Some(shelf) = shelf {
         driver = driver.keeping(Box::new(shelf.keeper()));
     }
     let task = tokio::spawn(driver.run(move |cx| news.poll(cx)));
     task.await.map_err(std::io::Error::other)
+}
+
+/// Lets the user look at this process and steer it. Without a place for the socket it does what it does unseen.
+fn offer(book: Book, config: &Config, news: &Arc<News>, log: &Log) -> Option<(Recorder, server::Name)> {
+    let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
+    match Socket::open(&place::candidates(|name| std::env::var_os(name)), name) {
+        Ok(socket) => {
+            let (book, news) = (book.shared(), Arc::clone(news));
+            let steer: server::Steer = Arc::new(move |input| news.leave_command(input));
+            Some((Recorder::new(Arc::clone(&book)), socket.serve(book, steer)))
+        }
+        Err(why) => {
+            log.say(LogLevel::Warn, &format!("`mendline status` will not see this process: {why}"));
+            None
+        }
+    }
 }
 
 fn log_level_or_default(given: Option<LogLevel>) -> Result<LogLevel, String> {

@@ -213,6 +213,10 @@ pub const LADDER_STEP: Duration = Duration::from_secs(2);
 /// How long a client has to take our last words.
 pub const LAST_WORDS: Duration = Duration::from_secs(1);
 
+// What people are shown
+
+/// Characters kept of a client's name: enough to know it by.
+pub const CLIENT_NAME: usize = 64;
 /// Lines of a child's stderr that are kept for errors and status.
 pub const STDERR_TAIL: usize = 8;
 /// Bytes kept of each.

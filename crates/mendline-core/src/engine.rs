@@ -115,7 +115,7 @@ impl Engine {
                 self.some_left = true;
                 self.with_client(client, ClientSession::handle_lost);
             }
-            Input::Spawned { link, .. } => self.with_upstream(link, |it, turn| it.handle_spawned(link, turn)),
+            Input::Spawned { link, pid } => self.with_upstream(link, |it, turn| it.handle_spawned(link, pid, turn)),
             Input::SpawnFailed { link, why } => {
                 self.with_upstream(link, |it, turn| it.handle_spawn_failed(link, &why, turn));
             }
@@ -240,6 +240,11 @@ impl Engine {
     /// Calls of an upstream that are accepted and not answered.
     pub fn open_calls(&self, upstream: UpstreamId) -> usize {
         self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::open_calls)
+    }
+
+    /// Those of them that are out.
+    pub fn calls_out(&self, upstream: UpstreamId) -> usize {
+        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::calls_out)
     }
 
     /// How much is queued and held, for those who check that it is bounded.

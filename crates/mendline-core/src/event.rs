@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use mendline_wire::Method;
 
+use crate::config::RateLimit;
 use crate::evidence::Outcome;
 use crate::port::{Change, ClientId, LinkId, UpstreamId};
 use crate::words::Cause;
@@ -27,9 +28,10 @@ pub enum Level {
 }
 
 /// Where a link stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkState {
     /// Never asked for.
+    #[default]
     Idle,
     /// Being started.
     Dialing,
@@ -41,6 +43,17 @@ pub enum LinkState {
     Waiting,
     /// Given up for now: slow probes, and use wakes it.
     Parked,
+}
+
+/// What carries a link that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Over {
+    /// The pipes of a child process with this id.
+    Child(u32),
+    /// Streamable HTTP.
+    Http,
+    /// The older HTTP with SSE.
+    Sse,
 }
 
 /// Why a message was dropped.
@@ -68,6 +81,13 @@ pub enum Event {
         client: ClientId,
         upstream: UpstreamId,
     },
+    /// It said who it is.
+    ClientNamed {
+        client: ClientId,
+        upstream: UpstreamId,
+        name: String,
+        version: String,
+    },
     ClientEnded {
         client: ClientId,
     },
@@ -88,6 +108,21 @@ pub enum Event {
         from: LinkState,
         to: LinkState,
         why: String,
+        /// What carries it from now on, when it has come up.
+        over: Option<Over>,
+    },
+    /// Somebody wants a new connection.
+    ReconnectAsked {
+        upstream: UpstreamId,
+    },
+    /// It will be dialed after this wait, unless something happens before.
+    DialPlanned {
+        upstream: UpstreamId,
+        /// Since it was lost, counted from 1.
+        attempt: u32,
+        /// After how many it is parked, if that is known: those that have patience may go on for longer.
+        most: Option<u32>,
+        wait: Duration,
     },
     LeftAlone {
         upstream: UpstreamId,
@@ -96,6 +131,9 @@ pub enum Event {
     Reconfigured {
         upstream: UpstreamId,
         change: Change,
+        /// What holds from now on.
+        rate_limit: Option<RateLimit>,
+        place: String,
     },
     Renewed {
         upstream: UpstreamId,
@@ -112,6 +150,11 @@ pub enum Event {
     SessionReplayFailed {
         upstream: UpstreamId,
         link: LinkId,
+        why: String,
+    },
+    /// It lets nobody in without a login, and no call was there to be told so.
+    LoginWanted {
+        upstream: UpstreamId,
         why: String,
     },
     NoiseSkipped {
@@ -144,6 +187,7 @@ pub enum Event {
     CallAnsweredEarly {
         upstream: UpstreamId,
         call: u64,
+        was_out: bool,
         took: Duration,
     },
     /// A greeting that was answered before is answered by the server itself, for the first time.
@@ -181,6 +225,11 @@ pub enum Event {
         attempt: u32,
         outcome: Outcome,
     },
+    /// It did not get there and waits as if it had never been sent.
+    CallCameBack {
+        upstream: UpstreamId,
+        call: u64,
+    },
     CallAnswered {
         upstream: UpstreamId,
         call: u64,
@@ -194,6 +243,7 @@ pub enum Event {
         call: u64,
         method: Method,
         attempts: u32,
+        was_out: bool,
         cause: Cause,
         outcome: Outcome,
         took: Duration,
@@ -202,11 +252,14 @@ pub enum Event {
     CallCancelled {
         upstream: UpstreamId,
         call: u64,
+        /// Whether the server can have seen it.
         sent: bool,
+        was_out: bool,
     },
     CallAbandoned {
         upstream: UpstreamId,
         call: u64,
+        was_out: bool,
     },
     CallTurnedAway {
         upstream: UpstreamId,
@@ -293,11 +346,15 @@ impl Event {
     /// How loud it is.
     pub fn level(&self) -> Level {
         match self {
-            Event::DialFailed { .. } | Event::LinkMoved { to: LinkState::Parked, .. } => Level::Error,
+            Event::DialFailed { .. } | Event::LoginWanted { .. } | Event::LinkMoved { to: LinkState::Parked, .. } => {
+                Level::Error
+            }
             Event::LinkMoved { to: LinkState::Waiting, .. } => Level::Warn,
             Event::LinkMoved { .. }
+            | Event::DialPlanned { .. }
             | Event::CallAccepted { .. }
             | Event::CallSent { .. }
+            | Event::CallCameBack { .. }
             | Event::ErrandSent { .. }
             | Event::CallAnswered { .. }
             | Event::AnsweredFromCatalogue { .. }
@@ -307,6 +364,7 @@ impl Event {
             | Event::AskForwarded { .. }
             | Event::AskAnswered { .. }
             | Event::ClientOpened { .. }
+            | Event::ClientNamed { .. }
             | Event::ClientEnded { .. } => Level::Debug,
             Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
                 Level::Debug
@@ -339,6 +397,7 @@ impl Event {
             | Event::BreakerClosed { .. }
             | Event::Resumed { .. }
             | Event::PauseEnded { .. }
+            | Event::ReconnectAsked { .. }
             | Event::Reconfigured { .. }
             | Event::Renewed { .. }
             | Event::Shaken { .. }
@@ -352,7 +411,11 @@ impl Event {
         match self {
             Event::LinkMoved { upstream, .. }
             | Event::DialFailed { upstream, .. }
+            | Event::DialPlanned { upstream, .. }
+            | Event::LoginWanted { upstream, .. }
+            | Event::ReconnectAsked { upstream }
             | Event::ClientOpened { upstream, .. }
+            | Event::ClientNamed { upstream, .. }
             | Event::UpstreamReady { upstream, .. }
             | Event::SessionReplayed { upstream, .. }
             | Event::SessionReplayFailed { upstream, .. }
@@ -371,6 +434,7 @@ impl Event {
             | Event::ToolLeftOut { upstream, .. }
             | Event::CallAccepted { upstream, .. }
             | Event::CallSent { upstream, .. }
+            | Event::CallCameBack { upstream, .. }
             | Event::CallRetried { upstream, .. }
             | Event::CallAnswered { upstream, .. }
             | Event::CallFailed { upstream, .. }
@@ -412,12 +476,19 @@ impl fmt::Display for Event {
         let name = |method: &Method| method.name().unwrap_or("call");
         match self {
             Event::ClientOpened { .. } => write!(f, "client connected"),
+            Event::ClientNamed { name, version, .. } => write!(f, "client is {name} {version}"),
             Event::ClientEnded { .. } => write!(f, "client will send no more"),
             Event::ClientLost { .. } => write!(f, "client no longer reads"),
             Event::ClientSpokeNonsense { what, .. } => write!(f, "client sent something that is not a message: {what}"),
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
             Event::LinkMoved { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
             Event::LinkMoved { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
+            Event::DialPlanned { attempt, most: Some(most), wait, .. } => {
+                write!(f, "next attempt ({attempt} of {most}) in {}", Short(*wait))
+            }
+            Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
+            Event::ReconnectAsked { .. } => write!(f, "a new connection is made: asked for by hand"),
+            Event::LoginWanted { why, .. } => write!(f, "needs a login: {why}"),
             Event::LeftAlone { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
@@ -448,6 +519,7 @@ impl fmt::Display for Event {
             Event::ToolLeftOut { tool, why, .. } => write!(f, "left the tool {tool:?} out of the list: {why}"),
             Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
             Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
+            Event::CallCameBack { call, .. } => write!(f, "call {call} did not get there, and waits"),
             Event::CallRetried { call, attempt, outcome, .. } => {
                 write!(f, "call {call} goes out again as attempt {attempt} (the one before: {})", outcome.word())
             }

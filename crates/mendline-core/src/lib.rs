@@ -14,6 +14,7 @@ mod dice;
 mod engine;
 pub mod event;
 pub mod evidence;
+pub mod histogram;
 mod ledger;
 mod mail;
 mod moment;

@@ -2,38 +2,74 @@
 //!
 //! Nothing in here is asked of a machine: `status` is the fold of the events and of nothing else, so what a person is shown
 //! and what was logged cannot disagree. The simulation checks that the fold agrees with the machines.
+//!
+//! The fold knows no time, since events carry none: spans are those that events name (a wait, a pause), and whoever wants to
+//! know how much of one is left notes when the event came. On the way of every healthy call there are three events, and each
+//! costs a look into a small map and an addition or two.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::event::{Event, LinkState};
+use mendline_wire::Method;
+
+use crate::config::RateLimit;
+use crate::event::{Event, LinkState, Over};
 use crate::evidence::Outcome;
+use crate::histogram::Histogram;
 use crate::policy::breaker::Standing;
 use crate::port::UpstreamId;
+use crate::words::Cause;
 
 /// How all upstreams stand.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// Each upstream that anything happened to.
     pub upstreams: BTreeMap<UpstreamId, UpstreamStatus>,
 }
 
 /// How one upstream stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamStatus {
     /// Its link.
     pub link: LinkState,
+    /// What carries it, or last did.
+    pub over: Option<Over>,
+    /// It has given a real answer over this link.
+    pub ready: bool,
+    /// It was lost, and has not been ready since.
+    pub lost: bool,
+    /// It was ready, and somebody wants a new connection all the same: the end of the old one is no loss.
+    pub asked: bool,
+    /// The next dial, while there is one to wait for; else the last that there was since it was lost.
+    pub redial: Option<Redial>,
+    /// It lets nobody in without a login, for this reason.
+    pub needs_login: Option<String>,
     /// Its breaker.
-    pub breaker: Standing,
+    pub breaker: Held,
     /// The tools whose breakers are not closed.
-    pub tools: BTreeMap<String, Standing>,
-    /// It asked to be left alone, and still is.
-    pub paused: bool,
+    pub tools: BTreeMap<String, Held>,
+    /// It asked to be left alone for so long, and still is.
+    pub pause: Option<Duration>,
     /// Why it is not up, or why it last was not.
     pub last_trouble: Option<String>,
+    /// What went wrong last, with the link or with a call.
+    pub last_error: Option<String>,
+    /// Attempts to connect.
+    pub dials: u64,
+    /// Of those, how many never came to an answer.
+    pub dials_failed: u64,
+    /// How often it was ready and was lost.
+    pub losses: u64,
+    /// How long it took from the last dial to the first answer.
+    pub took: Option<Duration>,
     /// Calls accepted and neither answered nor cancelled.
     pub open: u64,
+    /// Of those, how many are out.
+    pub out: u64,
     /// Calls that the upstream answered.
     pub answered: u64,
+    /// Of those, how many with an error.
+    pub errors: u64,
     /// Requests that were answered before the server was there.
     pub early: u64,
     /// Calls that we answered with a failure.
@@ -50,83 +86,181 @@ pub struct UpstreamStatus {
     pub slowed: u64,
     /// Messages dropped.
     pub dropped: u64,
+    /// How long answered calls took, once there are any.
+    pub latency: Option<Box<Histogram>>,
+    /// What was configured while it ran, if anything was.
+    pub reconfigured: Option<Reconfigured>,
 }
 
-impl Default for UpstreamStatus {
-    fn default() -> Self {
-        UpstreamStatus {
-            link: LinkState::Idle,
-            breaker: Standing::Closed,
-            tools: BTreeMap::new(),
-            paused: false,
-            last_trouble: None,
-            open: 0,
-            answered: 0,
-            early: 0,
-            failed: 0,
-            unknown: 0,
-            retried: 0,
-            cancelled: 0,
-            turned_away: 0,
-            slowed: 0,
-            dropped: 0,
-        }
-    }
+/// A breaker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Where it stands.
+    pub standing: Standing,
+    /// For how long it opened, and why, while it is not closed.
+    pub open_for: Option<(Duration, String)>,
 }
 
-impl UpstreamStatus {
-    fn stand(&mut self, tool: &Option<String>, standing: Standing) {
-        match tool {
-            None => self.breaker = standing,
-            Some(tool) if standing == Standing::Closed => drop(self.tools.remove(tool)),
-            Some(tool) => drop(self.tools.insert(tool.clone(), standing)),
-        }
-    }
+/// A dial that is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redial {
+    /// Counted from 1 since the loss.
+    pub attempt: u32,
+    /// After how many it is parked, if that is known.
+    pub most: Option<u32>,
+    /// How long it waits.
+    pub wait: Duration,
+}
+
+/// What a new configuration says that people are shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reconfigured {
+    /// How many calls it is sent in what time.
+    pub rate_limit: Option<RateLimit>,
+    /// How it is called in words.
+    pub place: String,
 }
 
 impl Status {
     /// Takes one event in.
     pub fn apply(&mut self, event: &Event) {
-        let Some(upstream) = event.upstream() else { return };
-        let it = self.upstreams.entry(upstream).or_default();
+        if let Some(upstream) = event.upstream() {
+            self.upstreams.entry(upstream).or_default().apply(event);
+        }
+    }
+}
+
+impl UpstreamStatus {
+    /// Takes one event about it in.
+    pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::LinkMoved { to, why, .. } => {
-                it.link = *to;
-                if matches!(to, LinkState::Waiting | LinkState::Parked) {
-                    it.last_trouble = Some(why.clone());
+            Event::CallAccepted { .. } => self.open += 1,
+            Event::CallSent { .. } => self.out += 1,
+            Event::CallAnswered { method, error, took, .. } => {
+                self.end(true);
+                self.answered += 1;
+                self.errors += u64::from(*error);
+                self.needs_login = None;
+                // A subscription that ends after a day was not slow.
+                if *method != Method::SubscriptionsListen {
+                    self.latency.get_or_insert_default().note(*took);
                 }
             }
-            Event::CallAccepted { .. } => it.open += 1,
-            Event::CallAnswered { .. } => {
-                it.open -= 1;
-                it.answered += 1;
+            Event::AnsweredFromCatalogue { .. } => self.early += 1,
+            Event::CallAnsweredEarly { was_out, .. } => {
+                self.end(*was_out);
+                self.early += 1;
             }
-            Event::AnsweredFromCatalogue { .. } => it.early += 1,
-            Event::CallAnsweredEarly { .. } => {
-                it.open -= 1;
-                it.early += 1;
+            Event::CallFailed { outcome, cause, was_out, why, .. } => {
+                self.end(*was_out);
+                self.failed += 1;
+                self.unknown += u64::from(*outcome == Outcome::Unknown);
+                if *cause == Cause::NeedsLogin {
+                    self.needs_login = Some(why.clone());
+                }
+                let word = cause.word();
+                self.last_error = Some(if why.is_empty() { word.to_owned() } else { format!("{word}: {why}") });
             }
-            Event::CallFailed { outcome, .. } => {
-                it.open -= 1;
-                it.failed += 1;
-                it.unknown += u64::from(*outcome == Outcome::Unknown);
+            Event::CallCancelled { was_out, .. } | Event::CallAbandoned { was_out, .. } => {
+                self.end(*was_out);
+                self.cancelled += 1;
             }
-            Event::CallCancelled { .. } | Event::CallAbandoned { .. } => {
-                it.open -= 1;
-                it.cancelled += 1;
+            Event::CallRetried { .. } => {
+                self.out -= 1;
+                self.retried += 1;
             }
-            Event::CallRetried { .. } => it.retried += 1,
-            Event::CallTurnedAway { .. } => it.turned_away += 1,
-            Event::MessageDropped { .. } => it.dropped += 1,
-            Event::BreakerOpened { tool, .. } => it.stand(tool, Standing::Open),
-            Event::BreakerHalfOpened { tool, .. } => it.stand(tool, Standing::HalfOpen),
-            Event::BreakerClosed { tool, .. } => it.stand(tool, Standing::Closed),
-            Event::Isolated { .. } => it.breaker = Standing::Isolated,
-            Event::Resumed { .. } => it.breaker = Standing::Closed,
-            Event::Paused { .. } => it.paused = true,
-            Event::PauseEnded { .. } => it.paused = false,
-            Event::RateLimited { .. } => it.slowed += 1,
+            Event::CallCameBack { .. } => self.out -= 1,
+            Event::CallTurnedAway { .. } => self.turned_away += 1,
+            Event::RateLimited { .. } => self.slowed += 1,
+            Event::MessageDropped { .. } => self.dropped += 1,
+
+            Event::LinkMoved { from, to, why, over, .. } => self.move_link(*from, *to, why, *over),
+            Event::DialPlanned { attempt, most, wait, .. } => {
+                self.redial = Some(Redial { attempt: *attempt, most: *most, wait: *wait });
+            }
+            Event::ReconnectAsked { .. } => self.asked = self.ready,
+            Event::DialFailed { why, .. } => self.last_error = Some(why.clone()),
+            Event::LeftAlone { why, .. } => self.lose(why),
+            Event::UpstreamReady { after, .. } => {
+                (self.ready, self.lost) = (true, false);
+                (self.redial, self.needs_login) = (None, None);
+                self.took = Some(*after);
+            }
+            Event::LoginWanted { why, .. } => {
+                self.needs_login = Some(why.clone());
+                self.last_error = Some(why.clone());
+            }
+
+            Event::BreakerOpened { tool, open_for, why, .. } => {
+                let open_for = Some((*open_for, why.clone()));
+                self.stand(tool.as_deref(), Held { standing: Standing::Open, open_for });
+            }
+            Event::BreakerHalfOpened { tool, .. } => {
+                self.stand(tool.as_deref(), Held { standing: Standing::HalfOpen, open_for: None });
+            }
+            Event::BreakerClosed { tool, .. } => self.stand(tool.as_deref(), Held::default()),
+            Event::Isolated { .. } => self.stand(None, Held { standing: Standing::Isolated, open_for: None }),
+            Event::Resumed { .. } => self.stand(None, Held::default()),
+            Event::Paused { wait, .. } => self.pause = Some(*wait),
+            Event::PauseEnded { .. } => self.pause = None,
+            Event::Reconfigured { rate_limit, place, .. } => {
+                self.reconfigured = Some(Reconfigured { rate_limit: *rate_limit, place: place.clone() });
+            }
             _ => {}
+        }
+    }
+
+    /// The process that it is, if it is a child that runs.
+    pub fn child(&self) -> Option<u32> {
+        match self.over {
+            Some(Over::Child(pid)) if matches!(self.link, LinkState::Up | LinkState::Draining) => Some(pid),
+            _ => None,
+        }
+    }
+
+    /// A call is over.
+    fn end(&mut self, was_out: bool) {
+        self.open -= 1;
+        self.out -= u64::from(was_out);
+    }
+
+    fn move_link(&mut self, from: LinkState, to: LinkState, why: &str, over: Option<Over>) {
+        self.link = to;
+        let was_tried = matches!(from, LinkState::Dialing | LinkState::Up | LinkState::Draining);
+        match to {
+            // One that is there and is asked in another language is not dialed anew.
+            LinkState::Dialing => self.dials += u64::from(from != LinkState::Up),
+            LinkState::Up => {
+                // Found by somebody who was not sent to look.
+                self.dials += u64::from(from != LinkState::Dialing);
+                (self.over, self.ready) = (over, false);
+            }
+            LinkState::Waiting | LinkState::Parked => {
+                if was_tried {
+                    self.lose(why);
+                }
+                self.last_trouble = Some(why.to_owned());
+            }
+            LinkState::Idle => self.ready = false,
+            LinkState::Draining => {}
+        }
+    }
+
+    fn lose(&mut self, why: &str) {
+        let (was_ready, is_wished) = (self.ready, std::mem::take(&mut self.asked));
+        (self.ready, self.lost) = (false, true);
+        if !is_wished {
+            self.losses += u64::from(was_ready);
+            self.dials_failed += u64::from(!was_ready);
+            self.last_error = Some(why.to_owned());
+        }
+    }
+
+    fn stand(&mut self, tool: Option<&str>, held: Held) {
+        match tool {
+            None => self.breaker = held,
+            Some(tool) if held.standing == Standing::Closed => drop(self.tools.remove(tool)),
+            Some(tool) => drop(self.tools.insert(tool.to_owned(), held)),
         }
     }
 }

@@ -108,6 +108,8 @@ pub struct Standing {
     pub link: &'static str,
     /// Calls accepted and not yet over.
     pub open: u64,
+    /// Of those, how many are out.
+    pub out: u64,
     /// Messages that were dropped.
     pub dropped: u64,
     /// Its breaker.
@@ -120,6 +122,8 @@ pub struct Standing {
     pub own_link: &'static str,
     /// Calls accepted and not yet over, as the machine itself counts them: greetings that it replays included.
     pub own_open: u64,
+    /// Calls that are out, as the machine itself counts them.
+    pub own_out: u64,
 }
 
 /// How much a machine holds.

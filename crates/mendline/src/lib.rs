@@ -2,12 +2,13 @@
 //!
 //! Nothing in this crate decides. [`driver`] carries bytes and facts between one engine and the world, [`frontend`] is
 //! the side that clients see, [`transport`] the side that servers see, [`surroundings`] what goes on around all
-//! of them, and [`observe`] tells people what happened, and [`catalogue`] keeps what
-//! is known of servers on disk.
-//! Everything that depends on an operating system sits in one of the last four, so that a test can put the real driver
+//! of them, [`observe`] tells people what happened, [`catalogue`] keeps what
+//! is known of servers on disk, and [`control`] lets their user look at all of it and steer it.
+//! Everything that depends on an operating system sits in one of the last five, so that a test can put the real driver
 //! between cables in memory.
 
 pub mod catalogue;
+pub mod control;
 pub mod driver;
 pub mod frontend;
 pub mod observe;

@@ -23,6 +23,9 @@ pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
 /// Where it keeps what it knows of servers.
 pub(crate) const STATE: &str = "MENDLINE_STATE_DIR";
 
+/// Where it can be asked how it is.
+pub(crate) const RUNTIME: &str = "MENDLINE_RUNTIME_DIR";
+
 /// `mendline run` and its client.
 pub(crate) struct Client {
     pub(crate) process: Child,
@@ -40,6 +43,10 @@ impl Client {
         // Whoever has a state directory of its own wants to be remembered.
         if !command.get_envs().any(|(name, _)| name == STATE) {
             command.env(STATE, state.path());
+        }
+        // Nor may a test be seen by the user's own `mendline status`.
+        if !command.get_envs().any(|(name, _)| name == RUNTIME) {
+            command.env(RUNTIME, state.path().join("run"));
         }
         command.env_remove("MENDLINE_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();

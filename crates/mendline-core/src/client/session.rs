@@ -5,10 +5,13 @@
 //! written: the upstream sees numbers of ours, the client never does. What the client left behind (cancelled, or gone) has
 //! no `Request` any more, and whatever still arrives for it is dropped and counted.
 
+use std::borrow::Cow;
+
 use mendline_wire::{Fault, Id, Kind, Message, Method, Patch, Received, Span, Spliced, WireError, code, meta};
 
 use super::asks::Asks;
 use super::outbox::Outbox;
+use crate::defaults;
 use crate::event::{Dropped, Event};
 use crate::mail::{ToClient, ToUpstream};
 use crate::port::{ClientId, UpstreamId};
@@ -33,6 +36,8 @@ pub struct ClientSession {
     asks: Asks,
     outbox: Outbox,
     listening: usize,
+    /// It had its chance to say who it is.
+    is_introduced: bool,
     /// It will send no more.
     ended: bool,
     /// It can no longer be written to.
@@ -48,6 +53,7 @@ impl ClientSession {
             asks: Asks::default(),
             outbox: Outbox::default(),
             listening: 0,
+            is_introduced: false,
             ended: false,
             lost: false,
         }
@@ -202,6 +208,7 @@ impl ClientSession {
     fn handle_request(&mut self, message: Message, turn: &mut Turn<'_>) {
         let Some(id) = message.id().map(Id::from_raw) else { return };
         let method = message.method();
+        self.listen_for_a_name(&message, turn);
         let token = message.progress_token().map(|at| Patch::from(message.slice(at)));
         match self.requests.insert(Request { id: id.clone(), method, token }) {
             Some(request) => {
@@ -210,6 +217,24 @@ impl ClientSession {
             }
             // The limits on calls turn requests away long before tens of thousands are open; this is the wall behind them.
             None => self.refuse_with(Some(id), words::Cause::Overloaded.code(), "too many requests are open", turn),
+        }
+    }
+
+    /// Whoever speaks says who he is: in the greeting, or with every request where there is none.
+    fn listen_for_a_name(&mut self, message: &Message, turn: &mut Turn<'_>) {
+        if self.is_introduced || message.method() == Method::Ping {
+            return;
+        }
+        // Who has not said it by now never does; looking again would cost every request.
+        self.is_introduced = true;
+        let member = |name: &str| match message.method() {
+            Method::Initialize => message.get_str(&["clientInfo", name]),
+            _ => message.get_str(&["_meta", meta::CLIENT_INFO, name]),
+        };
+        let short = |text: Cow<'_, str>| text.chars().take(defaults::CLIENT_NAME).collect();
+        if let Some(name) = member("name") {
+            let (name, version) = (short(name), member("version").map(short).unwrap_or_default());
+            turn.tell(Event::ClientNamed { client: self.client, upstream: self.upstream, name, version });
         }
     }
 

@@ -17,6 +17,7 @@ use crate::policy::effect::Effect;
 use crate::port::{ClientId, UpstreamId};
 use crate::slab::Key;
 use crate::timers::TimerId;
+use crate::turn::Turn;
 
 /// Who waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct Call {
     pub arrived: Moment,
     /// When its current attempt was handed to the shell.
     pub begun: Moment,
+    /// It was said to be out, and neither to have come back nor to be over.
+    pub is_out: bool,
     /// How long it may take, if its tool has a time of its own.
     pub timeout: Option<Duration>,
     /// When it arrived, or last made progress.
@@ -124,6 +127,7 @@ impl Call {
             doubt: Outcome::NotSent,
             arrived: now,
             begun: now,
+            is_out: false,
             timeout: None,
             renewed: now,
             timer: None,
@@ -168,6 +172,13 @@ impl Call {
         match self.owner {
             Owner::Client { .. } => Event::CallSent { upstream, call: self.name, attempt: self.attempts },
             Owner::Us(_) => Event::ErrandSent { upstream, method: self.method() },
+        }
+    }
+
+    /// It is not out any more, and waits. That it was never out is no news.
+    pub fn tell_return(&mut self, upstream: UpstreamId, turn: &mut Turn<'_>) {
+        if std::mem::take(&mut self.is_out) && matches!(self.owner, Owner::Client { .. }) {
+            turn.tell(Event::CallCameBack { upstream, call: self.name });
         }
     }
 

@@ -105,6 +105,7 @@ impl Upstream {
                     call.state = State::Sent(Way::Line(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
                     call.begun = turn.now;
+                    call.is_out = true;
                     self.gate.note_sent(call.name, turn.now);
                     turn.tell(call.sent(self.id));
                     return Some(text);
@@ -164,7 +165,10 @@ impl Upstream {
         self.gate.note_waits(call.name);
         call.trouble = Some(words).filter(|words| !words.is_empty());
         let (name, attempt) = (call.name, call.attempts + 1);
-        if outcome != Outcome::NotSent {
+        if outcome == Outcome::NotSent {
+            call.tell_return(self.id, turn);
+        } else {
+            call.is_out = false;
             turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome });
         }
         // A new name, so that a late answer to the lost attempt is not taken for the answer to the next one.
@@ -214,6 +218,7 @@ impl Upstream {
             call: call.name,
             method: call.method(),
             attempts: call.attempts,
+            was_out: call.is_out,
             cause,
             outcome,
             took: turn.now.since(call.arrived),

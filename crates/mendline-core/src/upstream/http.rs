@@ -254,6 +254,7 @@ impl Upstream {
         call.state = State::Sent(Way::Exchange);
         call.attempts += 1;
         call.begun = turn.now;
+        call.is_out = true;
         self.gate.note_sent(call.name, turn.now);
         turn.tell(call.sent(self.id));
         let reuse = if call.effect.is_repeatable() { Reuse::Any } else { Reuse::Fresh };

@@ -155,6 +155,7 @@ impl Upstream {
         call.doubt = call.doubt.max(retry::doubt(code, &self.config.retry));
         let again = turn.now + backoff::retry(&self.config.retry, call.attempts + 1, turn.dice);
         call.state = State::Waiting { since: turn.now, not_before: again };
+        call.is_out = false;
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
         turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome: Outcome::Answered });
@@ -243,7 +244,12 @@ impl Upstream {
             if let Some(call) = self.take(key, turn)
                 && let Owner::Client { client, request } = call.owner
             {
-                turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent: true });
+                turn.tell(Event::CallCancelled {
+                    upstream: self.id,
+                    call: call.name,
+                    sent: true,
+                    was_out: call.is_out,
+                });
                 turn.mail_client(client, ToClient::Ended { request, at, message });
             }
             return self.promote(turn);

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use crate::config::{Reconnect, Transport};
 use crate::defaults;
-use crate::event::{Event, LinkState};
+use crate::event::{Event, LinkState, Over};
 use crate::moment::Moment;
 use crate::policy::backoff;
 use crate::port::{Exit, LinkId, Output, Signal, SpawnFailure, SpawnFailureKind, UpstreamId};
@@ -287,10 +287,10 @@ impl Link {
         }
     }
 
-    pub fn handle_spawned(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_spawned(&mut self, pid: u32, turn: &mut Turn<'_>) {
         self.health = Health::default();
         self.last_words.clear();
-        self.move_to(LinkState::Up, String::new(), turn);
+        self.rise(Over::Child(pid), turn);
         if self.stopped {
             self.drain("stopping", Wish::Ours, turn);
         }
@@ -392,7 +392,7 @@ impl Link {
     }
 
     /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.
-    pub fn handle_reached(&mut self, turn: &mut Turn<'_>) -> bool {
+    pub fn handle_reached(&mut self, over: Over, turn: &mut Turn<'_>) -> bool {
         if self.stopped || matches!(self.state, LinkState::Up | LinkState::Draining) {
             return false;
         }
@@ -402,7 +402,7 @@ impl Link {
         }
         turn.disarm(&mut self.timer);
         self.health = Health::default();
-        self.move_to(LinkState::Up, String::new(), turn);
+        self.rise(over, turn);
         true
     }
 
@@ -541,11 +541,25 @@ impl Link {
         turn.disarm(&mut self.timer);
         self.wakes_at = at;
         self.timer = turn.timers.arm(at, Alarm::Link(self.upstream));
+        if matches!(self.state, LinkState::Waiting | LinkState::Parked) {
+            let (redials, most) = self.redials().unwrap_or((0, None));
+            let (attempt, wait) = (redials + 1, at.since(turn.now));
+            let most = most.filter(|most| attempt <= *most);
+            turn.tell(Event::DialPlanned { upstream: self.upstream, attempt, most, wait });
+        }
     }
 
     fn move_to(&mut self, to: LinkState, why: String, turn: &mut Turn<'_>) {
+        self.move_over(to, why, None, turn);
+    }
+
+    fn rise(&mut self, over: Over, turn: &mut Turn<'_>) {
+        self.move_over(LinkState::Up, String::new(), Some(over), turn);
+    }
+
+    fn move_over(&mut self, to: LinkState, why: String, over: Option<Over>, turn: &mut Turn<'_>) {
         let from = std::mem::replace(&mut self.state, to);
-        turn.tell(Event::LinkMoved { upstream: self.upstream, from, to, why });
+        turn.tell(Event::LinkMoved { upstream: self.upstream, from, to, why, over });
     }
 
     fn id(&self) -> LinkId {

@@ -172,6 +172,12 @@ impl Upstream {
         self.calls.len() - self.errands
     }
 
+    /// Those of them that are out.
+    pub fn calls_out(&self) -> usize {
+        let is_out = |call: &Call| matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)));
+        self.calls.iter().filter(|(_, call)| is_out(call)).count()
+    }
+
     /// Those, and errands of our own.
     pub fn held_calls(&self) -> usize {
         self.calls.len()
@@ -339,7 +345,7 @@ impl Upstream {
         self.take_back_unreached(key);
         let Some(call) = self.take(key, turn) else { return };
         let sent = matches!(call.state, State::Sent(_));
-        turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent });
+        turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
         let by_closing = self.http.is_some() && meta::is_modern(&call.message);
         let may_tell = sent && !by_closing && self.link.is_up() && self.session.is_open();
         if let (true, Some(at)) = (may_tell, notice.find(&["requestId"])) {
@@ -363,7 +369,7 @@ impl Upstream {
                 self.drop_exchange(key, turn);
             }
             let Some(call) = self.take(key, turn) else { continue };
-            turn.tell(Event::CallAbandoned { upstream: self.id, call: call.name });
+            turn.tell(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });
         }
         self.promote(turn);
     }
@@ -381,12 +387,12 @@ impl Upstream {
         }
     }
 
-    pub fn handle_spawned(&mut self, link: LinkId, turn: &mut Turn<'_>) {
+    pub fn handle_spawned(&mut self, link: LinkId, pid: u32, turn: &mut Turn<'_>) {
         if self.link.current() != Some(link) || self.link.state() != LinkState::Dialing {
             return;
         }
         self.outbox.reset(turn.ledger);
-        self.link.handle_spawned(turn);
+        self.link.handle_spawned(pid, turn);
         if !self.link.is_up() {
             return;
         }
@@ -438,6 +444,7 @@ impl Upstream {
                 State::Queued => {
                     let since = call.waited_since.filter(|_| over_http).unwrap_or(turn.now);
                     call.state = State::Waiting { since, not_before: turn.now };
+                    call.tell_return(self.id, turn);
                     self.waiting.push_back(key);
                     self.arm(key, turn);
                 }
@@ -475,6 +482,7 @@ impl Upstream {
             // Somebody took it out on purpose; that is undone first.
             return;
         }
+        turn.tell(Event::ReconnectAsked { upstream: self.id });
         if self.link.is_up() {
             self.drain_link("asked for by hand", Wish::Ours, turn);
         } else {

@@ -34,7 +34,8 @@ impl Upstream {
         if (config.transport == Transport::Child) != (self.config.transport == Transport::Child) {
             config.transport = self.config.transport;
         }
-        turn.tell(Event::Reconfigured { upstream: self.id, change });
+        let (rate_limit, place) = (config.rate_limit, config.place.clone());
+        turn.tell(Event::Reconfigured { upstream: self.id, change, rate_limit, place });
         self.tools.reconfigure(&config.tools, config.trust_hints);
         self.link.reconfigure(config.reconnect.clone(), turn);
         self.gate.reconfigure(&self.config, &config);

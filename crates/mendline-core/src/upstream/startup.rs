@@ -106,7 +106,8 @@ impl Upstream {
         let greeting = call.message.clone();
         let Some(answer) = made_up(&greeting, &self.config.name) else { return };
         let took = turn.now.since(call.arrived);
-        turn.tell(Event::CallAnsweredEarly { upstream: self.id, call: call.name, took });
+        let was_out = std::mem::take(&mut call.is_out);
+        turn.tell(Event::CallAnsweredEarly { upstream: self.id, call: call.name, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is on its way, and must not be sent twice: only that its answer is ours from now on.
             call.owner = Owner::Us(Errand::Greeting);

@@ -84,6 +84,12 @@ impl Check for OneTruth {
                         standing.open, standing.own_open
                     ));
                 }
+                if standing.own_out != standing.out {
+                    return Err(format!(
+                        "upstream {upstream}: by the events {} calls are out, by the engine {}",
+                        standing.out, standing.own_out
+                    ));
+                }
                 if !self.is_child[*upstream] {
                     return match standing.link {
                         "Up" if !self.reached[*upstream] => {

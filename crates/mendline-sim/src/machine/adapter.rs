@@ -76,14 +76,16 @@ macro_rules! adapter {
                     Standing {
                         link: folded.map_or("Idle", |it| state(it.link)),
                         open: folded.map_or(0, |it| it.open),
+                        out: folded.map_or(0, |it| it.out),
                         dropped: folded.map_or(0, |it| it.dropped),
-                        breaker: folded.map_or("Closed", |it| standing(it.breaker)),
+                        breaker: folded.map_or("Closed", |it| standing(it.breaker.standing)),
                         flows: folded.is_none_or(|it| {
-                            standing(it.breaker) == "Closed" && it.tools.is_empty() && !it.paused
+                            standing(it.breaker.standing) == "Closed" && it.tools.is_empty() && it.pause.is_none()
                         }),
                         own_breaker: self.engine.breaker(id).map_or("Closed", standing),
                         own_link: self.engine.link_state(id).map_or("Idle", state),
                         own_open: self.engine.open_calls(id) as u64,
+                        own_out: self.engine.calls_out(id) as u64,
                     }
                 }
             }

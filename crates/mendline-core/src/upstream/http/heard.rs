@@ -9,7 +9,7 @@ use mendline_wire::{Id, Kind, Message, Method, Received, SseEvent, WireError, co
 
 use crate::config::Dialect;
 use crate::defaults;
-use crate::event::{Dropped, Event};
+use crate::event::{Dropped, Event, Over};
 use crate::port::{Content, ExchangeId, Head};
 use crate::turn::Turn;
 use crate::upstream::Upstream;
@@ -28,7 +28,7 @@ impl Upstream {
     }
 
     fn path_found(&mut self, turn: &mut Turn<'_>) {
-        if self.link.handle_reached(turn) {
+        if self.link.handle_reached(Over::Http, turn) {
             match self.session.greet_again() {
                 // The pathfinder may be the greeting itself; then its answer opens the session.
                 Some(greeting) if !self.session_greets() => self.replay(greeting, turn),

@@ -111,7 +111,10 @@ impl Upstream {
         self.drop_trunk(turn);
         if let (Some(cause), false) = (cause, self.is_greeted_once) {
             // Had the client waited for this greeting, it would have been told so. Whoever waits now is.
-            self.wants_login |= cause == Cause::NeedsLogin;
+            if cause == Cause::NeedsLogin {
+                self.wants_login = true;
+                turn.tell(Event::LoginWanted { upstream: self.id, why: why.clone() });
+            }
             for key in std::mem::take(&mut self.waiting) {
                 self.fail(key, cause, Outcome::NotSent, why.clone(), turn);
             }
@@ -200,6 +203,7 @@ impl Upstream {
         }
         let since = call.waited_since.unwrap_or(turn.now);
         call.state = State::Waiting { since, not_before: turn.now };
+        call.tell_return(self.id, turn);
         self.waiting.push_back(key);
         self.arm(key, turn);
     }

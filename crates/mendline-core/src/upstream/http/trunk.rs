@@ -9,6 +9,7 @@
 
 use crate::config::Dialect;
 use crate::defaults;
+use crate::event::Over;
 use crate::evidence::{Evidence, Outcome};
 use crate::port::{EndHow, Written};
 use crate::slab::Key;
@@ -34,7 +35,7 @@ impl Upstream {
             http.refused = None;
             http.release(turn);
         }
-        if self.link.handle_reached(turn) {
+        if self.link.handle_reached(Over::Sse, turn) {
             match self.session.begin() {
                 Some(greeting) => self.replay(greeting, turn),
                 None => {

@@ -1,0 +1,25 @@
+//! A running Mendline can be looked at and steered, by its own user and by nobody else.
+//!
+//! There is no daemon. Each running process has a socket of its own in the user's runtime directory, and whoever wants to
+//! know something asks all of them:
+//! - [`place`]: where the sockets are, and whom such a directory must belong to;
+//! - [`message`]: what is asked and answered, one JSON line each; [`snapshot`]: how a process and its servers stand;
+//! - [`registry`]: the asking side: every process at once, one that hangs costs next to nothing.
+//! - [`words`]: how a person reads it;
+//! - [`book`]: what a process knows of itself, from its events; [`server`]: its socket, the answering side.
+//!
+//! Nothing here can stop a call: without a socket a bridge does what it does, only unseen.
+
+pub mod book;
+pub mod message;
+pub mod place;
+pub mod registry;
+pub mod server;
+pub mod snapshot;
+pub mod words;
+
+pub use book::{Book, Recorder};
+pub use message::{Command, Level, Told};
+pub use registry::{Events, Found, Heard, Process, Registry, Silence};
+pub use server::Socket;
+pub use snapshot::Snapshot;

@@ -1,0 +1,154 @@
+//! Where the sockets of running processes are.
+//!
+//! `$MENDLINE_RUNTIME_DIR` if it is set, and then nowhere else. Otherwise the first of these that can be had:
+//! ```text
+//! $XDG_RUNTIME_DIR/mendline
+//! /run/user/UID/mendline
+//! TMP/mendline-UID
+//! ```
+//! Many clients start their servers with hardly any environment, so a bridge may not have a variable that the person who
+//! asks for its status has. That is why the second one is there, and why whoever looks for sockets looks in all of them.
+//!
+//! A directory that others could have made is not trusted: it must be a directory and no link, ours, and closed to
+//! everybody else. Under a temporary directory anybody could have been there first.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The variable that names the directory.
+pub const VARIABLE: &str = "MENDLINE_RUNTIME_DIR";
+
+/// Where sockets of this user may be, the best place first.
+pub fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(only) = path(VARIABLE) {
+        return vec![only];
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let in_temporary = |directory: PathBuf| directory.join(format!("mendline-{uid}"));
+    let mut places = Vec::new();
+    places.extend(path("XDG_RUNTIME_DIR").map(|directory| directory.join("mendline")));
+    places.push(PathBuf::from(format!("/run/user/{uid}/mendline")));
+    places.push(in_temporary(std::env::temp_dir()));
+    places.push(in_temporary(PathBuf::from("/tmp")));
+    let mut once = Vec::new();
+    for place in places {
+        if !once.contains(&place) {
+            once.push(place);
+        }
+    }
+    once
+}
+
+/// The first of these that is there, or can be made, and may be trusted; or why there is none.
+pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, String> {
+    let mut faults = Vec::new();
+    for place in candidates {
+        match make(place).map_err(|error| error.to_string()).and_then(|()| trust(place)) {
+            Ok(()) => return Ok(place.clone()),
+            Err(fault) => faults.push(format!("{}: {fault}", place.display())),
+        }
+    }
+    Err(faults.join("; "))
+}
+
+/// May this directory be trusted? If not, why not.
+pub fn trust(place: &Path) -> Result<(), String> {
+    let facts = std::fs::symlink_metadata(place).map_err(|error| error.to_string())?;
+    let uid = rustix::process::geteuid().as_raw();
+    if !facts.is_dir() {
+        Err("it is not a directory".to_owned())
+    } else if facts.uid() != uid {
+        Err(format!("it belongs to another user ({})", facts.uid()))
+    } else if facts.mode() & 0o077 != 0 {
+        Err(format!(
+            "others may look into it (mode {:03o}); `chmod 700 {}` mends that",
+            facts.mode() & 0o777,
+            place.display()
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+fn make(place: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(place) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn named(pairs: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
+        move |name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+    }
+
+    #[test]
+    fn who_names_a_directory_means_that_one() {
+        let places = candidates(named(&[(VARIABLE, "/somewhere"), ("XDG_RUNTIME_DIR", "/run/user/1")]));
+        assert_eq!(places, [PathBuf::from("/somewhere")]);
+    }
+
+    #[test]
+    fn the_users_own_directory_comes_before_one_that_anybody_could_make() {
+        let places = candidates(named(&[("XDG_RUNTIME_DIR", "/run/elsewhere")]));
+        assert_eq!(places[0], PathBuf::from("/run/elsewhere/mendline"));
+        assert!(places[1].starts_with("/run/user"), "{places:?}");
+        assert!(places.last().unwrap().to_string_lossy().contains("/mendline-"), "{places:?}");
+    }
+
+    #[test]
+    fn a_relative_directory_is_none() {
+        assert!(candidates(named(&[(VARIABLE, "here")])).len() > 1);
+    }
+
+    #[test]
+    fn a_directory_is_made_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("mendline");
+        assert_eq!(first_usable(std::slice::from_ref(&place)), Ok(place.clone()));
+        assert_eq!(std::fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn one_that_others_may_look_into_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (open, good) = (folder.path().join("open"), folder.path().join("good"));
+        std::fs::create_dir(&open).unwrap();
+        set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(first_usable(&[open.clone(), good.clone()]), Ok(good));
+        let fault = first_usable(&[open]).unwrap_err();
+        assert!(fault.contains("mode 755") && fault.contains("chmod 700"), "{fault}");
+    }
+
+    #[test]
+    fn a_link_that_somebody_laid_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        first_usable(std::slice::from_ref(&real)).unwrap();
+        symlink(&real, &link).unwrap();
+        assert!(first_usable(&[link]).unwrap_err().contains("not a directory"));
+    }
+
+    #[test]
+    fn one_of_another_user_is_not_trusted() {
+        if rustix::process::geteuid().is_root() {
+            let folder = tempfile::tempdir().unwrap();
+            let place = folder.path().join("theirs");
+            first_usable(std::slice::from_ref(&place)).unwrap();
+            std::os::unix::fs::chown(&place, Some(12345), None).unwrap();
+            assert!(trust(&place).unwrap_err().contains("another user (12345)"));
+        } else {
+            assert!(trust(Path::new("/")).unwrap_err().contains("another user (0)"));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Every running Mendline of this user, and how to ask it.
+//!
+//! All are asked before the first is heard, and they share one deadline: a process that hangs costs that deadline once and
+//! not once for each. A socket whose process is gone refuses connections; whoever finds one removes it. Nobody is believed
+//! who does not run as this user.
+//!
+//! Everything here blocks, for a command that does one thing and ends.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::message::{ANSWER_BYTES, Answer, Ask, Command, Level, Told};
+use super::place;
+use super::snapshot::Snapshot;
+
+/// How long all processes together have to answer.
+pub const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How many are asked at once, so that descriptors do not run out.
+const AT_ONCE: usize = 200;
+
+/// How the name of a socket ends.
+pub(super) const SUFFIX: &str = ".sock";
+
+/// The places where running processes can be found.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    places: Vec<PathBuf>,
+    distrusted: Vec<String>,
+}
+
+/// One running process, as far as its socket's name tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// The name in front of the process id, which is the first server's, perhaps cut short.
+    pub name: String,
+    /// Its id.
+    pub pid: u32,
+    path: PathBuf,
+}
+
+/// A process, and what it said about itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Which process.
+    pub process: Process,
+    /// How it stands, or why nobody knows.
+    pub answer: Result<Snapshot, Silence>,
+}
+
+/// Why a process has not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It is gone.
+    Gone,
+    /// It is there, but does not answer in time.
+    Hangs,
+    /// It answers something that cannot be understood.
+    Garbled(String),
+    /// It understood, and will not.
+    Refused(String),
+    /// Its socket cannot be used, or belongs to somebody else.
+    Barred(String),
+}
+
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Silence::Gone => write!(f, "it has ended"),
+            Silence::Hangs => write!(f, "it does not answer"),
+            Silence::Garbled(why) => write!(f, "its answer cannot be read: {why}"),
+            Silence::Refused(why) => write!(f, "it refused: {why}"),
+            Silence::Barred(why) => write!(f, "it cannot be asked: {why}"),
+        }
+    }
+}
+
+impl Registry {
+    /// The places of this user, by the environment.
+    pub fn of_user() -> Registry {
+        Registry::of(place::candidates(|name| std::env::var_os(name)))
+    }
+
+    /// These places, as far as they are there and may be trusted.
+    pub fn of(candidates: Vec<PathBuf>) -> Registry {
+        let mut registry = Registry { places: Vec::new(), distrusted: Vec::new() };
+        for candidate in candidates.into_iter().filter(|candidate| candidate.exists()) {
+            match place::trust(&candidate) {
+                Ok(()) => registry.places.push(candidate),
+                Err(fault) => registry.distrusted.push(format!("{}: {fault}", candidate.display())),
+            }
+        }
+        registry
+    }
+
+    /// Places that are there and were not looked into, each with the reason.
+    pub fn distrusted(&self) -> &[String] {
+        &self.distrusted
+    }
+
+    /// Every process that has a socket, alive or not, by name and id.
+    pub fn processes(&self) -> Vec<Process> {
+        let mut processes: Vec<Process> = self.places.iter().flat_map(|place| sockets(place)).collect();
+        processes.sort_by(|left, right| (&left.name, left.pid).cmp(&(&right.name, right.pid)));
+        processes
+    }
+
+    /// Asks every process how it stands. Those that are gone are not in it, and neither are their sockets any more.
+    pub fn snapshots(&self) -> Vec<Found> {
+        self.snapshots_within(PATIENCE)
+    }
+
+    /// The same, with this much time for all of them together.
+    pub fn snapshots_within(&self, within: Duration) -> Vec<Found> {
+        let deadline = Instant::now() + within;
+        let mut found = Vec::new();
+        for processes in self.processes().chunks(AT_ONCE) {
+            let asked: Vec<_> = processes.iter().map(|process| process.ask(&Ask::Snapshot)).collect();
+            for (process, asked) in processes.iter().zip(asked) {
+                let answer = asked.and_then(|mut line| line.snapshot(deadline));
+                if answer != Err(Silence::Gone) {
+                    found.push(Found { process: process.clone(), answer });
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Process {
+    /// How it stands now.
+    pub fn snapshot(&self, within: Duration) -> Result<Snapshot, Silence> {
+        let deadline = Instant::now() + within;
+        self.ask(&Ask::Snapshot)?.snapshot(deadline)
+    }
+
+    /// Tells it to do something to one of its servers, or to all of them. Gives the names of those that it was passed on to.
+    pub fn command(&self, what: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, Silence> {
+        let deadline = Instant::now() + within;
+        let ask = Ask::Command { what, server: server.map(str::to_owned) };
+        match self.ask(&ask)?.answer(deadline)? {
+            Answer::Done { servers } => Ok(servers),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Follows what happens in it from now on, but for what is quieter than `level`.
+    pub fn follow(&self, level: Level, within: Duration) -> Result<Events, Silence> {
+        let deadline = Instant::now() + within;
+        let mut line = self.ask(&Ask::Events { level })?;
+        match line.answer(deadline)? {
+            Answer::Following => Ok(Events { line }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&self, ask: &Ask) -> Result<Line, Silence> {
+        let stream = match connect(&self.path) {
+            Ok(stream) => stream,
+            Err(Errno::CONNREFUSED) => {
+                sweep(&self.path);
+                return Err(Silence::Gone);
+            }
+            Err(Errno::NOENT) => return Err(Silence::Gone),
+            // So many wait to be heard that there is no place for one more.
+            Err(Errno::AGAIN) => return Err(Silence::Hangs),
+            Err(error) => return Err(Silence::Barred(error.to_string())),
+        };
+        let barred = |error: io::Error| Silence::Barred(error.to_string());
+        if !is_ours(stream.as_fd()) {
+            return Err(Silence::Barred("its process runs as another user".to_owned()));
+        }
+        let mut text = serde_json::to_vec(ask).map_err(|error| Silence::Garbled(error.to_string()))?;
+        text.push(b'\n');
+        // A question is short, and the buffer of a fresh socket is not: this never waits.
+        (&stream).write_all(&text).map_err(barred)?;
+        stream.set_nonblocking(false).map_err(barred)?;
+        Ok(Line { stream, heard: Vec::new() })
+    }
+}
+
+/// What happens in one process.
+#[derive(Debug)]
+pub struct Events {
+    line: Line,
+}
+
+/// What was heard of a process that is followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Something happened.
+    Event(Told),
+    /// So much happened that this many events were left out.
+    Missed(u64),
+}
+
+impl Events {
+    /// What comes next, or nothing within this time. The process is gone, or has dropped us, when it is an error.
+    pub fn next_within(&mut self, within: Duration) -> Result<Option<Heard>, Silence> {
+        match self.line.answer(Instant::now() + within) {
+            Ok(Answer::Event(told)) => Ok(Some(Heard::Event(told))),
+            Ok(Answer::Missed(count)) => Ok(Some(Heard::Missed(count))),
+            Ok(other) => Err(unexpected(&other)),
+            Err(Silence::Hangs) => Ok(None),
+            Err(silence) => Err(silence),
+        }
+    }
+}
+
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.stream.as_fd()
+    }
+}
+
+/// A connection on which something was asked.
+#[derive(Debug)]
+struct Line {
+    stream: UnixStream,
+    heard: Vec<u8>,
+}
+
+impl Line {
+    fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, Silence> {
+        match self.answer(deadline)? {
+            Answer::Snapshot(snapshot) => Ok(*snapshot),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn answer(&mut self, deadline: Instant) -> Result<Answer, Silence> {
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.heard) {
+                let line: Vec<u8> = self.heard.drain(..=end).collect();
+                return serde_json::from_slice(&line).map_err(|error| Silence::Garbled(error.to_string()));
+            }
+            if self.heard.len() > ANSWER_BYTES {
+                return Err(Silence::Garbled("it has no end".to_owned()));
+            }
+            // What has come already is read, however late it is.
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let mut chunk = [0; 16 * 1024];
+            let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut chunk));
+            match read {
+                Ok(0) if self.heard.is_empty() => return Err(Silence::Gone),
+                Ok(0) => return Err(Silence::Garbled("it breaks off".to_owned())),
+                Ok(count) => self.heard.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Err(Silence::Hangs);
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(Silence::Gone),
+                Err(error) => return Err(Silence::Barred(error.to_string())),
+            }
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> Silence {
+    match answer {
+        Answer::Refused(why) => Silence::Refused(why.clone()),
+        _ => Silence::Garbled("it answers another question".to_owned()),
+    }
+}
+
+fn sockets(place: &Path) -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir(place) else { return Vec::new() };
+    let process = |entry: std::fs::DirEntry| {
+        let file = entry.file_name().into_string().ok()?;
+        let (name, pid) = file.strip_suffix(SUFFIX)?.rsplit_once('-')?;
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        is_socket.then_some(())?;
+        Some(Process { name: name.to_owned(), pid: pid.parse().ok()?, path: entry.path() })
+    };
+    entries.filter_map(|entry| process(entry.ok()?)).collect()
+}
+
+/// Removes a socket that nobody listens on, if it is one and ours.
+fn sweep(path: &Path) {
+    let is_ours = std::fs::symlink_metadata(path)
+        .is_ok_and(|facts| facts.file_type().is_socket() && facts.uid() == rustix::process::geteuid().as_raw());
+    if is_ours {
+        // Somebody else may have been quicker, which is as good.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Never waits: a process that takes no more connections is as good as one that does not answer.
+fn connect(path: &Path) -> Result<UnixStream, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let (address, _directory) = address(path)?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(UnixStream::from(socket))
+}
+
+/// The address of a socket at this path. One that is too long for an address is reached through its directory, which must
+/// stay open for as long as the address is used.
+pub(super) fn address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>), Errno> {
+    match SocketAddrUnix::new(path) {
+        Err(Errno::NAMETOOLONG) => {
+            let (Some(parent), Some(file)) = (path.parent(), path.file_name()) else { return Err(Errno::INVAL) };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+            let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(file);
+            Ok((SocketAddrUnix::new(&short)?, Some(directory)))
+        }
+        other => other.map(|address| (address, None)),
+    }
+}
+
+/// Does whoever is at the other end run as this user?
+fn is_ours(socket: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}

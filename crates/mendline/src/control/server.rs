@@ -1,0 +1,218 @@
+//! The socket of a running process: its own user asks, it answers.
+//!
+//! It is one task on the thread that carries the calls, so everything about it has an end: how many may be connected, how
+//! long a question may be and take, how much is kept for somebody who follows and does not read. Whoever stays silent is
+//! dropped; whoever follows too slowly misses events and is told how many. A call never waits for any of them.
+//!
+//! The socket gets its name only when it listens. So whoever finds one that refuses connections knows that its process is
+//! gone, and may remove it.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mendline_core::Input;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::timeout;
+
+use super::book::{SharedBook, open};
+use super::message::{ASK_BYTES, Answer, Ask, Command, Level};
+use super::place;
+use super::registry::{Heard, SUFFIX, address};
+
+/// How many may be connected at once.
+const GUESTS: usize = 16;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// How long somebody who is connected may say nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long somebody may take to read what was said to him.
+const READING: Duration = Duration::from_secs(10);
+
+/// How long we wait when no connection can be accepted, for want of descriptors for instance.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How much of a server's name is in the name of the socket.
+const NAME: usize = 32;
+
+/// Passes something on to the engine; says whether there was a place for it.
+pub type Steer = Arc<dyn Fn(Input) -> bool + Send + Sync>;
+
+/// The socket of this process, which is gone when this is.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+/// Removes the socket's name in the end.
+#[derive(Debug)]
+pub struct Name(PathBuf);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // It may have been swept away with its directory; nobody can be told anyway.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Socket {
+    /// A socket in the first of these directories that can be used, for a process that looks after a server of this name.
+    /// Must be called inside a tokio runtime.
+    pub fn open(candidates: &[PathBuf], name: &str) -> Result<Socket, String> {
+        let directory = place::first_usable(candidates)?;
+        let pid = std::process::id();
+        let plain =
+            |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
+        let name: String = name.chars().take(NAME).map(plain).collect();
+        let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
+        let listener = listen(&directory.join(format!("{pid}.new")), &path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Socket { listener, path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Answers everybody who comes, until what this gives is dropped.
+    pub fn serve(self, book: SharedBook, steer: Steer) -> Name {
+        let Socket { listener, path } = self;
+        tokio::spawn(async move {
+            let guests = Arc::new(());
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                };
+                // The directory keeps others out; this is the wall behind it.
+                let is_ours = |uid| uid == rustix::process::geteuid().as_raw();
+                if !stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid())) {
+                    continue;
+                }
+                if Arc::strong_count(&guests) > GUESTS {
+                    refuse(&stream, "too many are connected");
+                    continue;
+                }
+                let (guest, book, steer) = (Arc::clone(&guests), Arc::clone(&book), Arc::clone(&steer));
+                tokio::spawn(async move {
+                    // However it ends, there is nobody to tell.
+                    let _ = converse(stream, &book, &steer).await;
+                    drop(guest);
+                });
+            }
+        });
+        Name(path)
+    }
+}
+
+/// Listens under a name that nobody looks at, and takes the right one then.
+fn listen(fresh: &Path, path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Of one who had this id before us and was killed.
+    let _ = std::fs::remove_file(fresh);
+    let (address, _directory) = address(fresh)?;
+    rustix::net::bind(&socket, &address)?;
+    let named = std::fs::set_permissions(fresh, std::fs::Permissions::from_mode(0o600))
+        .and_then(|()| Ok(rustix::net::listen(&socket, BACKLOG)?))
+        .and_then(|()| std::fs::rename(fresh, path));
+    if let Err(error) = named {
+        let _ = std::fs::remove_file(fresh);
+        return Err(error);
+    }
+    UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))
+}
+
+/// Does not wait: a fresh socket has a place for one line.
+fn refuse(stream: &UnixStream, why: &str) {
+    let _ = stream.try_write(&line(&Answer::Refused(why.to_owned())));
+}
+
+async fn converse(stream: UnixStream, book: &SharedBook, steer: &Steer) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::with_capacity(256, reader);
+    let mut asked = Vec::new();
+    loop {
+        asked.clear();
+        let mut bounded = (&mut reader).take(ASK_BYTES as u64);
+        let read = timeout(SILENCE, bounded.read_until(b'\n', &mut asked)).await;
+        let Ok(Ok(1..)) = read else { return Ok(()) };
+        let answer = match serde_json::from_slice(&asked) {
+            Ok(Ask::Snapshot) => Answer::Snapshot(Box::new(open(book).snapshot())),
+            Ok(Ask::Command { what, server }) => command(what, server.as_deref(), book, steer),
+            Ok(Ask::Events { level }) => return follow(level, reader, writer, book).await,
+            Err(error) => {
+                // Where one line is wrong, nobody knows where the next begins.
+                let why = format!("this question is not understood: {error}");
+                return say(&mut writer, &Answer::Refused(why)).await;
+            }
+        };
+        say(&mut writer, &answer).await?;
+    }
+}
+
+fn command(what: Command, server: Option<&str>, book: &SharedBook, steer: &Steer) -> Answer {
+    let meant = open(book).named(server);
+    if meant.is_empty() {
+        return Answer::Refused(format!("there is no server {:?} here", server.unwrap_or_default()));
+    }
+    let input = |upstream| match what {
+        Command::Reconnect => Input::Reconnect { upstream },
+        Command::Isolate => Input::Isolate { upstream },
+        Command::Resume => Input::Resume { upstream },
+    };
+    let mut servers = Vec::new();
+    for (upstream, name) in meant {
+        if !steer(input(upstream)) {
+            return Answer::Refused("too much is to be done already".to_owned());
+        }
+        servers.push(name);
+    }
+    Answer::Done { servers }
+}
+
+/// Tells what happens until the other side leaves or does not read.
+async fn follow(
+    level: Level,
+    mut reader: impl AsyncReadExt + Unpin,
+    mut writer: impl AsyncWriteExt + Unpin,
+    book: &SharedBook,
+) -> io::Result<()> {
+    let mut events = open(book).follow(level);
+    say(&mut writer, &Answer::Following).await?;
+    let mut ignored = [0; 64];
+    loop {
+        let answer = tokio::select! {
+            heard = events.recv() => match heard {
+                Some(Heard::Event(told)) => Answer::Event(told),
+                Some(Heard::Missed(count)) => Answer::Missed(count),
+                None => return Ok(()),
+            },
+            read = reader.read(&mut ignored) => match read? {
+                0 => return Ok(()),
+                _ => continue,
+            },
+        };
+        say(&mut writer, &answer).await?;
+    }
+}
+
+async fn say(writer: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) -> io::Result<()> {
+    timeout(READING, writer.write_all(&line(answer))).await?
+}
+
+fn line(answer: &Answer) -> Vec<u8> {
+    // Nothing in it can fail to be written: no map has keys that are not text.
+    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,162 @@
+//! A snapshot in words, the same wherever a person reads them.
+
+use std::time::Duration;
+
+use super::snapshot::{Breaker, Limit, Standing, State, StateKind};
+
+/// How much somebody should care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mood {
+    /// Not at all.
+    Well,
+    /// It passes by itself, or somebody wanted it so.
+    Passing,
+    /// It needs a look.
+    Bad,
+}
+
+impl StateKind {
+    /// How much somebody should care.
+    pub fn mood(self) -> Mood {
+        match self {
+            StateKind::Ready | StateKind::Idle => Mood::Well,
+            StateKind::Starting | StateKind::Reconnecting | StateKind::Stopping | StateKind::Isolated => Mood::Passing,
+            StateKind::NeedsLogin | StateKind::Parked => Mood::Bad,
+        }
+    }
+
+    /// In one word, or two.
+    pub fn word(self) -> &'static str {
+        match self {
+            StateKind::Ready => "ready",
+            StateKind::Idle => "idle",
+            StateKind::Starting => "starting",
+            StateKind::Reconnecting => "reconnecting",
+            StateKind::Stopping => "stopping",
+            StateKind::Isolated => "isolated",
+            StateKind::NeedsLogin => "needs login",
+            StateKind::Parked => "parked",
+        }
+    }
+}
+
+impl State {
+    /// In half a sentence: `ready 2 h`, `reconnecting 3/10, next in 4 s`, `parked: connection refused`.
+    pub fn words(&self) -> String {
+        let word = self.kind.word();
+        match self.kind {
+            StateKind::Ready | StateKind::Starting | StateKind::Isolated | StateKind::Stopping | StateKind::Idle => {
+                format!("{word} {}", span_ms(self.for_ms))
+            }
+            StateKind::Reconnecting => {
+                let count = match (self.attempt, self.attempts) {
+                    (Some(attempt), Some(most)) => format!(" {attempt}/{most}"),
+                    (Some(attempt), None) => format!(" {attempt}"),
+                    (None, _) => String::new(),
+                };
+                match self.next_in_ms {
+                    Some(next) => format!("{word}{count}, next in {}", span_ms(next)),
+                    None => format!("{word}{count}, trying"),
+                }
+            }
+            StateKind::Parked | StateKind::NeedsLogin => match &self.why {
+                Some(why) => format!("{word}: {why}"),
+                None => word.to_owned(),
+            },
+        }
+    }
+}
+
+impl Standing {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Standing::Closed => "closed",
+            Standing::Open => "open",
+            Standing::HalfOpen => "half open",
+            Standing::Isolated => "isolated",
+        }
+    }
+}
+
+impl Breaker {
+    /// In half a sentence: `closed`, `open 12 s`, `2 tools open`.
+    pub fn words(&self) -> String {
+        match (self.standing, self.tries_in_ms, self.tools.as_slice()) {
+            (Standing::Open, Some(wait), _) => format!("open {}", span_ms(wait)),
+            (Standing::Closed, _, [one]) => format!("{} {}", one.tool, one.standing.word()),
+            (Standing::Closed, _, [_, ..]) => format!("{} tools open", self.tools.len()),
+            (standing, ..) => standing.word().to_owned(),
+        }
+    }
+}
+
+impl Limit {
+    /// In half a sentence: `10/s`, `paused 3 s`; nothing if there is none.
+    pub fn words(&self) -> String {
+        match (self.paused_ms, self.rate) {
+            (Some(left), _) => format!("paused {}", span_ms(left)),
+            (None, Some(rate)) => format!("{}/s", rate.per_second),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// A time that has passed or is to pass, as a person says it.
+pub fn span(time: Duration) -> String {
+    span_ms(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The same, of milliseconds.
+pub fn span_ms(millis: u64) -> String {
+    const SECOND: u64 = 1_000;
+    const MINUTE: u64 = 60 * SECOND;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    match millis {
+        0..SECOND => format!("{millis} ms"),
+        SECOND..MINUTE => format!("{} s", millis / SECOND),
+        MINUTE..HOUR => format!("{} min", millis / MINUTE),
+        HOUR..DAY => format!("{} h", millis / HOUR),
+        _ => format!("{} d", millis / DAY),
+    }
+}
+
+/// How long a call took, as short as it can be said: `420 µs`, `1.2 ms`, `80 ms`, `4.2 s`.
+pub fn took_us(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..10_000 => format!("{}.{} ms", micros / 1_000, micros / 100 % 10),
+        10_000..1_000_000 => format!("{} ms", micros / 1_000),
+        1_000_000..10_000_000 => format!("{}.{} s", micros / 1_000_000, micros / 100_000 % 10),
+        _ => span_ms(micros / 1_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(kind: StateKind) -> State {
+        State { kind, for_ms: 7_200_000, why: None, attempt: None, attempts: None, next_in_ms: None }
+    }
+
+    #[test]
+    fn a_state_reads_as_a_person_says_it() {
+        assert_eq!(state(StateKind::Ready).words(), "ready 2 h");
+        let lost =
+            State { attempt: Some(3), attempts: Some(10), next_in_ms: Some(4_200), ..state(StateKind::Reconnecting) };
+        assert_eq!(lost.words(), "reconnecting 3/10, next in 4 s");
+        assert_eq!(State { attempts: None, next_in_ms: None, ..lost }.words(), "reconnecting 3, trying");
+        let parked = State { why: Some("connection refused".to_owned()), ..state(StateKind::Parked) };
+        assert_eq!(parked.words(), "parked: connection refused");
+    }
+
+    #[test]
+    fn a_span_is_said_in_its_largest_unit() {
+        let said: Vec<String> = [999, 59_999, 60_000, 3_599_999, 86_399_999, 86_400_000].map(span_ms).into();
+        assert_eq!(said, ["999 ms", "59 s", "1 min", "59 min", "23 h", "1 d"]);
+        let took: Vec<String> = [7, 1_250, 80_400, 4_260_000, 61_000_000].map(took_us).into();
+        assert_eq!(took, ["7 µs", "1.2 ms", "80 ms", "4.2 s", "1 min"]);
+    }
+}
