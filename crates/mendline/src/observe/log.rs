@@ -229,7 +229,7 @@ fn line(when: SystemTime, level: LogLevel, name: &str, mark: &str, text: &[u8]) 
 }
 
 /// Text from outside: control characters, bidirectional overrides and broken UTF-8 shown as escapes.
-struct Escaped<'a>(&'a [u8]);
+pub struct Escaped<'a>(pub &'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
