@@ -2,16 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
-use crate::choices::{Choices, duration};
+use crate::call::CallOptions;
+use crate::choices::Choices;
 use crate::demo_server::temper::Temper;
+use crate::doctor::DoctorOptions;
+use crate::server_flags::{Line, ServerFlags};
 use crate::status::StatusOptions;
 use crate::steer::{ReconnectOptions, SteerOptions};
+use crate::tools::ToolsOptions;
 use crate::wrap::clients::Scope;
 
 /// Exit code: a negative result, such as a server that never became ready.
@@ -19,6 +22,12 @@ pub(crate) const NEGATIVE: u8 = 1;
 
 /// Exit code: there is nothing of that name.
 pub(crate) const UNKNOWN: u8 = 3;
+
+/// Exit code: a call was sent, and nobody knows whether it ran.
+pub(crate) const OUTCOME_UNKNOWN: u8 = 4;
+
+/// Exit code: nothing was sent, or the server would not take it.
+pub(crate) const NOT_SENT: u8 = 5;
 
 /// Exit code: a person has to log in, or to provide a credential.
 pub(crate) const NEEDS_LOGIN: u8 = 6;
@@ -57,6 +66,12 @@ pub(crate) enum Command {
     Wrap(WrapOptions),
     /// Undo that: give a client's servers back as they were
     Unwrap(UnwrapOptions),
+    /// Find out, layer by layer, what keeps a server from working, and what to do about it
+    Doctor(Box<DoctorOptions>),
+    /// List the tools of a server
+    Tools(Box<ToolsOptions>),
+    /// Call a tool of a server
+    Call(Box<CallOptions>),
     /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
     Demo(DemoOptions),
     /// The server of the demonstration and of the tests
@@ -96,59 +111,36 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 
-    /// How a server at a URL is spoken to: auto finds out
-    #[arg(long, value_name = "auto|http|sse", value_enum, hide_possible_values = true)]
-    pub(crate) transport: Option<TransportFlag>,
-
-    /// A header for every request to the URL, as 'Name: value'; ${VAR} is taken from the environment; may be given several times
-    #[arg(long, value_name = "HEADER")]
-    pub(crate) header: Vec<String>,
-
-    /// A header whose value is in an environment variable, as NAME=VARIABLE; may be given several times
-    #[arg(long, value_name = "NAME=VARIABLE")]
-    pub(crate) header_env: Vec<String>,
-
-    /// The environment variable that holds the URL, when the URL itself is a secret
-    #[arg(long, value_name = "VARIABLE", conflicts_with_all = ["target", "command"])]
-    pub(crate) url_env: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
 
     /// What an entry did not have before `wrap`: for `unwrap`, and without meaning here
     #[arg(long, value_name = "MEMBER", hide = true)]
     pub(crate) entry_without: Vec<String>,
 
-    /// How long a connection to the URL may take [default: 5s]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub(crate) connect_timeout: Option<Duration>,
-
-    /// The file in which a NAME is looked up [default: $MENDLINE_CONFIG, else config.json in the user's configuration
-    /// directory for mendline]; a client's own file will do
-    #[arg(long, value_name = "FILE", conflicts_with = "command")]
-    pub(crate) config: Option<PathBuf>,
-
     /// Where the server lives, or what it is called in the configuration file, when it is not a command
-    #[arg(value_name = "URL|NAME", conflicts_with = "command")]
+    #[arg(value_name = "URL|NAME", conflicts_with_all = ["command", "url_env"])]
     pub(crate) target: Option<String>,
 
     /// The server's command and its arguments
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) choices: Choices,
 }
 
-/// How a server at a URL is spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum TransportFlag {
-    /// Found out: Streamable HTTP first, then legacy SSE.
-    #[value(alias = "http-first", alias = "sse-first")]
-    Auto,
-    /// Streamable HTTP only.
-    #[value(alias = "http-only", alias = "streamable-http", alias = "streamableHttp")]
-    Http,
-    /// Legacy HTTP+SSE only.
-    #[value(alias = "sse-only")]
-    Sse,
+impl RunOptions {
+    /// What it says about the server.
+    pub(crate) fn line(&self) -> Line<'_> {
+        Line {
+            server: &self.server,
+            name: self.name.as_ref(),
+            target: self.target.as_deref(),
+            command: &self.command,
+            choices: Some(&self.choices),
+        }
+    }
 }
 
 const WRAP_EXAMPLES: &str = "\

@@ -5,20 +5,29 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its user")]
 
+mod call;
 mod check;
 mod choices;
 mod cli;
+mod conversation;
 mod demo;
 mod demo_server;
+mod doctor;
 mod ink;
+mod json_text;
 mod named;
 mod news;
+mod outside;
 mod plan;
+mod progress;
 mod reload;
+mod reporter;
 mod run;
+mod server_flags;
 mod status;
 mod steer;
 mod target;
+mod tools;
 mod wrap;
 
 use std::process::ExitCode;
@@ -43,6 +52,9 @@ fn main() -> ExitCode {
         Command::Schema(options) => check::schema(&options),
         Command::Wrap(options) => wrap::wrap(&options),
         Command::Unwrap(options) => wrap::unwrap(&options),
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Tools(options) => tools::run(&options),
+        Command::Call(options) => call::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }

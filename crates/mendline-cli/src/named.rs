@@ -5,9 +5,10 @@ use std::path::Path;
 use mendline::observe::log::{LogLevel, Pen};
 use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
 
-use crate::cli::{RunOptions, UNKNOWN, USAGE};
+use crate::cli::{UNKNOWN, USAGE};
 use crate::ink::Ink;
 use crate::plan::Plan;
+use crate::server_flags::Line;
 
 /// Why nothing was started, for a person, and the exit code that says so to a program.
 pub(crate) struct Refusal {
@@ -29,14 +30,22 @@ pub(crate) struct Named {
 }
 
 /// The plan for the server of this name.
-pub(crate) fn named(name: &str, options: &RunOptions) -> Result<Named, Refusal> {
-    let found = match locate(options.config.as_deref()) {
+pub(crate) fn named(name: &str, line: &Line<'_>) -> Result<Named, Refusal> {
+    let found = match locate(line.server.config.as_deref()) {
         Ok(found) => found,
         Err(why) => return Err(Refusal::from(neither(name, &why))),
     };
     let loaded = read(&found)?;
-    let plan = entry(&loaded, name, options)?;
+    let plan = entry(&loaded, name, line)?;
     Ok(Named { plan, loaded, found })
+}
+
+/// The plan for the server that a command line means, and what its file says, if it comes from one.
+pub(crate) fn meant(line: &Line<'_>) -> Result<(Plan, Option<Named>), Refusal> {
+    match line.by_name() {
+        Some(name) => named(name, line).map(|named| (named.plan.clone(), Some(named))),
+        None => Ok((Plan::of_flags(line)?, None)),
+    }
 }
 
 /// The file that holds.
@@ -51,7 +60,7 @@ pub(crate) fn read(found: &Found) -> Result<Loaded, String> {
 }
 
 /// The plan that this file has for the server of this name.
-pub(crate) fn entry(loaded: &Loaded, name: &str, options: &RunOptions) -> Result<Plan, Refusal> {
+pub(crate) fn entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan, Refusal> {
     if !loaded.names.iter().any(|known| known == name) && !is_unreadable(loaded) {
         return Err(Refusal { words: unknown(name, loaded), code: UNKNOWN });
     }
@@ -68,7 +77,7 @@ pub(crate) fn entry(loaded: &Loaded, name: &str, options: &RunOptions) -> Result
     if server.is_disabled {
         return Err(Refusal::from(format!("{name:?} is disabled in {}", loaded.source.path().display())));
     }
-    Plan::of_server(server, Some(options)).map_err(Refusal::from)
+    Plan::of_server(server, Some(line)).map_err(Refusal::from)
 }
 
 /// A file that could not be read as a whole has no names.

@@ -17,7 +17,8 @@ use mendline::transport::http::{ProxyRules, Target, TlsOptions};
 use mendline_config::{Name, Reach, Server, expand};
 use mendline_wire::Limits;
 
-use crate::cli::{RunOptions, TransportFlag};
+use crate::cli::RunOptions;
+use crate::server_flags::{Line, TransportFlag};
 
 /// The environment variable that names further authorities, as Node has it: people who need it have set it already.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
@@ -47,23 +48,25 @@ pub(crate) struct Address {
 
 impl Plan {
     /// What the command line alone says.
-    pub(crate) fn of_flags(options: &RunOptions) -> Result<Plan, String> {
-        Plan::of_line(options, &variable)
+    pub(crate) fn of_flags(line: &Line<'_>) -> Result<Plan, String> {
+        Plan::of_line(line, &variable)
     }
 
     /// What a command line says whose variables are looked up like this.
-    fn of_line(options: &RunOptions, variable: Lookup<'_>) -> Result<Plan, String> {
-        let mut plan = match (&options.target, &options.url_env) {
-            (Some(url), _) => remote(expand(url, variable).map_err(|fault| fault.to_string())?, options, variable)?,
-            (None, Some(name)) => remote(held_by(name, variable)?, options, variable)?,
-            (None, None) => child(options)?,
+    fn of_line(line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
+        let mut plan = match (line.target, &line.server.url_env) {
+            (Some(url), _) => remote(expand(url, variable).map_err(|fault| fault.to_string())?, line, variable)?,
+            (None, Some(name)) => remote(held_by(name, variable)?, line, variable)?,
+            (None, None) => child(line)?,
         };
-        options.choices.apply(&mut plan.upstream)?;
+        if let Some(choices) = line.choices {
+            choices.apply(&mut plan.upstream)?;
+        }
         Ok(plan)
     }
 
     /// What an entry of the configuration file says, and over it the command line.
-    pub(crate) fn of_server(server: &Server, options: Option<&RunOptions>) -> Result<Plan, String> {
+    pub(crate) fn of_server(server: &Server, line: Option<&Line<'_>>) -> Result<Plan, String> {
         let limits = Limits {
             message_bytes: server.message_bytes.unwrap_or(Limits::default().message_bytes),
             ..Limits::default()
@@ -89,8 +92,8 @@ impl Plan {
                 Plan { limits, ..plan }
             }
         };
-        if let Some(options) = options {
-            plan.overrule(options)?;
+        if let Some(line) = line {
+            plan.overrule(line)?;
         }
         if let Way::Remote(address) = &plan.way {
             // What this machine adds may be wrong, too, and is said before anything is started.
@@ -121,25 +124,25 @@ impl Plan {
     }
 
     /// The command line has the last word.
-    fn overrule(&mut self, options: &RunOptions) -> Result<(), String> {
+    fn overrule(&mut self, line: &Line<'_>) -> Result<(), String> {
         match &mut self.way {
-            Way::Child(_) if has_headers(options) => return Err(NO_HEADERS.to_owned()),
+            Way::Child(_) if has_headers(line) => return Err(NO_HEADERS.to_owned()),
             Way::Child(_) => {}
             Way::Remote(address) => {
-                for (name, value) in headers(options, &variable)? {
+                for (name, value) in headers(line, &variable)? {
                     address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
                     address.headers.push((name, value));
                 }
-                address.connect_timeout = options.connect_timeout.or(address.connect_timeout);
-                if let Some(flag) = options.transport {
+                address.connect_timeout = line.server.connect_timeout.or(address.connect_timeout);
+                if let Some(flag) = line.server.transport {
                     self.upstream.transport = Transport::Http(dialect(Some(flag)));
                 }
             }
         }
-        if let Some(name) = &options.name {
+        if let Some(name) = line.name {
             self.upstream.name = name.to_string();
         }
-        options.choices.apply(&mut self.upstream)
+        line.choices.map_or(Ok(()), |choices| choices.apply(&mut self.upstream))
     }
 }
 
@@ -165,7 +168,7 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
     // Its variables are those that a client would have set for it.
     let own =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
-    let plain = Plan::of_line(&options, &|name| own(name).or_else(|| variable(name)))
+    let plain = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
         .map_err(|why| format!("`{}`: {why}", server.name))?;
     let mut upstream = server.policies.clone();
     upstream.transport = plain.upstream.transport;
@@ -184,31 +187,31 @@ struct Wrapped {
     options: RunOptions,
 }
 
-fn has_headers(options: &RunOptions) -> bool {
-    !options.header.is_empty() || !options.header_env.is_empty()
+fn has_headers(line: &Line<'_>) -> bool {
+    !line.server.header.is_empty() || !line.server.header_env.is_empty()
 }
 
 const NO_HEADERS: &str = "--header is for servers at a URL; a command gets its secrets through its environment";
 
-fn child(options: &RunOptions) -> Result<Plan, String> {
-    let [program, arguments @ ..] = options.command.as_slice() else {
+fn child(line: &Line<'_>) -> Result<Plan, String> {
+    let [program, arguments @ ..] = line.command else {
         return Err(NO_COMMAND.to_owned());
     };
-    if has_headers(options) {
+    if has_headers(line) {
         return Err(NO_HEADERS.to_owned());
     }
-    let name = options.name.clone().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
+    let name = line.name.cloned().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
     let upstream = UpstreamConfig::child(name, program.to_string_lossy());
     let command = ChildCommand::new(program.clone(), arguments.to_vec());
     Ok(Plan { upstream, way: Way::Child(command), limits: Limits::default() })
 }
 
-fn remote(url: String, options: &RunOptions, variable: Lookup<'_>) -> Result<Plan, String> {
-    let (headers, connect_timeout) = (headers(options, variable)?, options.connect_timeout);
+fn remote(url: String, line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
+    let (headers, connect_timeout) = (headers(line, variable)?, line.server.connect_timeout);
     let address = Address { url: Secret::new(url), headers, connect_timeout };
     let target = address.target()?;
-    let name = options.name.clone().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
-    let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(options.transport));
+    let name = line.name.cloned().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
+    let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
     Ok(Plan { upstream, way: Way::Remote(address), limits: Limits::default() })
 }
 
@@ -233,7 +236,7 @@ impl Address {
     }
 }
 
-fn headers(options: &RunOptions, variable: Lookup<'_>) -> Result<Vec<(String, Secret)>, String> {
+fn headers(line: &Line<'_>, variable: Lookup<'_>) -> Result<Vec<(String, Secret)>, String> {
     let one = |header: &String| {
         let (name, value) = header.split_once(':').ok_or_else(|| {
             // Only the beginning is shown: the rest may be a secret.
@@ -249,7 +252,7 @@ fn headers(options: &RunOptions, variable: Lookup<'_>) -> Result<Vec<(String, Se
             .ok_or_else(|| format!("--header-env is written as NAME=VARIABLE, not as {header:?}"))?;
         Ok((name.trim().to_owned(), Secret::new(held_by(holder, variable)?.trim().to_owned())))
     };
-    options.header.iter().map(one).chain(options.header_env.iter().map(held)).collect()
+    line.server.header.iter().map(one).chain(line.server.header_env.iter().map(held)).collect()
 }
 
 /// Where the value of a variable is looked up.

@@ -68,7 +68,7 @@ impl Reload {
     fn take(&mut self, source: Source, door: &Door, log: &Pen) -> Option<Input> {
         let loaded = load(source, self.found.is_ours, Surroundings::of_process());
         let path = loaded.source.path().display();
-        let plan = match entry(&loaded, &self.name, &self.options) {
+        let plan = match entry(&loaded, &self.name, &self.options.line()) {
             Ok(plan) => plan,
             Err(refusal) => {
                 let obstacles = loaded.obstacles(&self.name);

@@ -60,16 +60,17 @@ struct Bridge {
 fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
     let level = log_level_or_default(options.log_level)?;
     let log_for = |plan: &Plan| Log::to_stderr(level, vec![plan.upstream.name.clone()]);
-    match options.target.as_deref().filter(|target| !target.contains("://") && !target.contains("${")) {
+    let line = options.line();
+    match line.by_name() {
         Some(name) => {
-            let named = named(name, options)?;
+            let named = named(name, &line)?;
             let log = log_for(&named.plan);
             mention(&named.loaded, name, &log.pen());
             let reload = Some(Reload::new(name, &named, Arc::clone(options)));
             Ok(Bridge { plan: named.plan, log, reload })
         }
         None => {
-            let plan = Plan::of_flags(options)?;
+            let plan = Plan::of_flags(&line)?;
             Ok(Bridge { log: log_for(&plan), plan, reload: None })
         }
     }

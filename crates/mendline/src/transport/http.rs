@@ -17,6 +17,7 @@
 
 mod answer;
 mod bell;
+mod certificate;
 mod connect;
 mod connection;
 mod dial;
@@ -25,6 +26,7 @@ mod exchange;
 mod gauge;
 mod origin;
 mod pool;
+pub mod probe;
 mod proxy;
 mod pulse;
 mod redirect;
@@ -43,6 +45,7 @@ use mendline_core::Input;
 use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Reuse, Written};
 use mendline_wire::{Received, SseDecoder};
 
+pub use certificate::Certificate;
 pub use dial::{Dial, DialError, Dialed, LooksOpen, Place, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};

@@ -109,7 +109,7 @@ impl Dial for TcpDial {
     }
 }
 
-async fn look_up(place: &Place) -> Result<Vec<SocketAddr>, DialError> {
+pub(super) async fn look_up(place: &Place) -> Result<Vec<SocketAddr>, DialError> {
     if let Ok(address) = place.host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, place.port)]);
     }
@@ -129,7 +129,7 @@ fn no_name_in(place: &Place, patience: Duration) -> DialError {
 }
 
 /// The families take turns, beginning with the one that the system put first.
-fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+pub(super) fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else {
         return addresses;
     };
@@ -146,7 +146,7 @@ fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 
 /// The first connection that is made wins; the others are given up. If all fail, the first failure is told: it is that
 /// of the address that the system thinks best.
-async fn race<S, F>(
+pub(super) async fn race<S, F>(
     addresses: Vec<SocketAddr>,
     connect: impl Fn(SocketAddr) -> F,
 ) -> Result<S, (Option<SocketAddr>, io::Error)>
@@ -189,7 +189,7 @@ where
     .await
 }
 
-fn no_connection(place: &Place, address: Option<SocketAddr>, error: &io::Error) -> String {
+pub(super) fn no_connection(place: &Place, address: Option<SocketAddr>, error: &io::Error) -> String {
     let address = address.map_or_else(String::new, |address| address.to_string());
     let name = place.to_string();
     let named = if address.is_empty() || address == name { name } else { format!("{name} ({address})") };

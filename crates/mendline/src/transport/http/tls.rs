@@ -6,14 +6,16 @@
 //! milliseconds that a server without TLS should not cost.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
+use super::certificate::Certificate;
 use super::target::Protocol;
 
 /// Whom to trust besides the authorities that the system trusts.
@@ -66,20 +68,90 @@ impl Trust {
     }
 
     fn make(&self) -> Result<ClientConfig, rustls::Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Verifier::new_with_extra_roots(self.options.extra_roots.clone(), Arc::clone(&provider))?;
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            // "Dangerous" is only to bring a verifier of one's own, and this one is the system's.
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        config.alpn_protocols = match self.protocol {
-            Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            Protocol::Http1 => vec![b"http/1.1".to_vec()],
-            Protocol::Http2 => vec![b"h2".to_vec()],
-        };
-        Ok(config)
+        config(&self.options, self.protocol, |verifier| verifier)
+    }
+}
+
+/// The configuration of TLS, whose verifier may be looked over the shoulder.
+fn config<V: ServerCertVerifier + 'static>(
+    options: &TlsOptions,
+    protocol: Protocol,
+    accompany: impl FnOnce(Verifier) -> V,
+) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Verifier::new_with_extra_roots(options.extra_roots.clone(), Arc::clone(&provider))?;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        // "Dangerous" is only to bring a verifier of one's own, and this one is the system's.
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(accompany(verifier)))
+        .with_no_client_auth();
+    config.alpn_protocols = match protocol {
+        Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    };
+    Ok(config)
+}
+
+/// The same configuration, and what its verifier will be shown.
+pub(super) fn witnessed(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, Seen), String> {
+    let seen = Seen::default();
+    let accompany = |verifier| Witness { verifier, seen: seen.clone() };
+    let made = config(options, protocol, accompany).map_err(|error| format!("TLS cannot be used here ({error})"))?;
+    Ok((made, seen))
+}
+
+/// The certificate that a verifier was shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(Arc<Mutex<Option<Vec<u8>>>>);
+
+impl Seen {
+    pub(super) fn certificate(&self) -> Option<Certificate> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_deref().and_then(Certificate::read)
+    }
+}
+
+/// The system's verifier, with somebody beside it who sees what it sees and decides nothing.
+#[derive(Debug)]
+struct Witness {
+    verifier: Verifier,
+    seen: Seen,
+}
+
+impl ServerCertVerifier for Witness {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        *self.seen.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
+        self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 

@@ -1,0 +1,247 @@
+//! `mendline call`: one call of one tool, from a shell.
+//!
+//! The call travels as an agent's would: it waits for a server that is away, is sent again where that is safe, and where
+//! nobody knows whether it ran, that is said and is the exit code. The server decides about the arguments; what its own
+//! schema misses is only hinted at. Ctrl-C takes the call back.
+
+mod arguments;
+mod result;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use self::arguments::Arguments;
+use self::result::{Outcome, Shown};
+use crate::choices::duration;
+use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
+use crate::conversation::{Aside, Conversation, Trouble, raw};
+use crate::ink::Ink;
+use crate::named::{Refusal, meant};
+use crate::outside::one_line;
+use crate::plan::Plan;
+use crate::progress::Screen;
+use crate::reporter::Reporter;
+use crate::server_flags::ServerFlags;
+use crate::tools::tool::Tool;
+use crate::tools::{find, patience, server_first, trouble};
+
+const EXAMPLES: &str = "\
+Examples:
+  mendline call notes search '{\"query\": \"milk\"}'
+  mendline call notes search --arg query=milk --arg limit=5
+  mendline call notes import @notes.json           the arguments are in a file
+  jq … | mendline call notes import -              or come from stdin
+  mendline call https://mcp.example.com/mcp draw --arg what=cat --output pictures
+  mendline call echo --arg message=hello -- npx -y @modelcontextprotocol/server-everything
+
+`mendline tools SERVER` lists the tools, `mendline tools SERVER TOOL` says what one of them takes.
+The result goes to stdout, everything else to stderr. On a terminal what a server says is escaped; a pipe gets it as it is.
+Exit codes: 0 ok, 1 the tool says that it failed, 2 wrong usage or configuration, 3 no server or tool of that
+name, 4 it was sent and nobody knows whether it ran, 5 it was not sent or refused, 6 the server needs a login.";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES, override_usage = "mendline call [OPTIONS] <URL|NAME> <TOOL> [JSON|@FILE|-]\n       mendline call [OPTIONS] <TOOL> [JSON|@FILE|-] -- <COMMAND> [ARGUMENTS]...")]
+pub(crate) struct CallOptions {
+    /// One argument; its value is text where the tool wants text, and JSON where it does not; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    arg: Vec<String>,
+
+    /// Print the whole result, as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Save pictures, sounds and files of the result here; nothing is overwritten
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// How long it may take in all [default: as configured, 5m from the last sign of life and 30m in all]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    server: ServerFlags,
+
+    /// Which server, by its URL or its name in the configuration file; the tool; and its arguments
+    #[arg(value_name = "URL|NAME] [TOOL] [JSON|@FILE|-", num_args = 0..=3)]
+    words: Vec<String>,
+
+    /// The server's command and its arguments
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
+    command: Vec<OsString>,
+}
+
+/// Makes the call.
+pub(crate) fn run(options: &CallOptions) -> ExitCode {
+    match call(options) {
+        Ok(code) => code,
+        Err(refusal) => {
+            eprintln!("{}", refusal.words);
+            ExitCode::from(refusal.code)
+        }
+    }
+}
+
+fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
+    let (line, rest) = server_first(&options.words, &options.server, &options.command);
+    let (tool, text) = match rest {
+        [tool] => (tool, None),
+        [tool, text] => (tool, Some(text.as_str())),
+        _ => return Err(Refusal::from(WRONG_WORDS.to_owned())),
+    };
+    let arguments = Arguments::read(text, &options.arg)?;
+    let (mut plan, _) = meant(&line)?;
+    if let Some(timeout) = options.timeout {
+        let timeouts = &mut plan.upstream.timeouts;
+        (timeouts.call, timeouts.total) = (timeout, timeout);
+        timeouts.recovery = timeouts.recovery.min(timeout);
+        plan.upstream.tools.entry(tool.clone()).or_default().timeout = None;
+    }
+    let name = plan.upstream.name.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
+    let ended = runtime.block_on(converse(plan, options, tool, &arguments));
+    runtime.shutdown_background();
+    match ended {
+        Ended::Answered(result) => Ok(answered(&result, tool, options)),
+        Ended::Refused(refusal) => Err(refusal),
+        Ended::Failed(it) => Err(trouble(&name, &line, &it)),
+        Ended::Interrupted { is_sent } => {
+            let (words, code) = if is_sent {
+                ("interrupted: the server was told. The call may or may not have run.", OUTCOME_UNKNOWN)
+            } else {
+                ("interrupted before the call was sent. It did not run.", NOT_SENT)
+            };
+            Err(Refusal { words: words.to_owned(), code })
+        }
+    }
+}
+
+const WRONG_WORDS: &str = "a call needs a server and a tool, and perhaps arguments
+
+  mendline call notes search '{\"query\": \"milk\"}'
+  mendline call notes search --arg query=milk
+  mendline call search --arg query=milk -- notes-server
+
+`mendline tools SERVER` lists the tools of a server.";
+
+/// How it ended.
+enum Ended {
+    Answered(Box<RawValue>),
+    Failed(Trouble),
+    Refused(Refusal),
+    Interrupted { is_sent: bool },
+}
+
+async fn converse(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arguments) -> Ended {
+    let screen = Screen::default();
+    let patience = patience(&plan, options.timeout);
+    let reporter = Reporter::new(&plan.upstream.name).on(&screen);
+    let mut conversation = tokio::select! {
+        greeted = Conversation::greeted(plan, patience, reporter) => match greeted {
+            Ok((conversation, _)) => conversation,
+            Err(trouble) => return Ended::Failed(trouble),
+        },
+        () = interrupted() => return Ended::Interrupted { is_sent: false },
+    };
+    let ended = tokio::select! {
+        ended = ask(&mut conversation, patience, tool, arguments, &screen) => Some(ended),
+        () = interrupted() => None,
+    };
+    screen.wipe();
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            let is_sent = conversation.witness().seen().is_sent;
+            conversation.cancel().await;
+            Ended::Interrupted { is_sent }
+        }
+    };
+    // Whoever is in a hurry says so twice.
+    tokio::select! {
+        () = conversation.close() => {}
+        () = interrupted() => {}
+    }
+    ended
+}
+
+async fn ask(
+    conversation: &mut Conversation,
+    patience: Duration,
+    name: &str,
+    arguments: &Arguments,
+    screen: &Screen,
+) -> Ended {
+    let listed = match timeout(patience, conversation.list("tools/list", "tools")).await {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(trouble)) => return Ended::Failed(trouble),
+        Err(_) => return Ended::Failed(Trouble::Silence(patience)),
+    };
+    let tools: Vec<Tool> = listed.iter().filter_map(|text| Tool::of(text)).collect();
+    let tool = match find(&tools, name) {
+        Ok(tool) => tool,
+        Err(refusal) => return Ended::Refused(refusal),
+    };
+    let given = match arguments.for_tool(&tool) {
+        Ok(given) => given,
+        Err(complaint) => return Ended::Refused(Refusal::from(complaint)),
+    };
+    let ink = Ink::for_stderr();
+    for hint in given.hints(&tool) {
+        screen.say(&ink.yellow(&format!("note: {hint}")));
+    }
+    let params = vec![("name".to_owned(), raw(&Value::from(name))), ("arguments".to_owned(), given.text())];
+    let mut aside = |aside: Aside| match aside {
+        Aside::Progress(progress) => screen.show(&progress),
+        Aside::Said { level, text } => {
+            screen.say(&ink.faint(&format!("{}: {}", one_line(&level), one_line(&text))));
+        }
+        Aside::Declined(method) => {
+            let words =
+                format!("note: the server asked for {}, which a command line cannot give; declined", one_line(&method));
+            screen.say(&ink.yellow(&words));
+        }
+    };
+    match conversation.ask("tools/call", params, &mut aside).await {
+        Ok(result) => Ended::Answered(result),
+        Err(trouble) => Ended::Failed(trouble),
+    }
+}
+
+/// Ctrl-C, and what stops a program in other ways.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        },
+        Err(_) => drop(tokio::signal::ctrl_c().await),
+    }
+}
+
+fn answered(result: &RawValue, tool: &str, options: &CallOptions) -> ExitCode {
+    let shown = Shown::of(result, tool, options.output.as_deref());
+    if options.json {
+        println!("{}", crate::json_text::pretty(result));
+        shown.notes.iter().for_each(|note| eprintln!("{note}"));
+        return ExitCode::from(shown.outcome.exit_code());
+    }
+    match shown.outcome {
+        Outcome::Well => {
+            print!("{}", shown.text);
+            shown.notes.iter().for_each(|note| eprintln!("{note}"));
+        }
+        Outcome::Failed | Outcome::NotMended(_) => {
+            eprint!("{}", shown.text);
+            shown.notes.iter().for_each(|note| eprintln!("{note}"));
+        }
+    }
+    ExitCode::from(shown.outcome.exit_code())
+}

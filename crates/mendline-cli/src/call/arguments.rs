@@ -1,0 +1,223 @@
+//! What a tool is told: JSON from the line, a file or stdin, and single arguments on top of it.
+
+use std::io::Read;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::conversation::raw;
+use crate::json_text::Members;
+use crate::outside::{one_line, size};
+use crate::tools::tool::{Argument, Tool};
+
+/// More than this is not a call but a mistake: the engine itself takes messages of 16 MiB.
+const LONGEST: u64 = 16 << 20;
+
+/// How much of a line is shown around a mistake in it.
+const AROUND: usize = 60;
+
+/// Arguments as they were given, before it is known what the tool takes.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    given: Members,
+    /// `--arg`, as name and text.
+    single: Vec<(String, String)>,
+}
+
+/// Arguments as they are sent.
+#[derive(Debug)]
+pub(crate) struct Given(Vec<(String, Box<RawValue>)>);
+
+impl Arguments {
+    /// From the words of a command line.
+    pub(crate) fn read(text: Option<&str>, single: &[String]) -> Result<Arguments, String> {
+        let (text, whence) = match text {
+            None => ("{}".to_owned(), "the arguments".to_owned()),
+            Some("-") => {
+                let mut text = String::new();
+                let read = std::io::stdin().lock().take(LONGEST + 1).read_to_string(&mut text);
+                read.map_err(|error| format!("the arguments cannot be read from stdin: {error}"))?;
+                (text, "stdin".to_owned())
+            }
+            Some(text) => match text.strip_prefix('@') {
+                Some(path) => {
+                    let read = std::fs::File::open(path).and_then(|file| {
+                        let mut text = String::new();
+                        file.take(LONGEST + 1).read_to_string(&mut text).map(|_| text)
+                    });
+                    (read.map_err(|error| format!("{path} cannot be read: {error}"))?, path.to_owned())
+                }
+                None => (text.to_owned(), "the arguments".to_owned()),
+            },
+        };
+        if text.len() as u64 > LONGEST {
+            return Err(format!("{whence}: more than {} are no arguments", size(LONGEST as usize)));
+        }
+        let given = if text.trim().is_empty() { Members::default() } else { parse(&text, &whence)? };
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for pair in single {
+            let (name, value) =
+                pair.split_once('=').ok_or_else(|| format!("--arg is written as KEY=VALUE, not as {pair:?}"))?;
+            if pairs.iter().any(|(known, _)| known == name) {
+                return Err(format!("--arg {name}= is given twice; a list is written as --arg '{name}=[…]'"));
+            }
+            pairs.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(Arguments { given, single: pairs })
+    }
+
+    /// What this tool is sent.
+    pub(crate) fn for_tool(&self, tool: &Tool) -> Result<Given, String> {
+        let mut all = Vec::new();
+        for (name, value) in &self.given.0 {
+            // Of several with one name the last counts, as everywhere; and `--arg` comes after all of them.
+            all.retain(|(known, _)| known != name);
+            all.push((name.clone(), value.clone()));
+        }
+        for (name, text) in &self.single {
+            let argument = tool.arguments.iter().find(|argument| argument.name == *name);
+            let value = single(name, text, argument)?;
+            all.retain(|(known, _)| known != name);
+            all.push((name.clone(), value));
+        }
+        Ok(Given(all))
+    }
+}
+
+fn single(name: &str, text: &str, argument: Option<&Argument>) -> Result<Box<RawValue>, String> {
+    let as_text = || raw(&Value::from(text));
+    let as_json = || RawValue::from_string(text.trim().to_owned());
+    match argument.and_then(|argument| argument.is_text) {
+        Some(true) => Ok(as_text()),
+        Some(false) => {
+            let kind = argument.map_or("something else", |argument| argument.kind.as_str());
+            as_json().map_err(|_| format!("--arg {name}: this tool takes {kind} here, and {text:?} is not"))
+        }
+        None => Ok(as_json().unwrap_or_else(|_| as_text())),
+    }
+}
+
+impl Given {
+    /// As JSON.
+    pub(crate) fn text(&self) -> Box<RawValue> {
+        let members: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
+        // Names and values that are JSON each make an object.
+        RawValue::from_string(format!("{{{}}}", members.join(","))).unwrap_or_else(|_| raw(&Value::Null))
+    }
+
+    /// What the tool's own schema would say. The server decides.
+    pub(crate) fn hints(&self, tool: &Tool) -> Vec<String> {
+        let has = |name: &str| self.0.iter().any(|(known, _)| known == name);
+        let missing = tool.arguments.iter().filter(|argument| argument.is_required && !has(&argument.name));
+        let mut hints: Vec<String> = missing
+            .map(|it| {
+                format!(
+                    "{} wants `{}` ({}), which is not given",
+                    one_line(&tool.name),
+                    one_line(&it.name),
+                    one_line(&it.kind)
+                )
+            })
+            .collect();
+        if tool.takes_others || tool.input.is_none() {
+            return hints;
+        }
+        for (name, _) in self.0.iter().filter(|(name, _)| !tool.arguments.iter().any(|it| it.name == *name)) {
+            let known: Vec<&str> = tool.arguments.iter().map(|it| it.name.as_str()).collect();
+            let more = match mendline_config::nearest(name, known.iter().copied()) {
+                Some(meant) => format!("; did you mean `{}`?", one_line(meant)),
+                None => String::new(),
+            };
+            hints.push(format!("{} knows no argument `{}`{more}", one_line(&tool.name), one_line(name)));
+        }
+        hints
+    }
+}
+
+/// The members of an object, or what is wrong with the text and where.
+fn parse(text: &str, whence: &str) -> Result<Members, String> {
+    let value: &RawValue = serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let said = error.to_string();
+        let what = said.split(" at line ").next().unwrap_or_default();
+        let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+        format!("{whence}: not JSON: {what}, at line {line}, column {column}\n\n{}", pointed(shown, column))
+    })?;
+    Members::of(value)
+        .ok_or_else(|| format!("{whence}: a tool's arguments are a JSON object, for example '{{\"query\": \"milk\"}}'"))
+}
+
+/// A line with a sign under its column, which is counted in bytes and from 1.
+fn pointed(line: &str, column: usize) -> String {
+    let before: String =
+        line.as_bytes().get(..column.saturating_sub(1)).map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+    let at = before.chars().count();
+    let from = at.saturating_sub(AROUND);
+    let shown: String =
+        line.chars().skip(from).take(2 * AROUND).map(|it| if it.is_control() { ' ' } else { it }).collect();
+    format!("  {shown}\n  {}^", " ".repeat(at - from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool() -> Tool {
+        let text = r#"{"name":"t","inputSchema":{"type":"object","required":["key"],"properties":{
+            "key":{"type":"string"},"count":{"type":"integer"},"tags":{"type":"array","items":{"type":"string"}}}}}"#;
+        Tool::of(&RawValue::from_string(text.to_owned()).unwrap()).unwrap()
+    }
+
+    fn sent(text: Option<&str>, single: &[&str]) -> Result<String, String> {
+        let single: Vec<String> = single.iter().map(|it| (*it).to_owned()).collect();
+        Arguments::read(text, &single)?.for_tool(&tool()).map(|given| given.text().get().to_owned())
+    }
+
+    #[test]
+    fn arguments_are_sent_as_they_were_written() {
+        assert_eq!(sent(None, &[]).unwrap(), "{}");
+        assert_eq!(sent(Some("  "), &[]).unwrap(), "{}");
+        let exact = r#"{"z":1.50,"key":"x","big":123456789012345678901234567890}"#;
+        assert_eq!(sent(Some(exact), &[]).unwrap(), exact);
+    }
+
+    #[test]
+    fn a_single_argument_is_what_the_tool_takes_there() {
+        assert_eq!(sent(None, &["key=5", "count=5"]).unwrap(), r#"{"key":"5","count":5}"#);
+        assert_eq!(sent(Some(r#"{"key":"a","count":1}"#), &["key=b=c"]).unwrap(), r#"{"count":1,"key":"b=c"}"#);
+        assert_eq!(sent(None, &["other=true", "more=plain text"]).unwrap(), r#"{"other":true,"more":"plain text"}"#);
+        assert!(sent(None, &["count=five"]).unwrap_err().contains("takes integer here"));
+        assert!(sent(None, &["tags=a"]).unwrap_err().contains("string[]"));
+        assert!(sent(None, &["key"]).unwrap_err().contains("KEY=VALUE"));
+        assert!(sent(None, &["key=a", "key=b"]).unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn what_is_not_json_is_shown_with_its_place() {
+        let complaint = sent(Some("{\"kéy\" 5}"), &[]).unwrap_err();
+        assert_eq!(
+            complaint,
+            "the arguments: not JSON: expected `:`, at line 1, column 9\n\n  {\"kéy\" 5}\n         ^"
+        );
+        let long = format!("{{\"key\": \"{}\" 5}}", "x".repeat(500));
+        let complaint = sent(Some(&long), &[]).unwrap_err();
+        let (line, sign) = complaint.split_once("\n\n").unwrap().1.split_once('\n').unwrap();
+        assert_eq!((line.chars().nth(sign.find('^').unwrap()), sign.len() < 80), (Some('5'), true), "{complaint}");
+        assert!(sent(Some("[1]"), &[]).unwrap_err().contains("JSON object"));
+        assert!(sent(Some("@/nonexistent/x"), &[]).unwrap_err().contains("cannot be read"));
+    }
+
+    #[test]
+    fn what_the_schema_misses_is_hinted_at_and_sent_all_the_same() {
+        let given = Arguments::read(Some(r#"{"kex":"x"}"#), &[]).unwrap().for_tool(&tool()).unwrap();
+        let hints = given.hints(&tool());
+        assert_eq!(
+            hints,
+            ["t wants `key` (string), which is not given", "t knows no argument `kex`; did you mean `key`?"]
+        );
+        let open = r#"{"name":"t","inputSchema":{"type":"object","additionalProperties":true}}"#;
+        let open = Tool::of(&RawValue::from_string(open.to_owned()).unwrap()).unwrap();
+        assert!(given.hints(&open).is_empty());
+    }
+}

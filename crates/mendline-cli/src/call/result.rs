@@ -1,0 +1,265 @@
+//! A result as a person wants to see it: text as text, data as data, and pictures as files.
+//!
+//! A server that has structured output says it twice, once as data and once as the same in text; then only the data is
+//! shown. Nothing that a server says chooses the name of a file beyond its kind, and no file is ever overwritten.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mendline::decisions::words::FAILURE_KEY;
+use mendline_config::Name;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::cli::NEGATIVE;
+use crate::conversation::Failure;
+use crate::json_text::{Members, pretty};
+use crate::outside::{lines, one_line, size};
+
+/// How many files of one name are made before we give up.
+const NAMES: usize = 10_000;
+
+/// What became of the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The tool did it.
+    Well,
+    /// The tool says that it failed.
+    Failed,
+    /// We had to answer ourselves.
+    NotMended(Failure),
+}
+
+impl Outcome {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Outcome::Well => 0,
+            Outcome::Failed => NEGATIVE,
+            Outcome::NotMended(failure) => failure.exit_code(),
+        }
+    }
+}
+
+/// A result, ready to be written.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) outcome: Outcome,
+    /// The result itself.
+    pub(crate) text: String,
+    /// What is said about it.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Shown {
+    /// This result of this tool. Files go to `output`, if that is wanted.
+    pub(crate) fn of(result: &RawValue, tool: &str, output: Option<&Path>) -> Shown {
+        let members = Members::of(result).unwrap_or_default();
+        let failure = members.members("_meta").get(FAILURE_KEY).and_then(|facts| {
+            let facts: Value = serde_json::from_str(facts.get()).ok()?;
+            Failure::of(&facts)
+        });
+        let outcome = match (members.flag("isError"), failure) {
+            (Some(true), Some(failure)) => Outcome::NotMended(failure),
+            (Some(true), None) => Outcome::Failed,
+            _ => Outcome::Well,
+        };
+        // What goes to stdout is judged by stdout, an error by stderr.
+        let is_seen =
+            if outcome == Outcome::Well { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
+        let mut shower = Shower { is_seen, tool, output, text: String::new(), notes: Vec::new() };
+        let structured = members.get("structuredContent").filter(|value| value.get() != "null");
+        for block in members.list("content") {
+            shower.block(&block, structured);
+        }
+        if let Some(structured) = structured {
+            shower.say(&pretty(structured));
+        }
+        Shown { outcome, text: shower.text, notes: shower.notes }
+    }
+}
+
+struct Shower<'a> {
+    is_seen: bool,
+    tool: &'a str,
+    output: Option<&'a Path>,
+    text: String,
+    notes: Vec<String>,
+}
+
+impl Shower<'_> {
+    fn block(&mut self, block: &RawValue, structured: Option<&RawValue>) {
+        let members = Members::of(block).unwrap_or_default();
+        let text = |name: &str| members.text(name);
+        match text("type").as_deref() {
+            Some("text") => {
+                let said = text("text").unwrap_or_default();
+                if !structured.is_some_and(|structured| is_same(&said, structured)) {
+                    self.say(&said);
+                }
+            }
+            Some("image" | "audio") => {
+                self.file(text("mimeType"), &text("data").unwrap_or_default());
+            }
+            Some("resource") => self.resource(&members.members("resource")),
+            Some("resource_link") => {
+                let (name, uri) = (text("name").unwrap_or_default(), text("uri").unwrap_or_default());
+                let kind = text("mimeType").map_or_else(String::new, |kind| format!(" ({})", one_line(&kind)));
+                self.say(&format!("→ {}{kind} {}", one_line(&name), one_line(&uri)));
+            }
+            _ => self.say(&pretty(block)),
+        }
+    }
+
+    fn resource(&mut self, resource: &Members) {
+        let uri = resource.text("uri").unwrap_or_default();
+        match (resource.text("text"), resource.text("blob")) {
+            (Some(text), _) => {
+                self.notes.push(format!("resource {}", one_line(&uri)));
+                self.say(&text);
+            }
+            (None, Some(blob)) => self.file(resource.text("mimeType"), &blob),
+            (None, None) => self.say(&format!("→ {}", one_line(&uri))),
+        }
+    }
+
+    /// Something that is no text: saved, or named.
+    fn file(&mut self, kind: Option<String>, data: &str) {
+        let kind = one_line(kind.as_deref().unwrap_or("application/octet-stream"));
+        let Ok(bytes) = STANDARD.decode(data.trim()) else {
+            self.notes.push(format!("{kind}: cannot be read, it is not base64"));
+            return;
+        };
+        let what = format!("{kind}, {}", size(bytes.len()));
+        let Some(output) = self.output else {
+            self.notes.push(format!("{what}: use --output DIR to save it"));
+            return;
+        };
+        let saved = save(output, &Name::tidied(self.tool).to_string(), extension(&kind), &bytes);
+        self.notes.push(match saved {
+            Ok(path) => format!("{what}: saved as {}", path.display()),
+            Err(error) => format!("{what}: could not be saved in {}: {error}", output.display()),
+        });
+    }
+
+    fn say(&mut self, text: &str) {
+        let text = if self.is_seen { lines(text) } else { text.to_owned() };
+        self.text.push_str(&text);
+        if !text.ends_with('\n') {
+            self.text.push('\n');
+        }
+    }
+}
+
+/// Whether a text is this value again.
+fn is_same(text: &str, structured: &RawValue) -> bool {
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    value(text).is_some_and(|said| Some(said) == value(structured.get()))
+}
+
+/// Writes a file that was not there, readable by nobody else.
+fn save(directory: &Path, name: &str, extension: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    for number in 1..=NAMES {
+        let path = directory.join(format!("{name}-{number}.{extension}"));
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(mut file) => return file.write_all(bytes).map(|()| path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(std::io::Error::other("there are too many files of that name"))
+}
+
+fn extension(kind: &str) -> &'static str {
+    match kind.split(';').next().unwrap_or_default().trim() {
+        "image/png" => "png",
+        "image/jpeg" | "image/jpg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "image/svg+xml" => "svg",
+        "audio/mpeg" | "audio/mp3" => "mp3",
+        "audio/wav" | "audio/x-wav" => "wav",
+        "audio/ogg" => "ogg",
+        "application/pdf" => "pdf",
+        "application/json" => "json",
+        "application/zip" => "zip",
+        "text/html" => "html",
+        "text/csv" => "csv",
+        "text/plain" => "txt",
+        _ => "bin",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(result: &Value, output: Option<&Path>) -> Shown {
+        Shown::of(&RawValue::from_string(result.to_string()).unwrap(), "draw it!", output)
+    }
+
+    #[test]
+    fn structured_output_is_shown_once_and_other_text_with_it() {
+        let result = json!({
+            "content": [{ "type": "text", "text": "{ \"n\": 1 }" }, { "type": "text", "text": "one row" }],
+            "structuredContent": { "n": 1 },
+        });
+        assert_eq!(shown(&result, None).text, "one row\n{\n  \"n\": 1\n}\n");
+    }
+
+    #[test]
+    fn a_picture_is_saved_where_nothing_was_and_named_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let result = json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "aGVsbG8=" }] });
+        assert_eq!(shown(&result, None).notes, ["image/png, 5 B: use --output DIR to save it"]);
+        let output = folder.path().join("new");
+        shown(&result, Some(&output));
+        let second = shown(&result, Some(&output));
+        assert!(second.notes[0].ends_with("/new/draw-it-2.png"), "{second:?}");
+        let first = output.join("draw-it-1.png");
+        assert_eq!(std::fs::read(&first).unwrap(), b"hello");
+        assert_eq!(std::fs::metadata(&first).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_server_does_not_choose_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let result = json!({ "content": [
+            { "type": "resource", "resource": { "uri": "file:///../../etc/passwd", "mimeType": "x/../../y", "blob": "aGVsbG8=" } },
+            { "type": "image", "mimeType": "image/png", "data": "not base64" },
+        ] });
+        let shown = shown(&result, Some(folder.path()));
+        assert!(folder.path().join("draw-it-1.bin").exists(), "{shown:?}");
+        assert!(shown.notes[1].contains("not base64"), "{shown:?}");
+    }
+
+    #[test]
+    fn links_and_what_nobody_knows_are_shown_too() {
+        let result = json!({ "content": [
+            { "type": "resource_link", "uri": "memo://1", "name": "one", "mimeType": "text/plain" },
+            { "type": "hologram", "x": 1 },
+            { "type": "resource", "resource": { "uri": "memo://2", "text": "remember" } },
+        ] });
+        let shown = shown(&result, None);
+        assert_eq!(shown.text, "→ one (text/plain) memo://1\n{\n  \"type\": \"hologram\",\n  \"x\": 1\n}\nremember\n");
+        assert_eq!(shown.notes, ["resource memo://2"]);
+    }
+
+    #[test]
+    fn a_failure_of_ours_is_told_apart_from_one_of_the_tool() {
+        let failed = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
+        assert_eq!(shown(&failed, None).outcome.exit_code(), 1);
+        let facts = json!({ "cause": "outcome_unknown", "outcome": "unknown", "detail": "d" });
+        let lost = json!({ "content": [], "isError": true, "_meta": { FAILURE_KEY: facts } });
+        assert_eq!(shown(&lost, None).outcome.exit_code(), 4);
+    }
+}

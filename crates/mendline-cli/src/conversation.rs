@@ -1,0 +1,407 @@
+//! A conversation with a server: the MCP client of our own commands.
+//!
+//! It speaks to the engine and driver of `mendline run`, in this process and over a pipe in memory, so that a call made from
+//! a shell heals exactly as one made by an agent. It greets in the legacy era first, which most servers speak, and in the
+//! modern one if the server wants that. What a server asks of its client is declined politely: a command line has nobody to
+//! ask and nothing to sample with.
+//!
+//! Results stay the text that the server wrote. Whoever shows them decides what to make of it.
+
+mod answer;
+mod witness;
+
+use std::task::Poll;
+use std::time::Duration;
+
+use mendline::decisions::config::{Catalogue, Startup};
+use mendline::decisions::port::Ending;
+use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId};
+use mendline::driver::{Client, Driver, Host, Observer};
+use mendline::transport::child::Children;
+use mendline::transport::guard::Guard;
+use mendline::transport::remote::Remote;
+use mendline_wire::{Limits, meta};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub(crate) use self::answer::{Aside, Failure, Progress, Trouble};
+use self::answer::{Heard, heard, polite};
+pub(crate) use self::witness::{Seen, Witness};
+use crate::GUARD;
+use crate::plan::{Plan, Way};
+
+/// What lies in the pipe between us and the driver at most; more waits.
+const PIPE: usize = 64 * 1024;
+
+/// The newest revision of each era.
+const LEGACY: &str = "2025-11-25";
+const MODERN: &str = "2026-07-28";
+
+/// How long the end may take: what a child gets to leave by itself and to be told to, and a little more.
+const FAREWELL: Duration = Duration::from_secs(7);
+
+/// How long it may take until a request is taken back, all of it within this process.
+const TAKEN_BACK: Duration = Duration::from_secs(1);
+
+/// How many pages of a list are read. A server with more has lost count.
+const PAGES: usize = 1_000;
+
+/// How often a modern server may ask back before it is told that nobody will answer.
+const QUESTIONS: usize = 3;
+
+/// The two kinds of revisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// Up to 2025-11-25: a greeting, then a session.
+    Legacy,
+    /// From 2026-07-28 on: every request says all about itself.
+    Modern,
+}
+
+impl Era {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Era::Legacy => "legacy",
+            Era::Modern => "modern",
+        }
+    }
+}
+
+/// What a server says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) era: Era,
+    /// The revision that is spoken.
+    pub(crate) version: String,
+    pub(crate) name: Option<String>,
+    pub(crate) release: Option<String>,
+    pub(crate) capabilities: Value,
+}
+
+impl Greeting {
+    /// Whether it says that it has such a thing: `tools`, `prompts` or `resources`.
+    pub(crate) fn offers(&self, what: &str) -> bool {
+        self.capabilities.get(what).is_some_and(|offer| !offer.is_null())
+    }
+}
+
+/// One client, one server, and the driver between them.
+pub(crate) struct Conversation {
+    to: WriteHalf<DuplexStream>,
+    from: ReadHalf<DuplexStream>,
+    /// What has come and is not a whole line yet, and how much of it was searched for an end.
+    buffer: Vec<u8>,
+    searched: usize,
+    driver: JoinHandle<Ending>,
+    news: UnboundedSender<Input>,
+    witness: Witness,
+    last_id: u64,
+    era: Era,
+    /// Something was asked that is not answered.
+    is_asking: bool,
+}
+
+impl Conversation {
+    /// Begins. Must be called inside a runtime. The server is started or dialed at once.
+    pub(crate) fn open<O: Observer + 'static>(mut plan: Plan, observer: O) -> Result<Conversation, String> {
+        // Only the server itself is asked here: what it said another time is of no use to whoever asks now.
+        plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
+        let Plan { upstream, way, limits } = plan;
+        let config = Config::new(vec![upstream]);
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let (news, heard) = unbounded_channel();
+        let witness = Witness::default();
+        let observer = (witness.clone(), observer);
+        let driver = match way {
+            Way::Child(command) => {
+                let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
+                drive(config, limits, Children::new(vec![command], guard), theirs, heard, observer)
+            }
+            Way::Remote(address) => {
+                let target = address.target()?.limits(limits.clone());
+                drive(config, limits, Remote::new(target), theirs, heard, observer)
+            }
+        };
+        let (from, to) = tokio::io::split(ours);
+        let (buffer, era) = (Vec::new(), Era::Legacy);
+        Ok(Conversation { to, from, buffer, searched: 0, driver, news, witness, last_id: 0, era, is_asking: false })
+    }
+
+    /// Begins, and greets the server. What cannot be had within this time is not waited for.
+    pub(crate) async fn greeted<O: Observer + 'static>(
+        plan: Plan,
+        patience: Duration,
+        observer: O,
+    ) -> Result<(Conversation, Greeting), Trouble> {
+        let mut conversation = Conversation::open(plan, observer).map_err(Trouble::Nonsense)?;
+        let greeted = timeout(patience, conversation.greet()).await;
+        match greeted.unwrap_or(Err(Trouble::Silence(patience))) {
+            Ok(greeting) => Ok((conversation, greeting)),
+            Err(trouble) => {
+                let seen = conversation.witness.seen().trouble;
+                conversation.close().await;
+                // Silence has a reason, if one was seen.
+                Err(match (trouble, seen) {
+                    (Trouble::Silence(_), Some(why)) => Trouble::Away(why),
+                    (trouble, _) => trouble,
+                })
+            }
+        }
+    }
+
+    /// Who sees what happens beside the conversation.
+    pub(crate) fn witness(&self) -> &Witness {
+        &self.witness
+    }
+
+    /// Greets the server, in the era that it speaks.
+    pub(crate) async fn greet(&mut self) -> Result<Greeting, Trouble> {
+        let who = json!({ "name": "mendline", "title": "Mendline", "version": env!("CARGO_PKG_VERSION") });
+        let hello = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": who });
+        let refused = match self.ask("initialize", members(hello), &mut nobody).await {
+            Ok(result) => return self.be_greeted(&result).await,
+            Err(trouble) if trouble.is_of_the_server() => trouble,
+            Err(trouble) => return Err(trouble),
+        };
+        self.era = Era::Modern;
+        match self.ask("server/discover", Vec::new(), &mut nobody).await {
+            Ok(result) => discovered(&result),
+            // Whoever knows neither has said in the first answer what is wrong.
+            Err(_) => Err(refused),
+        }
+    }
+
+    async fn be_greeted(&mut self, result: &RawValue) -> Result<Greeting, Trouble> {
+        let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
+        let Some(version) = said["protocolVersion"].as_str() else {
+            return Err(Trouble::Nonsense("its greeting names no protocolVersion".to_owned()));
+        };
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
+        Ok(greeting(Era::Legacy, version, &said["serverInfo"], &said))
+    }
+
+    /// Asks, and waits for the answer however long the engine does. What else is heard meanwhile is told to `aside`.
+    pub(crate) async fn ask(
+        &mut self,
+        method: &str,
+        params: Vec<(String, Box<RawValue>)>,
+        aside: &mut dyn FnMut(Aside),
+    ) -> Result<Box<RawValue>, Trouble> {
+        let mut given: Option<(Map<String, Value>, Option<Value>)> = None;
+        for _ in 0..QUESTIONS {
+            let mut params = params.clone();
+            if let Some((responses, state)) = given.take() {
+                params.push(("inputResponses".to_owned(), raw(&Value::Object(responses))));
+                params.extend(state.map(|state| ("requestState".to_owned(), raw(&state))));
+            }
+            let result = self.ask_once(method, params, aside).await?;
+            match answer::questions(&result) {
+                None => return Ok(result),
+                Some(questions) => given = Some((questions.declined()?, questions.state)),
+            }
+        }
+        Err(Trouble::Nonsense("it keeps asking for input, which nobody here can give".to_owned()))
+    }
+
+    async fn ask_once(
+        &mut self,
+        method: &str,
+        mut params: Vec<(String, Box<RawValue>)>,
+        aside: &mut dyn FnMut(Aside),
+    ) -> Result<Box<RawValue>, Trouble> {
+        self.last_id += 1;
+        let id = self.last_id;
+        if let Some(meta) = self.meta(method, id) {
+            params.push(("_meta".to_owned(), raw(&meta)));
+        }
+        let text: Vec<String> =
+            params.iter().map(|(name, value)| format!("{}:{value}", Value::from(&**name))).collect();
+        let method = Value::from(method);
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{{}}}}}"#, text.join(","));
+        self.is_asking = true;
+        self.send(&line).await?;
+        loop {
+            let line = self.line().await?;
+            match heard(&line) {
+                Some(Heard::Result { to, result }) if to == id => {
+                    self.is_asking = false;
+                    return Ok(result);
+                }
+                Some(Heard::Error { to, trouble }) if to == id => {
+                    self.is_asking = false;
+                    return Err(trouble);
+                }
+                Some(Heard::Asked { id, method }) => {
+                    self.send(&polite(&id, &method)).await?;
+                    aside(Aside::Declined(method));
+                }
+                Some(Heard::Progress(progress)) => aside(Aside::Progress(progress)),
+                Some(Heard::Said { level, text }) => aside(Aside::Said { level, text }),
+                Some(Heard::Result { .. } | Heard::Error { .. }) | None => {}
+            }
+        }
+    }
+
+    /// What goes into the `_meta` of a request.
+    fn meta(&self, method: &str, id: u64) -> Option<Value> {
+        let mut meta = Map::new();
+        if method == "tools/call" {
+            meta.insert(meta::PROGRESS_TOKEN.to_owned(), id.into());
+        }
+        if self.era == Era::Modern {
+            let who = json!({ "name": "mendline", "version": env!("CARGO_PKG_VERSION") });
+            meta.insert(meta::PROTOCOL_VERSION.to_owned(), MODERN.into());
+            meta.insert(meta::CLIENT_CAPABILITIES.to_owned(), json!({}));
+            meta.insert(meta::CLIENT_INFO.to_owned(), who);
+        }
+        (!meta.is_empty()).then_some(Value::Object(meta))
+    }
+
+    /// Every item of a list, page after page, each as the server wrote it.
+    pub(crate) async fn list(&mut self, method: &str, member: &str) -> Result<Vec<Box<RawValue>>, Trouble> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES {
+            let params = cursor.iter().map(|cursor| ("cursor".to_owned(), raw(&Value::from(&**cursor)))).collect();
+            let result = self.ask(method, params, &mut nobody).await?;
+            let page: std::collections::BTreeMap<String, Box<RawValue>> =
+                serde_json::from_str(result.get()).map_err(|_| nonsense(method, member))?;
+            let listed = page.get(member).ok_or_else(|| nonsense(method, member))?;
+            let listed: Vec<Box<RawValue>> =
+                serde_json::from_str(listed.get()).map_err(|_| nonsense(method, member))?;
+            items.extend(listed);
+            let next = page.get("nextCursor").and_then(|next| serde_json::from_str::<Option<String>>(next.get()).ok());
+            match next.flatten() {
+                // A server that names the page it has just given would be read for ever.
+                Some(next) if cursor.as_ref() != Some(&next) => cursor = Some(next),
+                _ => return Ok(items),
+            }
+        }
+        Err(Trouble::Nonsense(format!("{method} does not end: {PAGES} pages were read")))
+    }
+
+    /// The server is asked whether it is there: a ping, or in the modern era, which has none, the cheapest question.
+    pub(crate) async fn ping(&mut self) -> Result<(), Trouble> {
+        let method = if self.era == Era::Legacy { "ping" } else { "server/discover" };
+        self.ask(method, Vec::new(), &mut nobody).await.map(drop)
+    }
+
+    /// Takes the last request back. The server is told, in the way of its era.
+    pub(crate) async fn cancel(&mut self) {
+        let params = json!({ "requestId": self.last_id, "reason": "interrupted" });
+        let notice = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+        // A driver that has gone has nobody to tell.
+        let _ = self.send(&notice.to_string()).await;
+        // Whoever leaves in the same breath may not have been heard.
+        let cancelled = self.witness.until(|seen| seen.is_cancelled.then_some(()));
+        if timeout(TAKEN_BACK, cancelled).await.is_ok() {
+            self.is_asking = false;
+        }
+    }
+
+    /// Leaves: what runs is finished, a session ended, a child asked to go and then made to.
+    pub(crate) async fn close(self) {
+        let Conversation { to, from, mut driver, news, is_asking, .. } = self;
+        if is_asking {
+            // Nobody wants that answer any more. Said twice, it means at once; a driver that has ended need not be told.
+            let _ = news.send(Input::Stop).and_then(|()| news.send(Input::Stop));
+        }
+        drop(from.unsplit(to));
+        if timeout(FAREWELL, &mut driver).await.is_err() {
+            driver.abort();
+            let _ = driver.await;
+        }
+    }
+
+    async fn send(&mut self, line: &str) -> Result<(), Trouble> {
+        let sent = self.to.write_all(format!("{line}\n").as_bytes()).await;
+        sent.map_err(|_| Trouble::Gone)
+    }
+
+    /// The next line. Nothing is lost when the wait for it is given up.
+    async fn line(&mut self) -> Result<String, Trouble> {
+        loop {
+            if let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(self.searched + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                self.searched = 0;
+                return Ok(String::from_utf8_lossy(&line).into_owned());
+            }
+            self.searched = self.buffer.len();
+            match self.from.read_buf(&mut self.buffer).await {
+                Ok(count) if count > 0 => {}
+                _ => return Err(Trouble::Gone),
+            }
+        }
+    }
+}
+
+fn drive<H, O>(
+    config: Config,
+    limits: Limits,
+    host: H,
+    pipe: DuplexStream,
+    mut news: UnboundedReceiver<Input>,
+    observer: O,
+) -> JoinHandle<Ending>
+where
+    H: Host + 'static,
+    O: Observer + 'static,
+{
+    let (reader, writer) = tokio::io::split(pipe);
+    let engine = Engine::new(config, fastrand::u64(..));
+    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+    let driver = Driver::new(engine, limits, host, client, observer);
+    tokio::spawn(driver.run(move |cx| match news.poll_recv(cx) {
+        Poll::Ready(Some(input)) => Poll::Ready(input),
+        // Whoever could have said something has gone, and with them the pipe: that is how a driver ends.
+        Poll::Ready(None) | Poll::Pending => Poll::Pending,
+    }))
+}
+
+/// The members of an object, each as text.
+pub(crate) fn members(object: Value) -> Vec<(String, Box<RawValue>)> {
+    match object {
+        Value::Object(members) => members.into_iter().map(|(name, value)| (name, raw(&value))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A value as text.
+pub(crate) fn raw(value: &Value) -> Box<RawValue> {
+    // A value of ours has text keys and no numbers that JSON lacks, so it can always be written.
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// Tells nobody.
+pub(crate) fn nobody(_: Aside) {}
+
+fn discovered(result: &RawValue) -> Result<Greeting, Trouble> {
+    let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
+    let versions: Vec<&str> =
+        said["supportedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !versions.contains(&MODERN) {
+        let versions = versions.join(", ");
+        return Err(Trouble::Nonsense(format!("it speaks only revisions that are not known here: {versions}")));
+    }
+    Ok(greeting(Era::Modern, MODERN, &said["_meta"][meta::SERVER_INFO], &said))
+}
+
+fn greeting(era: Era, version: &str, who: &Value, said: &Value) -> Greeting {
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    Greeting {
+        era,
+        version: version.to_owned(),
+        name: text(&who["name"]),
+        release: text(&who["version"]),
+        capabilities: said["capabilities"].clone(),
+    }
+}
+
+fn nonsense(method: &str, member: &str) -> Trouble {
+    Trouble::Nonsense(format!("its answer to {method} has no list of {member}"))
+}

@@ -1,0 +1,286 @@
+//! What a client hears: answers, troubles, progress, and questions that it has no answer to.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use mendline_wire::code;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::cli::{NEEDS_LOGIN, NEGATIVE, NOT_SENT, OUTCOME_UNKNOWN};
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Trouble {
+    /// An error came in its place: the server's, or ours about the server.
+    Error {
+        code: i64,
+        message: String,
+        /// What we know of it ourselves, if the error is ours.
+        failure: Option<Failure>,
+    },
+    /// What came is not what was asked for.
+    Nonsense(String),
+    /// Nothing came in this time.
+    Silence(Duration),
+    /// The server was not there in time, for this reason.
+    Away(String),
+    /// The driver has ended.
+    Gone,
+}
+
+/// The facts of a failure that Mendline itself has said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) cause: String,
+    pub(crate) outcome: String,
+    pub(crate) detail: String,
+}
+
+impl Failure {
+    /// From `error.data` or `_meta["dev.mendline/failure"]`.
+    pub(crate) fn of(facts: &Value) -> Option<Failure> {
+        let text = |name: &str| facts[name].as_str().map(str::to_owned);
+        Some(Failure { cause: text("cause")?, outcome: text("outcome")?, detail: text("detail").unwrap_or_default() })
+    }
+
+    /// The exit code that says so to a program.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match (self.cause.as_str(), self.outcome.as_str()) {
+            ("needs_login", _) => NEEDS_LOGIN,
+            (_, "unknown") => OUTCOME_UNKNOWN,
+            (_, "not_sent" | "refused") => NOT_SENT,
+            _ => NEGATIVE,
+        }
+    }
+}
+
+impl Trouble {
+    /// It is the server's own word, and not ours about it.
+    pub(crate) fn is_of_the_server(&self) -> bool {
+        matches!(self, Trouble::Error { failure: None, .. })
+    }
+
+    /// The exit code that says so to a program.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Trouble::Error { failure: Some(failure), .. } => failure.exit_code(),
+            Trouble::Error { .. } | Trouble::Nonsense(_) => NEGATIVE,
+            Trouble::Silence(_) | Trouble::Away(_) | Trouble::Gone => NOT_SENT,
+        }
+    }
+
+    /// In words for a person.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Trouble::Error { message, failure: Some(failure), .. } if failure.detail.is_empty() => message.clone(),
+            Trouble::Error { failure: Some(failure), .. } => failure.detail.clone(),
+            Trouble::Error { code, message, .. } => format!("{message} (error {code})"),
+            Trouble::Nonsense(words) | Trouble::Away(words) => words.clone(),
+            Trouble::Silence(time) => format!("no answer within {}", humantime::format_duration(*time)),
+            Trouble::Gone => "the connection ended".to_owned(),
+        }
+    }
+}
+
+/// What is heard beside an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Aside {
+    Progress(Progress),
+    /// The server has something to say to people.
+    Said {
+        level: String,
+        text: String,
+    },
+    /// It asked something, by this method, and was told no.
+    Declined(String),
+}
+
+/// How far a call is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Progress {
+    pub(crate) done: f64,
+    pub(crate) total: Option<f64>,
+    pub(crate) message: Option<String>,
+}
+
+/// One line of the conversation.
+pub(super) enum Heard {
+    Result { to: u64, result: Box<RawValue> },
+    Error { to: u64, trouble: Trouble },
+    Asked { id: Box<RawValue>, method: String },
+    Progress(Progress),
+    Said { level: String, text: String },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    error: Option<Value>,
+}
+
+/// What a line says, if it means anything to a client like this.
+pub(super) fn heard(line: &str) -> Option<Heard> {
+    let envelope: Envelope<'_> = serde_json::from_str(line).ok()?;
+    let to = || envelope.id.and_then(|id| id.get().parse().ok());
+    match (envelope.method, envelope.id) {
+        (Some(method), Some(id)) => Some(Heard::Asked { id: id.to_owned(), method: method.into_owned() }),
+        (Some(method), None) => {
+            let params: Value = serde_json::from_str(envelope.params?.get()).ok()?;
+            notice(&method, &params)
+        }
+        (None, _) => match (envelope.result, envelope.error) {
+            (Some(result), _) => Some(Heard::Result { to: to()?, result: result.to_owned() }),
+            (None, Some(error)) => Some(Heard::Error { to: to()?, trouble: trouble(&error) }),
+            (None, None) => None,
+        },
+    }
+}
+
+fn notice(method: &str, params: &Value) -> Option<Heard> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    match method {
+        "notifications/progress" => {
+            let (done, total, message) =
+                (params["progress"].as_f64()?, params["total"].as_f64(), text(&params["message"]));
+            Some(Heard::Progress(Progress { done, total, message }))
+        }
+        "notifications/message" => {
+            let data = &params["data"];
+            let said = text(data).or_else(|| text(&data["message"])).unwrap_or_else(|| data.to_string());
+            Some(Heard::Said { level: text(&params["level"]).unwrap_or_else(|| "info".to_owned()), text: said })
+        }
+        _ => None,
+    }
+}
+
+fn trouble(error: &Value) -> Trouble {
+    Trouble::Error {
+        code: error["code"].as_i64().unwrap_or(code::INTERNAL_ERROR),
+        message: error["message"].as_str().unwrap_or("an error without a message").to_owned(),
+        failure: Failure::of(&error["data"]),
+    }
+}
+
+/// The answer to something that a server asks: kind, and nothing that anybody could take for consent.
+pub(super) fn polite(id: &RawValue, method: &str) -> String {
+    let answer = match refusal(method) {
+        Some(result) => format!(r#""result":{result}"#),
+        None => {
+            let message = format!("{method} cannot be answered: this client is a command line");
+            format!(r#""error":{}"#, json!({ "code": code::METHOD_NOT_FOUND, "message": message }))
+        }
+    };
+    format!(r#"{{"jsonrpc":"2.0","id":{id},{answer}}}"#)
+}
+
+/// The result that says no, where a method has one.
+fn refusal(method: &str) -> Option<Value> {
+    match method {
+        "ping" => Some(json!({})),
+        "elicitation/create" => Some(json!({ "action": "decline" })),
+        "roots/list" => Some(json!({ "roots": [] })),
+        _ => None,
+    }
+}
+
+/// What a modern server wants to know before it answers.
+pub(super) struct Questions {
+    asked: Vec<(String, String)>,
+    pub(super) state: Option<Value>,
+}
+
+/// The questions that a result consists of, if it is no answer but that.
+pub(super) fn questions(result: &RawValue) -> Option<Questions> {
+    // Most results are answers, and some are large: only one that has the word in it is looked at.
+    if !result.get().contains("input_required") {
+        return None;
+    }
+    let said: Value = serde_json::from_str(result.get()).ok()?;
+    (said["resultType"] == "input_required").then(|| {
+        let asked = said["inputRequests"].as_object().into_iter().flatten();
+        let asked =
+            asked.map(|(key, it)| (key.clone(), it["method"].as_str().unwrap_or_default().to_owned())).collect();
+        Questions { asked, state: said.get("requestState").cloned() }
+    })
+}
+
+impl Questions {
+    /// All of them answered with no, or the reason why that cannot be done.
+    pub(super) fn declined(&self) -> Result<Map<String, Value>, Trouble> {
+        let decline = |(key, method): &(String, String)| match refusal(method) {
+            Some(result) => Ok((key.clone(), result)),
+            None => {
+                let words = format!("it needs {method}, which a command line cannot give");
+                Err(Trouble::Nonsense(words))
+            }
+        };
+        self.asked.iter().map(decline).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> Trouble {
+        match heard(text) {
+            Some(Heard::Error { trouble, .. }) => trouble,
+            _ => panic!("no error: {text}"),
+        }
+    }
+
+    #[test]
+    fn a_failure_of_ours_has_an_exit_code_of_its_own_and_an_error_of_the_server_is_a_negative_result() {
+        for (cause, outcome, code) in [
+            ("needs_login", "refused", 6),
+            ("outcome_unknown", "unknown", 4),
+            ("timed_out", "unknown", 4),
+            ("unavailable", "not_sent", 5),
+            ("rate_limited", "refused", 5),
+        ] {
+            let data = json!({ "cause": cause, "outcome": outcome, "detail": "why" });
+            let line = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -31001, "message": "m", "data": data } });
+            let trouble = error(&line.to_string());
+            assert_eq!((trouble.exit_code(), trouble.words()), (code, "why".to_owned()), "{cause}");
+        }
+        let plain = error(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no tool x"}}"#);
+        assert_eq!((plain.exit_code(), plain.words()), (1, "no tool x (error -32602)".to_owned()));
+        assert!(plain.is_of_the_server());
+    }
+
+    #[test]
+    fn questions_are_declined_and_never_consented_to() {
+        let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
+        assert_eq!(polite(&id, "elicitation/create"), r#"{"jsonrpc":"2.0","id":"q-1","result":{"action":"decline"}}"#);
+        assert!(polite(&id, "sampling/createMessage").contains("-32601"));
+        assert!(polite(&id, "ping").ends_with(r#""result":{}}"#));
+    }
+
+    #[test]
+    fn a_modern_server_that_wants_input_is_told_no_or_that_nobody_can() {
+        let wants = |method: &str| {
+            let text = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": method } } });
+            questions(&RawValue::from_string(text.to_string()).unwrap()).unwrap().declined()
+        };
+        assert_eq!(wants("elicitation/create").unwrap()["k"], json!({ "action": "decline" }));
+        assert!(wants("sampling/createMessage").unwrap_err().words().contains("sampling/createMessage"));
+        let answer = RawValue::from_string(r#"{"content":[{"text":"input_required"}]}"#.to_owned()).unwrap();
+        assert!(questions(&answer).is_none(), "a text that only says the word is an answer");
+    }
+
+    #[test]
+    fn what_means_nothing_is_passed_over() {
+        for line in ["", "{}", "[]", r#"{"method":"notifications/progress"}"#, r#"{"id":"x","result":{}}"#] {
+            assert!(heard(line).is_none(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Is the server willing to talk to us, and if not, what does it want?
+//!
+//! A server that wants to know who asks says so in `WWW-Authenticate`. What it says there is read for the few parts that
+//! tell a person what to do.
+
+use mendline::transport::http::probe::Answer;
+
+use super::step::Step;
+use crate::plan::Address;
+
+const LAYER: &str = "auth";
+
+/// What a challenge says that matters.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Challenge {
+    scheme: String,
+    error: Option<String>,
+    description: Option<String>,
+    scope: Option<String>,
+    realm: Option<String>,
+    /// Where to read how to log in.
+    metadata: Option<String>,
+}
+
+/// What an answer means for the question whether we may talk to this server.
+pub(crate) fn examine(answer: &Answer, address: &Address) -> Step {
+    let has_credential = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
+    let names: Vec<&str> = address.header_names().collect();
+    match answer.status {
+        401 | 403 => refused(answer, has_credential, &names),
+        _ if has_credential => Step::ok(LAYER, "the credential in Authorization is accepted"),
+        _ if !names.is_empty() => Step::ok(LAYER, format!("nothing more is asked for than {}", names.join(", "))),
+        _ => Step::ok(LAYER, "no login is asked for"),
+    }
+    .fact("status", answer.status)
+    .fact("credential", has_credential)
+}
+
+fn refused(answer: &Answer, has_credential: bool, names: &[&str]) -> Step {
+    let challenges = answer.challenges();
+    let challenge = challenges.iter().map(|text| Challenge::read(text)).next().unwrap_or_default();
+    let status = answer.status;
+    let mut words = match (status, has_credential) {
+        (401, false) => "the server wants a login (401)".to_owned(),
+        (401, true) => "the server does not accept the credential in Authorization (401)".to_owned(),
+        (_, false) => "the server does not let us in (403)".to_owned(),
+        (_, true) => "the credential is known, but may not do this (403)".to_owned(),
+    };
+    if let Some(said) = challenge.description.as_ref().or(challenge.error.as_ref()) {
+        words.push_str(&format!(": {said}"));
+    }
+    let mut step = Step::failed(LAYER, words).fact("challenges", challenges.clone());
+    if let Some(place) = &challenge.metadata {
+        step = step.details([format!("how to log in is described at {}", without_query(place))]);
+    }
+    if let Some(scope) = &challenge.scope {
+        step = step.details([format!("scopes that it wants: {scope}")]);
+    }
+    if let Some(realm) = &challenge.realm {
+        step = step.details([format!("realm: {realm}")]);
+    }
+    let kind = if challenge.scheme.is_empty() { "Bearer" } else { challenge.scheme.as_str() };
+    let advice = match (status, has_credential) {
+        (401, false) if !names.is_empty() => format!(
+            "It is sent {}, and that is not enough. Send a token too: --header 'Authorization: {kind} ${{TOKEN}}', or \
+             `headers` in the configuration file",
+            names.join(", ")
+        ),
+        (401, false) => format!(
+            "Get a token from whoever runs it and send it: --header 'Authorization: {kind} ${{TOKEN}}', or `headers` in the \
+             configuration file"
+        ),
+        (401, true) => "It may have expired, or belong to another server. Get a new one".to_owned(),
+        (_, true) => {
+            "Ask whoever runs it for the right to use it, or for a token with the scopes that it wants".to_owned()
+        }
+        (_, false) => "It may want a token, or refuse where you come from (a firewall, a VPN, an Origin)".to_owned(),
+    };
+    let step = step.advice(advice);
+    // Somebody without a credential who is told "forbidden" may be kept out for another reason.
+    if status == 401 || has_credential { step.needs_login() } else { step }
+}
+
+fn without_query(place: &str) -> &str {
+    place.split(['?', '#']).next().unwrap_or_default()
+}
+
+impl Challenge {
+    /// The first challenge of a header: a scheme and its parameters.
+    fn read(text: &str) -> Challenge {
+        let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let mut challenge = Challenge { scheme: scheme.to_owned(), ..Challenge::default() };
+        for (name, value) in parameters(rest) {
+            let place = match name.to_ascii_lowercase().as_str() {
+                "error" => &mut challenge.error,
+                "error_description" => &mut challenge.description,
+                "scope" => &mut challenge.scope,
+                "realm" => &mut challenge.realm,
+                "resource_metadata" => &mut challenge.metadata,
+                _ => continue,
+            };
+            place.get_or_insert(value);
+        }
+        challenge
+    }
+}
+
+/// `name=value` and `name="value"`, with commas between them.
+fn parameters(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((name, after)) = rest.split_once('=') {
+        let name = name.trim_matches([' ', ',', '\t']).to_owned();
+        let after = after.trim_start();
+        let (value, left) = match after.strip_prefix('"') {
+            Some(quoted) => {
+                let mut value = String::new();
+                let mut characters = quoted.char_indices();
+                let mut end = quoted.len();
+                while let Some((at, character)) = characters.next() {
+                    match character {
+                        '"' => {
+                            end = at + 1;
+                            break;
+                        }
+                        '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
+                        other => value.push(other),
+                    }
+                }
+                (value, &quoted[end..])
+            }
+            None => {
+                let (value, left) = after.split_once(',').unwrap_or((after, ""));
+                (value.trim().to_owned(), left)
+            }
+        };
+        found.push((name, value));
+        rest = left;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_is_read_for_what_a_person_can_use() {
+        let read = Challenge::read(
+            r#"Bearer realm="notes", error="invalid_token", error_description="it \"expired\", sorry", scope="a b", resource_metadata="https://x.test/.well-known/y?z""#,
+        );
+        assert_eq!(read.scheme, "Bearer");
+        assert_eq!(read.description.as_deref(), Some(r#"it "expired", sorry"#));
+        assert_eq!((read.scope.as_deref(), read.realm.as_deref()), (Some("a b"), Some("notes")));
+        assert_eq!(read.metadata.as_deref().map(without_query), Some("https://x.test/.well-known/y"));
+        assert_eq!(Challenge::read("Basic realm=x").realm.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn a_challenge_that_is_broken_is_read_as_far_as_it_goes() {
+        for text in ["", "Bearer", "Bearer =", "Bearer a=\"", "Bearer a=\"\\", ",,,=\"x\"=", "Bearer error=\"é"] {
+            let _ = Challenge::read(text);
+        }
+        assert_eq!(Challenge::read("Bearer error=\"half").error.as_deref(), Some("half"));
+    }
+}

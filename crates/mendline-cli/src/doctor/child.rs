@@ -1,0 +1,315 @@
+//! The layers of a server that is a command: is it there, does it start, does it keep its stdout clean.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use mendline::decisions::defaults;
+use mendline::transport::child::ChildCommand;
+use rustix::fs::{Access, access};
+
+use super::Limits;
+use super::protocol::{self, Meeting};
+use super::report::Sheet;
+use super::step::{Step, said};
+use crate::conversation::{Seen, Trouble};
+use crate::outside::counted;
+use crate::plan::Plan;
+
+/// How many names of programs are compared with one that was not found.
+const NAMES: usize = 20_000;
+
+const ABOVE: [&str; 5] = ["start", "handshake", "lists", "ping", "stdout"];
+
+/// Walks from the command to its pings.
+pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits, sheet: &mut Sheet) {
+    match find(command) {
+        Ok(step) => sheet.put(step),
+        Err(step) => {
+            sheet.put(step);
+            return sheet.skip(&ABOVE, "not tried");
+        }
+    }
+    let limit = limits.start.unwrap_or(defaults::HANDSHAKE);
+    let meeting = match protocol::meet(plan, limit).await {
+        Ok(meeting) => meeting,
+        Err(why) => {
+            sheet.put(Step::failed("start", why));
+            return sheet.skip(&ABOVE[1..], "not tried");
+        }
+    };
+    let Meeting { mut conversation, greeted, took } = meeting;
+    let seen = conversation.witness().seen();
+    match greeted {
+        Ok(greeting) => {
+            sheet.put(Step::ok("start", "it runs; this is how long its first answer took").took(took));
+            sheet.put(protocol::handshake(&greeting));
+            protocol::examine(&mut conversation, &greeting, limits.step, sheet).await;
+            sheet.put(stdout(&conversation.witness().seen()));
+        }
+        Err(trouble) => {
+            let tried = match &seen.trouble {
+                Some(why) if seen.was_up => {
+                    sheet.put(ended(why, &seen).took(took));
+                    1
+                }
+                Some(why) => {
+                    sheet.put(not_started(why).took(took));
+                    1
+                }
+                None => {
+                    sheet.put(Step::ok("start", "it runs"));
+                    sheet.put(not_greeted(&trouble, &seen).took(took));
+                    2
+                }
+            };
+            // What it printed there may be the whole reason.
+            if seen.noise_lines > 0 {
+                sheet.put(stdout(&seen));
+                sheet.skip(&ABOVE[tried..4], "not tried");
+            } else {
+                sheet.skip(&ABOVE[tried..], "not tried");
+            }
+        }
+    }
+    conversation.close().await;
+}
+
+fn not_started(why: &str) -> Step {
+    Step::failed("start", format!("it could not be started: {why}"))
+        .advice("Run it by hand, in the same directory, to see more")
+}
+
+fn ended(why: &str, seen: &Seen) -> Step {
+    // Its last words follow below, all of them.
+    let why = why.split("; its last words").next().unwrap_or_default();
+    let step = Step::failed("start", format!("{why}, before it answered")).details(seen.said.iter().cloned());
+    if seen.said.is_empty() {
+        step.advice("It said nothing on stderr. Run it by hand: are its arguments and variables right?")
+    } else {
+        step.advice("These are its last words on stderr; a missing argument, variable or package is the usual reason")
+    }
+}
+
+fn not_greeted(trouble: &Trouble, seen: &Seen) -> Step {
+    let step = match trouble {
+        Trouble::Silence(limit) => {
+            Step::failed("handshake", format!("it runs, but did not answer the greeting within {}", said(*limit)))
+                .advice(
+                    "Is it an MCP server that speaks over stdio? One that needs long to start gets it with --timeout",
+                )
+        }
+        other => Step::failed("handshake", format!("it refuses the greeting: {}", other.words()))
+            .advice("It speaks, but no revision of MCP that is known here; is there a newer version of it?"),
+    };
+    step.details(seen.said.iter().cloned())
+}
+
+/// Whether stdout holds protocol and nothing else.
+fn stdout(seen: &Seen) -> Step {
+    match seen.noise_lines {
+        0 => Step::ok("stdout", "nothing but protocol"),
+        lines => {
+            let count = counted(usize::try_from(lines).unwrap_or(usize::MAX), "line");
+            let words = format!("{count} on stdout that {} not protocol", if lines == 1 { "is" } else { "are" });
+            Step::warning("stdout", words)
+                .details(seen.noise.iter().map(|line| without_reason(line).to_owned()))
+                .advice("Mendline keeps such lines out of the conversation; most clients stumble over them. The server should log to stderr")
+        }
+    }
+    .fact("noiseLines", seen.noise_lines)
+}
+
+/// A line of noise, without why it is none of protocol.
+fn without_reason(line: &str) -> &str {
+    line.rsplit_once(" (not JSON").map_or(line, |(line, _)| line)
+}
+
+/// Where the program is, and whether it can be run.
+fn find(command: &ChildCommand) -> Result<Step, Step> {
+    const LAYER: &str = "command";
+    let shown = command.program.to_string_lossy().into_owned();
+    if let Some(directory) = command.directory.as_ref().filter(|directory| !directory.is_dir()) {
+        return Err(Step::failed(LAYER, format!("its directory {} does not exist", directory.display()))
+            .advice("Make it, or change `cwd` in the configuration file"));
+    }
+    let found = if command.program.as_bytes().contains(&b'/') {
+        let path =
+            command.directory.as_ref().map_or_else(|| PathBuf::from(&command.program), |it| it.join(&command.program));
+        if path.exists() { Found::At(path) } else { Found::Nowhere }
+    } else {
+        on_path(&command.program, &search_path(command))
+    };
+    let path = match found {
+        Found::At(path) => path,
+        Found::NotExecutable(path) => return Err(not_executable(&shown, &path)),
+        Found::Nowhere if shown.contains('/') => {
+            return Err(Step::failed(LAYER, format!("{shown} does not exist"))
+                .advice("Is the path right? A relative path is looked up in the directory that the command runs in"));
+        }
+        Found::Nowhere => return Err(not_found(&shown, &search_path(command))),
+    };
+    if path.is_dir() {
+        return Err(Step::failed(LAYER, format!("{} is a directory", path.display())).advice("Name the program in it"));
+    }
+    if access(&path, Access::EXEC_OK).is_err() {
+        return Err(not_executable(&shown, &path));
+    }
+    if let Some(interpreter) = missing_interpreter(&path, &search_path(command)) {
+        return Err(Step::failed(
+            LAYER,
+            format!("{} is a script for {interpreter}, which is not there", path.display()),
+        )
+        .advice(
+            install(&interpreter)
+                .unwrap_or_else(|| format!("Install {interpreter}, or run the script with another program")),
+        ));
+    }
+    let shown = if Path::new(&command.program) == path {
+        format!("{} is there", path.display())
+    } else {
+        format!("{shown} is {}", path.display())
+    };
+    Ok(Step::ok(LAYER, shown).fact("path", path.to_string_lossy().into_owned()))
+}
+
+enum Found {
+    At(PathBuf),
+    NotExecutable(PathBuf),
+    Nowhere,
+}
+
+/// Where the command will be looked for: its own PATH, if it is given one.
+fn search_path(command: &ChildCommand) -> OsString {
+    let own = command.environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
+}
+
+fn on_path(program: &OsStr, path: &OsStr) -> Found {
+    let mut best = Found::Nowhere;
+    for directory in std::env::split_paths(path) {
+        let candidate = directory.join(program);
+        if !candidate.is_file() {
+            continue;
+        }
+        if access(&candidate, Access::EXEC_OK).is_ok() {
+            return Found::At(candidate);
+        }
+        best = Found::NotExecutable(candidate);
+    }
+    best
+}
+
+fn not_executable(shown: &str, path: &Path) -> Step {
+    Step::failed("command", format!("{shown} may not be executed"))
+        .advice(format!("chmod +x {}, or run it with the program that it is written for", path.display()))
+}
+
+fn not_found(program: &str, path: &OsStr) -> Step {
+    let step = Step::failed("command", format!("{program} is not on PATH"));
+    let mut names: Vec<String> = Vec::new();
+    for directory in std::env::split_paths(path) {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        names.extend(entries.take(NAMES - names.len()).filter_map(|entry| entry.file_name().into_string().ok()));
+    }
+    let advice = match (mendline_config::nearest(program, names.iter().map(String::as_str)), install(program)) {
+        (_, Some(advice)) => advice,
+        (Some(near), None) => format!("Did you mean `{near}`?"),
+        (None, None) => "Install it, or write its whole path".to_owned(),
+    };
+    let more =
+        "A client that is started from a desktop may have another PATH than a shell: the whole path always works";
+    step.advice(format!("{advice}. {more}")).fact("path", path.to_string_lossy().into_owned())
+}
+
+/// How to get a program that servers are often run with.
+fn install(program: &str) -> Option<String> {
+    let what = match program {
+        "npx" | "node" | "npm" => "Node.js (https://nodejs.org)",
+        "uvx" | "uv" => "uv (https://docs.astral.sh/uv)",
+        "docker" => "Docker",
+        "deno" => "Deno (https://deno.com)",
+        "bun" | "bunx" => "Bun (https://bun.sh)",
+        "python" | "python3" => "Python 3",
+        "pipx" => "pipx",
+        _ => return None,
+    };
+    Some(format!("Install {what}: `{program}` comes with it"))
+}
+
+/// The program that a script names in its first line, if that one is not there.
+fn missing_interpreter(path: &Path, search: &OsStr) -> Option<String> {
+    let mut head = [0_u8; 256];
+    let count = fs::File::open(path).and_then(|mut file| file.read(&mut head)).ok()?;
+    let line = head[..count].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    let interpreter = words.next()?;
+    if !Path::new(interpreter).exists() {
+        return Some(interpreter.to_owned());
+    }
+    if !interpreter.ends_with("/env") {
+        return None;
+    }
+    let named = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+    let is_there =
+        named.contains('/') && Path::new(named).exists() || matches!(on_path(OsStr::new(named), search), Found::At(_));
+    (!is_there).then(|| named.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn script(folder: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn said(program: &Path) -> String {
+        match find(&ChildCommand::new(program, [])) {
+            Ok(step) | Err(step) => step.words,
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_or_said_why_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = script(folder.path(), "good", "#!/bin/sh\n", 0o755);
+        assert!(said(&good).ends_with("good is there"));
+        let shut = script(folder.path(), "shut", "#!/bin/sh\n", 0o644);
+        assert!(said(&shut).ends_with("shut may not be executed"));
+        assert!(said(folder.path()).ends_with("is a directory"));
+        assert!(said(&folder.path().join("none")).ends_with("none does not exist"));
+    }
+
+    #[test]
+    fn a_script_without_its_interpreter_is_told_apart_from_a_missing_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let direct = script(folder.path(), "a", "#!/nonexistent/python\n", 0o755);
+        assert!(said(&direct).ends_with("a is a script for /nonexistent/python, which is not there"));
+        let through_env = script(folder.path(), "b", "#!/usr/bin/env -S no-such-program-here --flag\n", 0o755);
+        assert!(said(&through_env).contains("a script for no-such-program-here"));
+        let fine = script(folder.path(), "c", "#!/usr/bin/env sh\n", 0o755);
+        assert!(said(&fine).ends_with("c is there"));
+    }
+
+    #[test]
+    fn the_path_of_the_entry_is_the_one_that_counts_and_near_names_are_offered() {
+        let folder = tempfile::tempdir().unwrap();
+        script(folder.path(), "notes-server", "#!/bin/sh\n", 0o755);
+        let mut command = ChildCommand::new("notes-server", []);
+        command.environment = vec![("PATH".into(), folder.path().into())];
+        assert!(find(&command).unwrap().words.ends_with("/notes-server"));
+        command.program = "notes-servr".into();
+        let step = find(&command).unwrap_err();
+        assert_eq!(step.words, "notes-servr is not on PATH");
+        assert!(step.advice.unwrap().starts_with("Did you mean `notes-server`?"));
+    }
+}

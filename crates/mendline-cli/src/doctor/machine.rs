@@ -1,0 +1,198 @@
+//! What this machine does to every server: proxies, and the directories that Mendline keeps things in.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use mendline::catalogue::state_directory;
+use mendline::transport::http::ProxyRules;
+
+use super::report::Sheet;
+use super::step::Step;
+use crate::outside::counted;
+
+/// The variables that send requests through a proxy, as they are usually written.
+const VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
+
+/// Looks at all of it.
+pub(crate) fn examine(sheet: &mut Sheet) {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    proxies(&variable).into_iter().for_each(|step| sheet.put(step));
+    let places = [
+        ("state", state_directory(|name| std::env::var_os(name)).into_iter().collect()),
+        ("runtime", runtime_directories()),
+    ];
+    for (layer, candidates) in places {
+        sheet.put(directory(layer, &candidates));
+    }
+}
+
+fn proxies(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Step> {
+    const LAYER: &str = "proxy";
+    let spellings = |name: &str| [name.to_ascii_lowercase(), name.to_owned()];
+    let set: Vec<String> =
+        VARIABLES.iter().flat_map(|name| spellings(name)).filter(|name| variable(name).is_some()).collect();
+    let pairs = set.iter().filter_map(|name| Some((name.as_str(), variable(name)?)));
+    let mut steps = Vec::new();
+    if let Err(fault) = ProxyRules::from_variables(pairs) {
+        let step = Step::failed(LAYER, fault.to_string());
+        steps.push(
+            step.advice(format!("Change {} or unset it; no server at a URL can be reached like this", fault.variable)),
+        );
+    }
+    for name in VARIABLES {
+        let [lower, upper] = spellings(name).map(|name| variable(&name));
+        if lower.is_some() && upper.is_some() && lower != upper {
+            let words = format!("{} and {name} say different things", name.to_ascii_lowercase());
+            steps.push(
+                Step::warning(LAYER, words)
+                    .advice("The one in small letters wins here; other programs may choose the other"),
+            );
+        }
+    }
+    if spellings("ALL_PROXY").iter().any(|name| variable(name).is_some()) {
+        let words = "ALL_PROXY is set, which Mendline does not use";
+        steps.push(
+            Step::warning(LAYER, words)
+                .advice("Set HTTPS_PROXY and HTTP_PROXY, if servers have to be reached through it"),
+        );
+    }
+    if steps.is_empty() {
+        steps.push(if set.is_empty() {
+            Step::ok(LAYER, "no variable sends requests through a proxy")
+        } else {
+            Step::ok(LAYER, format!("{} set; each server says whether it goes through one", set.join(", ")))
+        });
+    }
+    // Names only: a value may hold a password.
+    steps.into_iter().map(|step| step.fact("variables", set.clone())).collect()
+}
+
+/// Where the sockets of running processes may be.
+fn runtime_directories() -> Vec<PathBuf> {
+    let path = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(only) = path("MENDLINE_RUNTIME_DIR") {
+        return vec![only];
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let mut places: Vec<PathBuf> = path("XDG_RUNTIME_DIR").map(|base| base.join("mendline")).into_iter().collect();
+    places.push(format!("/run/user/{uid}/mendline").into());
+    places.push(std::env::temp_dir().join(format!("mendline-{uid}")));
+    places.dedup();
+    places
+}
+
+/// Whether these directories, as far as they exist, are ours alone.
+fn directory(layer: &'static str, candidates: &[PathBuf]) -> Step {
+    let there: Vec<&PathBuf> = candidates.iter().filter(|path| path.symlink_metadata().is_ok()).collect();
+    let Some(first) = there.first() else {
+        return match candidates.first() {
+            Some(place) => Step::ok(layer, format!("{} will be made when it is needed", place.display())),
+            None => Step::warning(layer, "there is no place for it: no home directory is known")
+                .advice("Set HOME; without it nothing is kept for the next time"),
+        };
+    };
+    for place in &there {
+        if let Some(step) = foreign(layer, place) {
+            return step;
+        }
+    }
+    let dead: usize = there.iter().map(|place| dead_sockets(place)).sum();
+    let words = format!("{} is yours alone", first.display());
+    let step = match dead {
+        0 => Step::ok(layer, words),
+        count => Step::ok(
+            layer,
+            format!("{words}; {} of processes that are gone, swept by the next one", counted(count, "socket")),
+        ),
+    };
+    step.fact("path", first.to_string_lossy().into_owned()).fact("deadSockets", dead)
+}
+
+/// What is wrong with a directory that others have made or can look into.
+fn foreign(layer: &'static str, place: &Path) -> Option<Step> {
+    let facts = place.symlink_metadata().ok()?;
+    let shown = place.display();
+    let step = if !facts.is_dir() {
+        let step = Step::failed(layer, format!("{shown} is in the way: it is not a directory"));
+        step.advice(format!("Look at what it is, and remove it if nobody needs it: ls -l {shown}"))
+    } else if facts.uid() != rustix::process::geteuid().as_raw() {
+        let step = Step::failed(layer, format!("{shown} belongs to another user ({})", facts.uid()));
+        step.advice(
+            "Mendline does not trust it. It may have been made with sudo: give it back with chown, or remove it",
+        )
+    } else if facts.mode() & 0o077 != 0 {
+        let step = Step::warning(layer, format!("others can look into {shown} (mode {:03o})", facts.mode() & 0o777));
+        step.advice(format!("chmod 700 {shown}"))
+    } else if rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err() {
+        Step::warning(layer, format!("{shown} cannot be written to")).advice("Nothing is kept for the next time")
+    } else {
+        return None;
+    };
+    Some(step.fact("path", place.to_string_lossy().into_owned()))
+}
+
+/// How many sockets lie there that nobody listens on.
+fn dead_sockets(place: &Path) -> usize {
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten().take(1_000);
+    let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+    sockets
+        .filter(|entry| {
+            UnixStream::connect(entry.path()).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+        })
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{DirBuilder, Permissions};
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::doctor::step::Verdict;
+
+    fn with(variables: &'static [(&str, &str)]) -> Vec<Step> {
+        proxies(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn proxy_variables_are_named_and_their_values_are_not_shown() {
+        assert_eq!(with(&[])[0].verdict, Verdict::Ok);
+        let set = with(&[("HTTPS_PROXY", "http://me:s3cret@proxy.test:3128")]);
+        assert_eq!((set.len(), set[0].verdict), (1, Verdict::Ok));
+        assert!(!format!("{set:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn proxies_that_cannot_be_used_or_contradict_each_other_are_said() {
+        let broken = with(&[("HTTPS_PROXY", "socks5://me:s3cret@x:1")]);
+        assert!(broken[0].verdict == Verdict::Failed && !format!("{broken:?}").contains("s3cret"), "{broken:?}");
+        let both = with(&[("http_proxy", "http://a:1"), ("HTTP_PROXY", "http://b:1")]);
+        assert_eq!(both[0].words, "http_proxy and HTTP_PROXY say different things");
+        assert!(with(&[("all_proxy", "http://a:1")])[0].words.contains("ALL_PROXY"));
+    }
+
+    #[test]
+    fn a_directory_is_ours_alone_or_said_why_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("mendline");
+        let look = || directory("state", std::slice::from_ref(&place));
+        assert!(look().words.ends_with("will be made when it is needed"));
+        DirBuilder::new().mode(0o700).create(&place).unwrap();
+        assert!(look().words.ends_with("is yours alone"));
+        std::fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!((look().verdict, look().advice.unwrap().starts_with("chmod 700 ")), (Verdict::Warning, true));
+        std::fs::remove_dir(&place).unwrap();
+        std::fs::write(&place, "").unwrap();
+        assert!(look().words.ends_with("it is not a directory"));
+    }
+
+    #[test]
+    fn sockets_that_nobody_listens_on_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(UnixListener::bind(folder.path().join("dead")).unwrap());
+        let _alive = UnixListener::bind(folder.path().join("alive")).unwrap();
+        assert_eq!(dead_sockets(folder.path()), 1);
+    }
+}

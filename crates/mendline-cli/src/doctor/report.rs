@@ -1,0 +1,341 @@
+//! All that was found, for people as it is found and for programs at the end.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::step::{Step, Verdict};
+use crate::cli::{NEEDS_LOGIN, NEGATIVE};
+use crate::ink::Ink;
+use crate::outside::{counted, one_line, width};
+
+/// How wide the names of layers are.
+const LAYER: usize = 9;
+/// How wide times are.
+const TIME: usize = 7;
+/// Nothing is easier to read for being wider than this.
+const WIDEST: usize = 110;
+
+/// What was found about one thing.
+pub(crate) struct Sheet {
+    name: String,
+    place: String,
+    steps: Vec<Step>,
+    printer: Option<Printer>,
+    /// Only what is not well is worth a line.
+    is_quiet: bool,
+}
+
+/// Everything.
+pub(crate) struct Report {
+    is_json: bool,
+    machine: Vec<Step>,
+    configuration: Option<(String, Vec<Step>)>,
+    servers: Vec<Sheet>,
+    has_begun: bool,
+}
+
+/// Writes steps for people.
+#[derive(Clone, Copy)]
+struct Printer {
+    ink: Ink,
+    /// Where lines are broken; nowhere, if nobody sees it.
+    width: usize,
+}
+
+impl Sheet {
+    /// Puts a step on it.
+    pub(crate) fn put(&mut self, step: Step) {
+        if !(self.is_quiet && step.verdict == Verdict::Ok) {
+            self.print(&step, step.layer);
+        }
+        self.steps.push(step);
+    }
+
+    /// Notes that these were not tried.
+    pub(crate) fn skip(&mut self, layers: &[&'static str], why: &str) {
+        let steps: Vec<Step> = layers.iter().map(|layer| Step::skipped(layer, why)).collect();
+        if let (Some(first), Some(printer)) = (steps.first(), self.printer) {
+            let words = format!("{} {}", layers.join(", "), first.words);
+            printer.print(&Step { words, ..first.clone() }, "");
+        }
+        self.steps.extend(steps);
+    }
+
+    fn print(&self, step: &Step, layer: &str) {
+        if let Some(printer) = self.printer {
+            printer.print(step, layer);
+        }
+    }
+
+    /// The step that says where it ends.
+    fn failure(&self) -> Option<&Step> {
+        self.steps.iter().find(|step| step.verdict == Verdict::Failed)
+    }
+
+    fn fact(&self, layer: &str, name: &str) -> Option<&Value> {
+        self.steps.iter().find(|step| step.layer == layer).and_then(|step| step.facts.get(name))
+    }
+
+    /// Only a login is missing.
+    fn needs_login(&self) -> bool {
+        self.failure().is_some_and(|step| step.needs_login)
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "place": self.place,
+            "well": self.failure().is_none(),
+            "needsLogin": self.needs_login(),
+            "steps": self.steps.iter().map(Step::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Report {
+    pub(crate) fn new(is_json: bool) -> Report {
+        Report { is_json, machine: Vec::new(), configuration: None, servers: Vec::new(), has_begun: false }
+    }
+
+    /// A sheet for this, whose steps are printed as they come.
+    pub(crate) fn sheet(&mut self, name: &str, place: &str) -> Sheet {
+        let mut sheet = self.quiet_sheet(name, place);
+        sheet.is_quiet = false;
+        if let Some(printer) = sheet.printer {
+            if std::mem::replace(&mut self.has_begun, true) {
+                println!();
+            }
+            let place = if place == name || place.is_empty() {
+                String::new()
+            } else {
+                format!("  {}", printer.ink.faint(&one_line(place)))
+            };
+            println!("{}{place}", printer.ink.bold(&one_line(name)));
+        }
+        sheet
+    }
+
+    /// A sheet of which only what is not well is printed.
+    pub(crate) fn quiet_sheet(&mut self, name: &str, place: &str) -> Sheet {
+        let printer = (!self.is_json).then(Printer::for_stdout);
+        Sheet { name: name.to_owned(), place: place.to_owned(), steps: Vec::new(), printer, is_quiet: true }
+    }
+
+    pub(crate) fn keep_machine(&mut self, sheet: Sheet) {
+        self.machine = sheet.steps;
+    }
+
+    pub(crate) fn keep_configuration(&mut self, sheet: Sheet) {
+        self.configuration = Some((sheet.place, sheet.steps));
+    }
+
+    pub(crate) fn keep_server(&mut self, sheet: Sheet) {
+        self.servers.push(sheet);
+    }
+
+    /// Says what it comes to.
+    pub(crate) fn finish(self) -> ExitCode {
+        let code = self.exit_code();
+        if self.is_json {
+            println!("{:#}", self.json(code));
+        } else {
+            let ink = Ink::for_stdout();
+            let words = self.summary();
+            let painted = match code {
+                0 if self.warnings() == 0 => ink.green(&words),
+                0 => ink.yellow(&words),
+                _ => ink.red(&words),
+            };
+            println!("\n{painted}");
+        }
+        let _ = std::io::stdout().flush();
+        ExitCode::from(code)
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        let configuration = self.configuration.iter().flat_map(|(_, steps)| steps);
+        self.machine.iter().chain(configuration).chain(self.servers.iter().flat_map(|sheet| &sheet.steps))
+    }
+
+    fn warnings(&self) -> usize {
+        self.steps().filter(|step| step.verdict == Verdict::Warning).count()
+    }
+
+    fn exit_code(&self) -> u8 {
+        let failures: Vec<&Step> = self.steps().filter(|step| step.verdict == Verdict::Failed).collect();
+        match failures.as_slice() {
+            [] => 0,
+            failures if failures.iter().all(|step| step.needs_login) => NEEDS_LOGIN,
+            _ => NEGATIVE,
+        }
+    }
+
+    fn summary(&self) -> String {
+        let looked = match self.warnings() {
+            0 => String::new(),
+            count => format!(", {} to look at", counted(count, "thing")),
+        };
+        let beside = || self.machine.iter().chain(self.configuration.iter().flat_map(|(_, steps)| steps));
+        let elsewhere = beside().find(|step| step.verdict == Verdict::Failed);
+        let broken: Vec<&Sheet> = self.servers.iter().filter(|sheet| sheet.failure().is_some()).collect();
+        match (self.servers.as_slice(), broken.as_slice()) {
+            (_, []) if elsewhere.is_some() => match elsewhere.map_or("", |step| step.layer) {
+                "file" => format!("Not well: the configuration file; `mendline check` shows the lines{looked}."),
+                layer => format!("Not well: this machine ({layer}), see above{looked}."),
+            },
+            ([], []) => format!("Nothing was found to be wrong, and there is no server to examine{looked}."),
+            ([sheet], []) => match sheet.fact("ping", "p50Ms").and_then(Value::as_f64) {
+                Some(millis) => format!("All is well: {} answers in {}{looked}.", sheet.name, short(seconds(millis))),
+                None => format!("All is well{looked}."),
+            },
+            (sheets, []) => format!("All {} servers are well{looked}.", sheets.len()),
+            ([_], [sheet]) => {
+                let layer = sheet.failure().map_or("", |step| step.layer);
+                let login = if sheet.needs_login() { " It needs a login." } else { "" };
+                format!("Not well: {} fails at {layer}{looked}.{login}", sheet.name)
+            }
+            (sheets, broken) => {
+                let named = broken.iter().map(|sheet| {
+                    let layer = sheet.failure().map_or("", |step| step.layer);
+                    format!("{} ({layer})", sheet.name)
+                });
+                let named = named.collect::<Vec<_>>().join(", ");
+                format!("{} of {} servers not well: {named}{looked}.", broken.len(), sheets.len())
+            }
+        }
+    }
+
+    fn json(&self, code: u8) -> Value {
+        let list = |steps: &[Step]| steps.iter().map(Step::json).collect::<Vec<_>>();
+        json!({
+            "version": 1,
+            "well": code == 0,
+            "exitCode": code,
+            "summary": self.summary(),
+            "machine": { "steps": list(&self.machine) },
+            "configuration": self.configuration.as_ref().map(|(file, steps)| json!({
+                "file": if file.is_empty() { Value::Null } else { Value::from(file.as_str()) },
+                "steps": list(steps),
+            })),
+            "servers": self.servers.iter().map(Sheet::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn seconds(millis: f64) -> Duration {
+    Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or_default()
+}
+
+impl Printer {
+    fn for_stdout() -> Printer {
+        let width = if std::io::stdout().is_terminal() { width(std::io::stdout()).min(WIDEST) } else { usize::MAX };
+        Printer { ink: Ink::for_stdout(), width }
+    }
+
+    fn print(self, step: &Step, layer: &str) {
+        let Printer { ink, width } = self;
+        let sign = step.verdict.sign();
+        let sign = match step.verdict {
+            Verdict::Ok => ink.green(sign),
+            Verdict::Warning => ink.yellow(sign),
+            Verdict::Failed => ink.red(sign),
+            Verdict::Skipped => ink.faint(sign),
+        };
+        let time = step.took.map_or_else(String::new, short);
+        let indent = 2 + 1 + 1 + LAYER + 1 + TIME + 2;
+        let mut lines = wrapped(&one_line(&step.words), width.saturating_sub(indent)).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let first = if step.verdict == Verdict::Skipped { ink.faint(&first) } else { first };
+        println!("  {sign} {layer:LAYER$} {}  {first}", ink.faint(&format!("{time:>TIME$}")));
+        let space = " ".repeat(indent);
+        lines.for_each(|line| println!("{space}{line}"));
+        for line in &step.details {
+            println!("{space}{}", ink.faint(&format!("| {}", one_line(line))));
+        }
+        let advice = step.advice.iter().flat_map(|advice| wrapped(&one_line(advice), width.saturating_sub(indent + 2)));
+        for (index, line) in advice.enumerate() {
+            let lead = if index == 0 { "→" } else { " " };
+            println!("{space}{} {line}", ink.bold(lead));
+        }
+    }
+}
+
+/// A time as a person says it, short enough for a column.
+pub(crate) fn short(took: Duration) -> String {
+    let millis = took.as_secs_f64() * 1_000.0;
+    match millis {
+        ..1.0 => format!("{:.0} µs", millis * 1_000.0),
+        ..1_000.0 => format!("{millis:.0} ms"),
+        ..60_000.0 => format!("{:.1} s", millis / 1_000.0),
+        _ => format!("{:.0} min", millis / 60_000.0),
+    }
+}
+
+/// Broken at words into lines that are not longer than this, where that is possible.
+fn wrapped(text: &str, longest: usize) -> Vec<String> {
+    let longest = longest.max(30);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= longest => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(servers: Vec<(&str, Vec<Step>)>) -> Report {
+        let mut report = Report::new(true);
+        for (name, steps) in servers {
+            let mut sheet = report.sheet(name, "place");
+            steps.into_iter().for_each(|step| sheet.put(step));
+            report.keep_server(sheet);
+        }
+        report
+    }
+
+    #[test]
+    fn only_a_missing_login_has_a_code_of_its_own() {
+        let login = || Step::failed("auth", "no").needs_login();
+        assert_eq!(report(vec![("a", vec![login()])]).exit_code(), 6);
+        assert_eq!(report(vec![("a", vec![login()]), ("b", vec![login()])]).exit_code(), 6);
+        assert_eq!(report(vec![("a", vec![login()]), ("b", vec![Step::failed("tcp", "no")])]).exit_code(), 1);
+        assert_eq!(report(vec![("a", vec![Step::warning("clock", "hm")])]).exit_code(), 0);
+    }
+
+    #[test]
+    fn a_summary_says_who_and_where() {
+        let well = || vec![Step::ok("ping", "5 pings").fact("p50Ms", 2.6)];
+        assert_eq!(report(vec![("a", well())]).summary(), "All is well: a answers in 3 ms.");
+        assert_eq!(report(vec![("a", well()), ("b", well())]).summary(), "All 2 servers are well.");
+        let broken = report(vec![("a", well()), ("b", vec![Step::failed("tls", "no"), Step::warning("clock", "hm")])]);
+        assert_eq!(broken.summary(), "1 of 2 servers not well: b (tls), 1 thing to look at.");
+    }
+
+    #[test]
+    fn lines_are_broken_at_words_and_nothing_is_lost() {
+        let text = "one two three four five six seven eight nine ten";
+        let lines = wrapped(text, 30);
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
+        assert_eq!(lines.join(" "), text);
+        assert_eq!(wrapped(&"x".repeat(80), 30).len(), 1, "what has no space is not cut");
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (micros, expected) in [(400, "400 µs"), (12_300, "12 ms"), (2_340_000, "2.3 s"), (180_000_000, "3 min")] {
+            assert_eq!(short(Duration::from_micros(micros)), expected);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! One step of an examination: what was looked at, what was found, what it means, what to do.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+/// How a step went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// As it should.
+    Ok,
+    /// It works, and somebody should look at it.
+    Warning,
+    /// It does not work.
+    Failed,
+    /// Not tried, because something below it failed.
+    Skipped,
+}
+
+impl Verdict {
+    /// The word for it in JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Failed => "failed",
+            Verdict::Skipped => "skipped",
+        }
+    }
+
+    /// The sign for it on a screen.
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Verdict::Ok => "✓",
+            Verdict::Warning => "!",
+            Verdict::Failed => "✗",
+            Verdict::Skipped => "–",
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// What was looked at.
+    pub(crate) layer: &'static str,
+    pub(crate) verdict: Verdict,
+    /// What was found, in one line.
+    pub(crate) words: String,
+    /// What to do about it.
+    pub(crate) advice: Option<String>,
+    /// Lines that belong to it: what a server printed.
+    pub(crate) details: Vec<String>,
+    pub(crate) took: Option<Duration>,
+    /// The same for programs.
+    pub(crate) facts: Map<String, Value>,
+    /// Only a login is missing.
+    pub(crate) needs_login: bool,
+}
+
+impl Step {
+    fn new(layer: &'static str, verdict: Verdict, words: impl Into<String>) -> Step {
+        Step {
+            layer,
+            verdict,
+            words: words.into(),
+            advice: None,
+            details: Vec::new(),
+            took: None,
+            facts: Map::new(),
+            needs_login: false,
+        }
+    }
+
+    pub(crate) fn ok(layer: &'static str, words: impl Into<String>) -> Step {
+        Step::new(layer, Verdict::Ok, words)
+    }
+
+    pub(crate) fn warning(layer: &'static str, words: impl Into<String>) -> Step {
+        Step::new(layer, Verdict::Warning, words)
+    }
+
+    pub(crate) fn failed(layer: &'static str, words: impl Into<String>) -> Step {
+        Step::new(layer, Verdict::Failed, words)
+    }
+
+    pub(crate) fn skipped(layer: &'static str, words: impl Into<String>) -> Step {
+        Step::new(layer, Verdict::Skipped, words)
+    }
+
+    pub(crate) fn advice(mut self, advice: impl Into<String>) -> Step {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    pub(crate) fn details(mut self, lines: impl IntoIterator<Item = String>) -> Step {
+        self.details.extend(lines);
+        self
+    }
+
+    pub(crate) fn took(mut self, took: Duration) -> Step {
+        self.took = Some(took);
+        self
+    }
+
+    pub(crate) fn fact(mut self, name: &str, value: impl Into<Value>) -> Step {
+        self.facts.insert(name.to_owned(), value.into());
+        self
+    }
+
+    pub(crate) fn needs_login(mut self) -> Step {
+        self.needs_login = true;
+        self
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> Value {
+        let millis = self.took.map(|took| (took.as_secs_f64() * 100_000.0).round() / 100.0);
+        json!({
+            "layer": self.layer,
+            "verdict": self.verdict.word(),
+            "words": self.words,
+            "advice": self.advice,
+            "details": self.details,
+            "ms": millis,
+            "facts": self.facts,
+        })
+    }
+}
+
+/// What came of it within the limit, if it did, and how long it took.
+pub(crate) async fn timed<T>(limit: Duration, what: impl Future<Output = T>) -> (Option<T>, Duration) {
+    let begin = Instant::now();
+    let outcome = tokio::time::timeout(limit, what).await;
+    (outcome.ok(), begin.elapsed())
+}
+
+/// A limit in words.
+pub(crate) fn said(limit: Duration) -> String {
+    humantime::format_duration(limit).to_string()
+}

@@ -1,0 +1,94 @@
+//! One line of stderr on which a call shows how far it is.
+//!
+//! It is drawn only where somebody sees it, and wiped before anything else is written there, so that nothing of it is left
+//! behind. Where stderr is no terminal, nothing is drawn at all.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::conversation::Progress;
+use crate::outside::{cut, one_line, width};
+
+/// How wide the bar itself is.
+const BAR: usize = 24;
+
+/// The line. Clones draw on the same one.
+#[derive(Clone)]
+pub(crate) struct Screen(Arc<Mutex<State>>);
+
+struct State {
+    is_seen: bool,
+    is_drawn: bool,
+    since: Instant,
+}
+
+impl Default for Screen {
+    fn default() -> Screen {
+        let state = State { is_seen: std::io::stderr().is_terminal(), is_drawn: false, since: Instant::now() };
+        Screen(Arc::new(Mutex::new(state)))
+    }
+}
+
+impl Screen {
+    /// Shows how far it is.
+    pub(crate) fn show(&self, progress: &Progress) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_seen {
+            return;
+        }
+        let seconds = state.since.elapsed().as_secs();
+        let line = bar(progress, seconds, width(std::io::stderr()).saturating_sub(1));
+        state.is_drawn = true;
+        eprint!("\r\x1b[K{line}");
+        let _ = std::io::stderr().flush();
+    }
+
+    /// Writes a line above it.
+    pub(crate) fn say(&self, line: &str) {
+        self.wipe();
+        eprintln!("{line}");
+    }
+
+    /// Leaves nothing of it.
+    pub(crate) fn wipe(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.is_drawn) {
+            eprint!("\r\x1b[K");
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+fn bar(progress: &Progress, seconds: u64, width: usize) -> String {
+    let message = progress.message.as_deref().map_or_else(String::new, |message| format!("  {}", one_line(message)));
+    let line = match progress.total.filter(|total| *total > 0.0) {
+        Some(total) => {
+            let share = (progress.done / total).clamp(0.0, 1.0);
+            let full = (share * BAR as f64).round() as usize;
+            let (full, empty) = ("█".repeat(full), "░".repeat(BAR - full));
+            format!("  {full}{empty} {:>3.0} %  {seconds} s{message}", share * 100.0)
+        }
+        None => format!("  {}  {seconds} s{message}", progress.done),
+    };
+    cut(&line, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(done: f64, total: Option<f64>, message: Option<&str>) -> String {
+        bar(&Progress { done, total, message: message.map(str::to_owned) }, 3, 60)
+    }
+
+    #[test]
+    fn a_bar_is_as_full_as_the_call_is_done_and_never_fuller() {
+        assert_eq!(drawn(1.0, Some(4.0), None), format!("  {}{}  25 %  3 s", "█".repeat(6), "░".repeat(18)));
+        assert!(drawn(9.0, Some(4.0), None).contains("100 %"));
+        assert!(drawn(-1.0, Some(4.0), None).contains("  0 %"));
+        assert_eq!(drawn(7.0, None, Some("rows\u{1b}[2J")), "  7  3 s  rows\\u{1b}[2J");
+        assert_eq!(drawn(7.0, Some(0.0), None), "  7  3 s");
+        assert!(drawn(1.0, Some(2.0), Some(&"word ".repeat(40))).chars().count() <= 60);
+    }
+}

@@ -1,0 +1,336 @@
+//! `mendline tools`: what a server offers, for people and for programs.
+
+pub(crate) mod tool;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::value::RawValue;
+
+use self::tool::Tool;
+use crate::choices::duration;
+use crate::cli::UNKNOWN;
+use crate::conversation::{Conversation, Greeting, Trouble};
+use crate::ink::Ink;
+use crate::json_text::{Members, pretty};
+use crate::named::{Refusal, meant};
+use crate::outside::{counted, cut, headline, lines, one_line, width};
+use crate::plan::{Plan, Way};
+use crate::reporter::Reporter;
+use crate::server_flags::{Line, ServerFlags};
+
+/// How long a server at a URL has to greet us. A child has as long as it is given to start, which may take a download.
+const GREETING: Duration = Duration::from_secs(10);
+
+const EXAMPLES: &str = "\
+Examples:
+  mendline tools notes                       a server of the configuration file
+  mendline tools notes create_note           all about one tool
+  mendline tools https://mcp.example.com/mcp
+  mendline tools --json -- npx -y @modelcontextprotocol/server-everything
+  mendline tools --prompts --resources notes
+
+`mendline call` calls a tool, `mendline doctor` finds out why a server does not answer.
+Exit codes: 0 ok, 1 the server said no, 2 wrong usage or configuration, 3 no server or tool of that name,
+5 the server cannot be reached, 6 it needs a login.";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES, override_usage = "mendline tools [OPTIONS] <URL|NAME> [TOOL]\n       mendline tools [OPTIONS] [TOOL] -- <COMMAND> [ARGUMENTS]...")]
+pub(crate) struct ToolsOptions {
+    /// Print what the server says, as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// List its prompts
+    #[arg(long)]
+    prompts: bool,
+
+    /// List its resources
+    #[arg(long)]
+    resources: bool,
+
+    /// How long the server has to answer [default: 10s at a URL, else as long as it may take to start]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    server: ServerFlags,
+
+    /// Which server: its URL, or its name in the configuration file; and a tool, to see all about it
+    #[arg(value_name = "URL|NAME] [TOOL", num_args = 0..=2)]
+    words: Vec<String>,
+
+    /// The server's command and its arguments
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
+    command: Vec<OsString>,
+}
+
+/// Lists what was asked for.
+pub(crate) fn run(options: &ToolsOptions) -> ExitCode {
+    match list(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            eprintln!("{}", refusal.words);
+            ExitCode::from(refusal.code)
+        }
+    }
+}
+
+/// The words of a line, told apart: which server, and what comes after it.
+pub(crate) fn server_first<'a>(
+    words: &'a [String],
+    server: &'a ServerFlags,
+    command: &'a [OsString],
+) -> (Line<'a>, &'a [String]) {
+    let line = |target| Line { server, name: None, target, command, choices: None };
+    match words {
+        // A command or a variable names the server already.
+        rest if !command.is_empty() || server.url_env.is_some() => (line(None), rest),
+        [target, rest @ ..] => (line(Some(target.as_str())), rest),
+        [] => (line(None), &[]),
+    }
+}
+
+/// How long a server has to greet us.
+pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
+    wanted.unwrap_or(match plan.way {
+        Way::Child(_) => plan.upstream.timeouts.handshake,
+        Way::Remote(_) => GREETING,
+    })
+}
+
+/// What is said when a conversation with a server is in trouble.
+pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &Trouble) -> Refusal {
+    let mut words = format!("error: {}: {}", one_line(plan_name), one_line(&trouble.words()));
+    if !trouble.is_of_the_server() {
+        let target = match (line.target, line.command) {
+            (Some(target), _) if target.contains('?') || target.contains('@') => "URL".to_owned(),
+            (Some(target), _) => target.to_owned(),
+            (None, [program]) => format!("-- {}", program.to_string_lossy()),
+            (None, [program, ..]) => format!("-- {} …", program.to_string_lossy()),
+            (None, []) => "URL".to_owned(),
+        };
+        words.push_str(&format!("\n\nTo find out what is wrong, and what to do:\n\n  mendline doctor {target}"));
+    }
+    Refusal { words, code: trouble.exit_code() }
+}
+
+fn list(options: &ToolsOptions) -> Result<(), Refusal> {
+    let (line, rest) = server_first(&options.words, &options.server, &options.command);
+    if line.target.is_none() && line.command.is_empty() && line.server.url_env.is_none() {
+        return Err(Refusal::from(NO_SERVER.to_owned()));
+    }
+    let (plan, _) = meant(&line)?;
+    let name = plan.upstream.name.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
+    let heard = runtime.block_on(hear(plan, options)).map_err(|it| trouble(&name, &line, &it));
+    runtime.shutdown_background();
+    let heard = heard?;
+    if options.json {
+        println!("{}", heard.json());
+        return Ok(());
+    }
+    let ink = Ink::for_stdout();
+    match rest.first() {
+        Some(wanted) => {
+            let tool = find(&heard.tools(), wanted)?;
+            print!("{}", at_length(&tool, ink));
+        }
+        None => print!("{}", heard.shown(ink)),
+    }
+    Ok(())
+}
+
+const NO_SERVER: &str = "there is no server to ask
+
+  mendline tools notes
+  mendline tools https://mcp.example.com/mcp
+  mendline tools -- npx -y @modelcontextprotocol/server-everything
+
+A name is looked up in the configuration file; everything after `--` is a server's command.";
+
+/// The tool of this name, or the names that are near.
+pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
+    if let Some(tool) = tools.iter().find(|tool| tool.name == wanted) {
+        return Ok(tool.clone());
+    }
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    let mut words = format!("error: there is no tool {wanted:?} on this server");
+    if let Some(meant) = mendline_config::nearest(wanted, names.iter().copied()) {
+        let _ = write!(words, "; did you mean {meant:?}?");
+    }
+    match names.as_slice() {
+        [] => words.push_str("\n\nIt has no tools at all."),
+        names => {
+            let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
+            let _ = write!(words, "\n\nThere are: {}", cut(&names.join(", "), 2_000));
+        }
+    }
+    Err(Refusal { words, code: UNKNOWN })
+}
+
+/// What a server has said.
+struct Heard {
+    greeting: Greeting,
+    /// Each list by its name, as it was written.
+    lists: Vec<(&'static str, Vec<Box<RawValue>>)>,
+}
+
+async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
+    let patience = patience(&plan, options.timeout);
+    let reporter = Reporter::new(&plan.upstream.name);
+    let (mut conversation, greeting) = Conversation::greeted(plan, patience, reporter).await?;
+    let wanted = [
+        ("tools", !options.prompts && !options.resources),
+        ("prompts", options.prompts),
+        ("resources", options.resources),
+    ];
+    let mut lists = Vec::new();
+    let mut failure = None;
+    for (what, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+        let listed = match greeting.offers(what) {
+            true => tokio::time::timeout(patience, conversation.list(&format!("{what}/list"), what)).await,
+            false => Ok(Ok(Vec::new())),
+        };
+        match listed.unwrap_or(Err(Trouble::Silence(patience))) {
+            Ok(items) => lists.push((what, items)),
+            Err(trouble) => failure = Some(trouble),
+        }
+    }
+    conversation.close().await;
+    match failure {
+        Some(trouble) => Err(trouble),
+        None => Ok(Heard { greeting, lists }),
+    }
+}
+
+impl Heard {
+    fn json(&self) -> String {
+        let list = |(what, items): &(&str, Vec<Box<RawValue>>)| {
+            let items: Vec<&str> = items.iter().map(|item| item.get()).collect();
+            format!("{what:?}:[{}]", items.join(","))
+        };
+        let text = format!("{{{}}}", self.lists.iter().map(list).collect::<Vec<_>>().join(","));
+        // Pieces of JSON between braces are JSON.
+        RawValue::from_string(text).map(|text| pretty(&text)).unwrap_or_default()
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let tools = self.lists.iter().filter(|(what, _)| *what == "tools");
+        tools.flat_map(|(_, items)| items.iter().filter_map(|item| Tool::of(item))).collect()
+    }
+
+    fn shown(&self, ink: Ink) -> String {
+        let mut out = String::new();
+        let server = self.greeting.name.as_deref().map_or_else(|| "this server".to_owned(), one_line);
+        for (what, items) in &self.lists {
+            let singular = what.trim_end_matches('s');
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            let _ = match items.len() {
+                0 => writeln!(out, "{server} has no {what}."),
+                count => writeln!(out, "{} of {server}", counted(count, singular)),
+            };
+            for item in items {
+                out.push('\n');
+                match *what {
+                    "tools" => out.push_str(&Tool::of(item).map_or_else(String::new, |tool| in_short(&tool, ink))),
+                    _ => out.push_str(&other(item, ink)),
+                }
+            }
+        }
+        out
+    }
+}
+
+/// A few lines about a tool.
+fn in_short(tool: &Tool, ink: Ink) -> String {
+    let width = width(std::io::stdout());
+    let mut out = title(tool, ink);
+    if let Some(description) = &tool.description {
+        let _ = writeln!(out, "  {}", headline(description, width.saturating_sub(2)));
+    }
+    out.push_str(&arguments(tool, ink, width));
+    out
+}
+
+/// Everything about a tool.
+fn at_length(tool: &Tool, ink: Ink) -> String {
+    let mut out = title(tool, ink);
+    if let Some(description) = &tool.description {
+        for line in lines(description.trim()).lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+    if !tool.arguments.is_empty() {
+        out.push('\n');
+        out.push_str(&arguments(tool, ink, usize::MAX));
+    }
+    for (what, schema) in [("arguments", &tool.input), ("result", &tool.output)] {
+        let Some(schema) = schema else { continue };
+        let _ = writeln!(out, "\n  {}", ink.faint(&format!("{what}, as JSON Schema")));
+        for line in lines(&pretty(schema)).lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+    out
+}
+
+fn title(tool: &Tool, ink: Ink) -> String {
+    let mut notes = Vec::new();
+    notes.extend(tool.title.as_deref().filter(|title| *title != tool.name).map(one_line));
+    notes.extend(tool.hints().into_iter().map(str::to_owned));
+    let notes = if notes.is_empty() { String::new() } else { format!("  {}", ink.faint(&notes.join(" · "))) };
+    format!("{}{notes}\n", ink.bold(&one_line(&tool.name)))
+}
+
+fn arguments(tool: &Tool, ink: Ink, width: usize) -> String {
+    let rows: Vec<(String, String, &str, String)> = tool
+        .arguments
+        .iter()
+        .map(|it| {
+            let need = if it.is_required { "required" } else { "" };
+            (one_line(&it.name), one_line(&it.kind), need, one_line(it.description.as_deref().unwrap_or_default()))
+        })
+        .collect();
+    let widest = |column: fn(&(String, String, &str, String)) -> usize| rows.iter().map(column).max().unwrap_or(0);
+    let names = widest(|row| row.0.chars().count()).min(32);
+    let kinds = widest(|row| row.1.chars().count()).min(32);
+    let needs = widest(|row| row.2.len()) + 2 * usize::from(tool.arguments.iter().any(|it| it.is_required));
+    let mut out = String::new();
+    for (name, kind, need, description) in rows {
+        let start = format!("    {name:names$}  {kind:kinds$}{:>needs$}", need);
+        let left = width.saturating_sub(start.chars().count() + 2).max(20);
+        let description = ink.faint(&cut(&description, left));
+        let _ = writeln!(out, "{}", format!("{start}  {description}").trim_end());
+    }
+    out
+}
+
+/// A prompt or a resource.
+fn other(item: &RawValue, ink: Ink) -> String {
+    let Some(members) = Members::of(item) else { return String::new() };
+    let text = |name: &str| members.text(name).map(|text| one_line(&text));
+    let mut out = ink.bold(&text("uri").or_else(|| text("name")).unwrap_or_default());
+    let notes: Vec<String> =
+        [text("uri").and_then(|_| text("name")), text("title"), text("mimeType")].into_iter().flatten().collect();
+    if !notes.is_empty() {
+        let _ = write!(out, "  {}", ink.faint(&notes.join(" · ")));
+    }
+    out.push('\n');
+    if let Some(description) = members.text("description") {
+        let _ = writeln!(out, "  {}", headline(&description, width(std::io::stdout()).saturating_sub(2)));
+    }
+    for argument in members.list("arguments").iter().filter_map(|argument| Members::of(argument)) {
+        let name = argument.text("name").unwrap_or_default();
+        let need = if argument.flag("required") == Some(true) { "  required" } else { "" };
+        let description = argument.text("description").map_or_else(String::new, |it| format!("  {}", one_line(&it)));
+        let _ = writeln!(out, "    {}{need}{}", one_line(&name), ink.faint(&description));
+    }
+    out
+}

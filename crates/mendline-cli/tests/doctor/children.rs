@@ -1,0 +1,70 @@
+//! Servers that are commands, each with one thing wrong with it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::stage::{MENDLINE, Stage};
+
+/// What the doctor says about a command, reviewed as text.
+macro_rules! story {
+    ($name:ident, $($word:expr),+) => {
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(stringify!($name), Stage::new().doctor(&["--timeout", "20s", "--", $($word),+]));
+        }
+    };
+}
+
+story!(a_command_that_is_well, MENDLINE, "demo-server");
+story!(a_command_that_prints_noise, MENDLINE, "demo-server", "--temper", "noise");
+story!(a_command_that_ends_at_once, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
+story!(a_command_that_ends_without_a_word, "false");
+story!(a_command_that_is_not_there, "/nonexistent/notes-server");
+story!(a_command_that_answers_no, "sh", "-c", NO);
+
+/// Answers everything with an error, under its own id.
+const NO: &str = r#"while read line; do
+    id=${line#*\"id\":}; id=${id%%,*}
+    printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no licence"}}\n' "$id"
+done"#;
+
+#[test]
+fn a_command_that_never_answers() {
+    insta::assert_snapshot!(Stage::new().doctor(&["--timeout", "1s", "--", "sleep", "60"]));
+}
+
+#[test]
+fn a_command_that_talks_to_people_on_stdout_and_nothing_else() {
+    let shell = "echo Welcome to notes!; exec sleep 60";
+    insta::assert_snapshot!(Stage::new().doctor(&["--timeout", "1s", "--", "sh", "-c", shell]));
+}
+
+#[test]
+fn a_command_that_may_not_be_executed() {
+    let stage = Stage::new();
+    let path = stage.path().join("notes-server");
+    fs::write(&path, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    insta::assert_snapshot!(stage.doctor(&["--", path.to_str().unwrap()]));
+}
+
+#[test]
+fn a_command_that_is_nearly_the_right_one() {
+    let stage = Stage::new();
+    let folder = stage.path().join("bin");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("notes-server"), "").unwrap();
+    let mut command = stage.command(&["doctor", "--", "notes-servr"]);
+    let said = crate::stage::Said::of(command.env("PATH", &folder).output().unwrap());
+    assert_eq!(said.code, 1);
+    assert!(said.stdout.contains("Did you mean `notes-server`?"), "{}", said.stdout);
+}
+
+#[test]
+fn a_command_that_was_examined_is_gone_afterwards() {
+    let stage = Stage::new();
+    assert_eq!(stage.run(&["doctor", "--", MENDLINE, "demo-server"]).code, 0);
+    let started = stage.ledger();
+    let pid = started.lines().find_map(|line| line.strip_prefix("start ")).unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "{started}");
+}

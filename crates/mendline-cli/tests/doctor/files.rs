@@ -1,0 +1,70 @@
+//! The configuration file: what is wrong with it, and every server in it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use crate::canned::nobody;
+use crate::stage::{MENDLINE, Site, Stage};
+
+fn file(servers: &serde_json::Value) -> String {
+    json!({ "mcpServers": servers }).to_string()
+}
+
+#[test]
+fn every_server_of_the_file_is_examined() {
+    let site = Site::legacy();
+    let stage = Stage::with_file(&file(&json!({
+        "notes": { "url": site.url() },
+        "demo": { "command": MENDLINE, "args": ["demo-server"] },
+        "gone": { "url": nobody() },
+        "off": { "command": "false", "disabled": true },
+    })));
+    insta::assert_snapshot!(stage.doctor(&[]));
+}
+
+#[test]
+fn one_server_of_the_file_by_its_name() {
+    let site = Site::legacy();
+    let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody() } })));
+    insta::assert_snapshot!(stage.doctor(&["notes"]));
+    let said = stage.run(&["doctor", "note"]);
+    assert_eq!(said.code, 3);
+    assert!(said.stderr.contains("did you mean \"notes\"?"), "{}", said.stderr);
+}
+
+#[test]
+fn what_is_wrong_with_the_file_is_said_with_its_place() {
+    let stage = Stage::with_file(
+        "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"true\", \"timeuots\": {} },\n    \"b\": { \"url\": \"http://127.0.0.1:1/\", \"headers\": { \"X\": \"${MENDLINE_TEST_UNSET}\" } }\n  }\n}\n",
+    );
+    insta::assert_snapshot!(stage.doctor(&[]));
+}
+
+#[test]
+fn secrets_that_others_can_read_are_worth_a_look() {
+    let stage = Stage::with_file(&file(&json!({
+        "demo": { "command": MENDLINE, "args": ["demo-server"], "env": { "API_TOKEN": "canary-s3cret" } },
+    })));
+    fs::set_permissions(stage.config(), fs::Permissions::from_mode(0o644)).unwrap();
+    let said = stage.run(&["doctor"]);
+    assert_eq!(said.code, 0, "{}", said.stdout);
+    assert!(said.stdout.contains("others on this machine can read this file"), "{}", said.stdout);
+    assert!(said.stdout.contains("chmod 600") && !said.stdout.contains("canary-s3cret"), "{}", said.stdout);
+}
+
+#[test]
+fn without_a_file_only_the_machine_is_examined() {
+    insta::assert_snapshot!(Stage::new().doctor(&[]));
+}
+
+#[test]
+fn a_state_directory_that_others_can_look_into_is_said() {
+    let stage = Stage::new();
+    let state = stage.path().join("state/mendline");
+    fs::create_dir_all(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).unwrap();
+    let said = stage.run(&["doctor"]);
+    assert!(said.stdout.contains("others can look into") && said.stdout.contains("chmod 700"), "{}", said.stdout);
+}

@@ -1,0 +1,173 @@
+//! Servers at a URL, each with one layer at which the way to it ends.
+
+use mendline_faults::Rule;
+use serde_json::json;
+
+use crate::canned::{Canned, nobody};
+use crate::stage::{Site, Stage, legacy, modern};
+
+/// What the doctor says about a server at this address, reviewed as text.
+macro_rules! story {
+    ($name:ident, $server:expr, $url:expr) => {
+        story!($name, $server, $url, []);
+    };
+    ($name:ident, $server:expr, $url:expr, $flags:expr) => {
+        #[test]
+        fn $name() {
+            let server = $server;
+            let url: String = ($url)(&server);
+            let flags: &[&str] = &$flags;
+            insta::assert_snapshot!(stringify!($name), Stage::new().doctor(&[flags, &[&url]].concat()));
+        }
+    };
+}
+
+fn at(server: &Canned) -> String {
+    server.url()
+}
+
+fn at_site(site: &Site) -> String {
+    site.url()
+}
+
+/// A legacy server whose greeting meets this fault.
+fn greeted_with(rule: Rule) -> Site {
+    let site = Site::legacy();
+    site.add(rule.method("initialize")).unwrap();
+    site
+}
+
+story!(a_legacy_server_that_is_well, Site::legacy(), at_site);
+story!(a_modern_server_that_is_well, Site::start(modern()), at_site);
+story!(a_server_of_the_old_transport, Site::legacy(), |site: &Site| site.sse_url());
+story!(a_server_of_the_old_transport_by_name, Site::legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
+story!(no_such_name, (), |_: &()| "http://no-such-host.invalid/mcp".to_owned());
+story!(a_connection_that_is_refused, (), |_: &()| nobody());
+story!(a_server_that_does_not_speak_http, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
+story!(a_server_that_closes_without_a_word, Canned::answer(""), at);
+story!(a_server_that_says_nothing, Canned::silent(), at, ["--timeout", "2s"]);
+story!(nothing_at_this_path, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
+story!(a_path_that_takes_no_messages, Canned::http("405 No", "text/plain", "no"), at);
+story!(a_web_page, greeted_with(Rule::new("h37_html_instead_of_json")), at_site);
+story!(json_that_is_no_message, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
+story!(a_server_that_fails_itself, greeted_with(Rule::new("h26_500")), at_site);
+story!(a_server_that_is_too_busy, greeted_with(Rule::new("h30_429_retry_after").value(7)), at_site);
+story!(a_token_that_has_expired, greeted_with(Rule::new("a73_token_expired_401")), at_site);
+story!(
+    a_login_that_is_missing,
+    Canned::answer(
+        "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"notes\", scope=\"read write\", \
+         resource_metadata=\"https://notes.test/.well-known/oauth-protected-resource?x=1\"\r\nContent-Length: 0\r\n\r\n"
+    ),
+    at
+);
+story!(a_server_that_forbids, Canned::http("403 Forbidden", "text/plain", "no"), at);
+story!(
+    a_server_that_sends_us_elsewhere,
+    Canned::answer("HTTP/1.1 302 Found\r\nLocation: https://login.test/in?key=s3cret\r\nContent-Length: 0\r\n\r\n"),
+    at
+);
+story!(
+    a_server_that_refuses_the_greeting,
+    Canned::json_rpc("error", r#"{"code":-32000,"message":"the database is away\u001b[2J"}"#),
+    at
+);
+story!(
+    lists_that_never_come,
+    {
+        let site = Site::legacy();
+        site.add(Rule::new("m72_list_hangs").method("tools/list")).unwrap();
+        site
+    },
+    at_site,
+    ["--timeout", "2s"]
+);
+
+#[test]
+fn a_look_leaves_no_session_behind() {
+    let site = Site::start(legacy());
+    let said = Stage::new().run(&["doctor", &site.url()]);
+    assert_eq!(said.code, 0, "{}", said.stdout);
+    let counts = site.oracle().counts();
+    assert_eq!((counts.messages_of("initialize"), counts.sessions_deleted), (2, 2), "one for http, one for MCP itself");
+}
+
+#[test]
+fn a_credential_is_used_and_never_shown() {
+    let site = greeted_with(Rule::new("a73_token_expired_401"));
+    let stage = Stage::new();
+    for json in [&[][..], &["--json"]] {
+        let flags = ["doctor", "--header", "Authorization: Bearer canary-s3cret"];
+        let said = stage.run(&[&flags[..], json, &[&site.url()]].concat());
+        assert_eq!(said.code, 6, "{}", said.stdout);
+        assert!(said.stdout.contains("does not accept the credential"), "{}", said.stdout);
+        assert!(!said.stdout.contains("canary-s3cret") && !said.stderr.contains("canary-s3cret"), "{}", said.stdout);
+    }
+    let seen = site.oracle().seen();
+    assert!(!seen.is_empty());
+}
+
+#[test]
+fn a_query_is_never_shown() {
+    let url = format!("{}?key=canary-s3cret", nobody());
+    let said = Stage::new().run(&["doctor", &url]);
+    assert!(said.code == 1 && !said.stdout.contains("s3cret") && !said.stderr.contains("s3cret"), "{}", said.stdout);
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_worth_a_look() {
+    let server = Canned::answer(
+        "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    );
+    let said = Stage::new().run(&["doctor", "--json", &server.url()]).json();
+    let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
+    let clock = steps.iter().find(|step| step["layer"] == "clock").unwrap();
+    assert_eq!(clock["verdict"], "warning", "{clock}");
+    assert!(clock["words"].as_str().unwrap().contains("behind this machine's"), "{clock}");
+}
+
+#[test]
+fn programs_are_told_the_same_in_json() {
+    let site = Site::legacy();
+    let said = Stage::new().run(&["doctor", "--json", &site.url()]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    let said = said.json();
+    assert_eq!((&said["version"], &said["well"], &said["exitCode"]), (&json!(1), &json!(true), &json!(0)));
+    let server = &said["servers"][0];
+    let layers: Vec<&str> =
+        server["steps"].as_array().unwrap().iter().map(|step| step["layer"].as_str().unwrap()).collect();
+    assert_eq!(layers, ["name", "tcp", "http", "auth", "handshake", "lists", "ping"]);
+    let fact = |layer: &str, name: &str| {
+        let step = server["steps"].as_array().unwrap().iter().find(|step| step["layer"] == layer).unwrap();
+        assert_eq!(step["verdict"], "ok", "{step}");
+        step["facts"][name].clone()
+    };
+    assert_eq!(fact("http", "transport"), "streamable");
+    assert_eq!(
+        (fact("handshake", "era"), fact("handshake", "protocolVersion")),
+        (json!("legacy"), json!("2025-11-25"))
+    );
+    assert_eq!(
+        (fact("lists", "tools"), fact("lists", "prompts"), fact("lists", "resources")),
+        (json!(5), json!(1), json!(1))
+    );
+    assert!(fact("ping", "p50Ms").is_number());
+}
+
+#[test]
+fn a_proxy_that_a_variable_names_is_used_and_said() {
+    // The host is not this machine by its name, so the proxy is asked for it; and the proxy is a server that answers.
+    let proxy = Canned::http("404 Not Found", "text/plain", "no");
+    let place = proxy.url().replace("/mcp", "");
+    let stage = Stage::new();
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = stage.command(&["doctor", "--json", "http://notes.invalid/mcp"]);
+        let said = crate::stage::Said::of(command.envs(variables.iter().copied()).output().unwrap());
+        said.json()["servers"][0]["steps"].clone()
+    };
+    let steps = run(&[("http_proxy", &place)]);
+    assert_eq!((&steps[0]["layer"], &steps[0]["verdict"]), (&json!("proxy"), &json!("ok")), "{steps}");
+    assert_eq!(steps[2]["layer"], "tcp");
+    let steps = run(&[("http_proxy", &place), ("no_proxy", ".invalid")]);
+    assert_eq!((&steps[0]["layer"], &steps[0]["verdict"]), (&json!("name"), &json!("failed")), "{steps}");
+}

@@ -1,0 +1,16 @@
+//! `mendline doctor`, `tools` and `call` as real processes before servers that break on purpose.
+//!
+//! For every layer at which the way to a server can end there is a server at which it does. What is printed is reviewed as
+//! text, with times and ports replaced. Nothing leaves loopback, and nothing sleeps to be lucky.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+
+mod calls;
+mod canned;
+mod children;
+mod files;
+mod layers;
+mod scrubbed;
+mod secure;
+mod stage;
+mod terminal;

@@ -1,0 +1,175 @@
+//! A command with a home of its own, and servers for it.
+
+use std::fs;
+use std::future::pending;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Once, OnceLock};
+use std::thread;
+
+use mendline_faults::{Answers, Era, Identity, Server, Settings};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::scrubbed::scrubbed;
+
+/// The binary under test.
+pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
+
+/// What a machine may have set and a story must not see.
+const FOREIGN: [&str; 12] = [
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+    "NODE_EXTRA_CA_CERTS",
+    "MENDLINE_CONFIG",
+    "MENDLINE_LOG",
+    "COLUMNS",
+];
+
+/// A home that is nobody's.
+pub(crate) struct Stage {
+    folder: TempDir,
+}
+
+/// What a command said.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        Stage { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// With this configuration file.
+    pub(crate) fn with_file(text: &str) -> Stage {
+        let stage = Stage::new();
+        let folder = stage.path().join("config/mendline");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.json"), text).unwrap();
+        stage
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.path().join("config/mendline/config.json")
+    }
+
+    /// The command, with nothing of the real user in its surroundings.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(MENDLINE);
+        for variable in FOREIGN {
+            command.env_remove(variable);
+        }
+        let home = |name: &str| self.path().join(name);
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env("HOME", home("home"))
+            .env("XDG_CONFIG_HOME", home("config"))
+            .env("XDG_STATE_HOME", home("state"))
+            .env("XDG_RUNTIME_DIR", home("runtime"))
+            .env("MENDLINE_STATE_DIR", home("state/mendline"))
+            .env("MENDLINE_RUNTIME_DIR", home("runtime/mendline"))
+            .env("MENDLINE_DEMO_LEDGER", home("ledger"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// What it says.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+        Said::of(self.command(arguments).output().unwrap())
+    }
+
+    /// What the doctor says, as it is reviewed.
+    pub(crate) fn doctor(&self, arguments: &[&str]) -> String {
+        let said = self.run(&[&["doctor"], arguments].concat());
+        self.reviewed(&said)
+    }
+
+    /// Everything that was said, with what changes from run to run replaced.
+    pub(crate) fn reviewed(&self, said: &Said) -> String {
+        let Said { code, stdout, stderr } = said;
+        let text = format!("exit code {code}\n--- stdout\n{stdout}--- stderr\n{stderr}");
+        let text = text.replace(self.path().to_str().unwrap(), "‹home›").replace(MENDLINE, "‹mendline›");
+        scrubbed(&text)
+    }
+
+    pub(crate) fn ledger(&self) -> String {
+        fs::read_to_string(self.path().join("ledger")).unwrap_or_default()
+    }
+}
+
+impl Said {
+    pub(crate) fn of(output: Output) -> Said {
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
+    }
+}
+
+/// A fault server.
+pub(crate) struct Site(Server);
+
+impl Site {
+    pub(crate) fn start(settings: Settings) -> Site {
+        Site(ground().block_on(Server::start(settings)).unwrap())
+    }
+
+    pub(crate) fn start_secure(settings: Settings, identity: Identity) -> Site {
+        Site(ground().block_on(Server::start_secure(settings, identity)).unwrap())
+    }
+
+    /// Legacy, with sessions.
+    pub(crate) fn legacy() -> Site {
+        Site::start(legacy())
+    }
+}
+
+pub(crate) fn legacy() -> Settings {
+    Settings { era: Era::Legacy, answers: Answers::Json, ..Settings::default() }
+}
+
+pub(crate) fn modern() -> Settings {
+    Settings { era: Era::Modern, answers: Answers::Json, ..Settings::default() }
+}
+
+impl Deref for Site {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+/// Where the servers of all stories run: one thread, for as long as the process lives.
+fn ground() -> &'static Handle {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static DRIVEN: Once = Once::new();
+    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
+    DRIVEN.call_once(|| {
+        thread::spawn(|| runtime.block_on(pending::<()>()));
+    });
+    runtime.handle()
+}

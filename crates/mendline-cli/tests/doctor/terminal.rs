@@ -1,0 +1,57 @@
+//! What a person sees on a terminal: a bar, escapes, colours, and nothing left behind.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::stage::{MENDLINE, Stage};
+
+/// Runs a command on a terminal of its own, and gives back all that came there, and its exit code.
+fn on_a_terminal(stage: &Stage, arguments: &[&str]) -> (String, i32) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let open = || -> OwnedFd {
+        let path = std::path::PathBuf::from(name.to_str().unwrap());
+        File::options().read(true).write(true).open(path).unwrap().into()
+    };
+    let mut command = stage.command(arguments);
+    command.env("TERM", "xterm").env_remove("NO_COLOR");
+    let mut process = command.stdout(Stdio::from(open())).stderr(Stdio::from(open())).spawn().unwrap();
+    // Our own copies of the terminal are in the command until then, and would keep it open.
+    drop(command);
+    let mut seen = Vec::new();
+    // A terminal whose last user has gone ends with an error.
+    let _ = File::from(master).read_to_end(&mut seen);
+    (String::from_utf8_lossy(&seen).into_owned(), process.wait().unwrap().code().unwrap())
+}
+
+#[test]
+fn progress_is_a_bar_that_is_wiped_before_the_answer() {
+    let stage = Stage::new();
+    let slow = ["call", "slow", r#"{"key":"k","steps":4,"stepMs":30}"#, "--", MENDLINE, "demo-server"];
+    let (seen, code) = on_a_terminal(&stage, &slow);
+    assert_eq!(code, 0, "{seen}");
+    assert!(seen.contains("█") && seen.contains("50 %"), "{seen:?}");
+    assert!(seen.ends_with("\r\u{1b}[Kk is done\r\n"), "{seen:?}");
+}
+
+#[test]
+fn a_server_cannot_talk_to_the_terminal() {
+    let stage = Stage::new();
+    let echo = ["call", "lookup", r#"{"key":"\u001b[2J\u202e"}"#, "--", MENDLINE, "demo-server"];
+    let (seen, code) = on_a_terminal(&stage, &echo);
+    assert_eq!(code, 0, "{seen}");
+    assert_eq!(seen, "\\u{1b}[2J\\u{202e} is 42\r\n");
+}
+
+#[test]
+fn the_doctor_paints_its_signs() {
+    let (seen, code) = on_a_terminal(&Stage::new(), &["doctor", "--", MENDLINE, "demo-server"]);
+    assert_eq!(code, 0, "{seen}");
+    assert!(seen.contains("\u{1b}[32m✓\u{1b}[0m"), "{seen:?}");
+}

@@ -1,0 +1,433 @@
+//! The way to a server, one layer after the other.
+//!
+//! A connection is usually made in one go and fails with one sentence. Whoever wants to know *where* it ends (`mendline
+//! doctor`) walks it here instead: name, connection, tunnel, TLS, one exchange. The steps are the ones that calls take, with
+//! the same resolver, proxy, authorities and headers, so that what is found here is what calls will meet. How long a step
+//! may take is the caller's business.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName};
+use http::{Request, StatusCode, Version};
+use http_body::Body as _;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mendline_core::port::{Ask, Verb};
+use mendline_wire::Spliced;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::certificate::Certificate;
+use super::connect::place;
+use super::dial::{self, DialError, Place};
+use super::origin::Location;
+use super::proxy::{TunnelFault, tunnel};
+use super::redirect;
+use super::request::{Heads, Outgoing, Segments};
+use super::target::{Protocol, Target};
+use super::tls::{HandshakeFault, judge, server_name, witnessed};
+
+/// How much of a body is read: enough for an error message, and for the beginning of a page.
+const BODY: usize = 16 * 1024;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// A message to be posted, as text.
+pub type Message = Bytes;
+
+/// One server, to be approached step by step.
+pub struct Probe {
+    target: Target,
+}
+
+/// A TCP connection that was made.
+pub struct Reached {
+    stream: TcpStream,
+    /// Where to.
+    pub address: SocketAddr,
+}
+
+/// What a TLS handshake showed.
+pub struct Shown {
+    /// The certificate of the peer, as far as it can be read, trusted or not.
+    pub certificate: Option<Certificate>,
+    /// The connection, or why there is none.
+    pub outcome: Result<Secured, Distrust>,
+}
+
+/// Why a TLS handshake came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distrust {
+    /// The peer is not who it should be.
+    Untrusted(String),
+    /// Anything else.
+    Failed(String),
+}
+
+/// A TLS connection that was made.
+pub struct Secured {
+    stream: Box<dyn Stream>,
+    /// `TLS 1.3` or `TLS 1.2`.
+    pub version: &'static str,
+    /// Whether HTTP/2 will be spoken.
+    pub is_http2: bool,
+}
+
+/// What an exchange is carried by.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// A connection that an exchange can be made on.
+pub struct Line {
+    stream: Box<dyn Stream>,
+    is_http2: bool,
+}
+
+impl From<Reached> for Line {
+    fn from(reached: Reached) -> Line {
+        Line { stream: Box::new(reached.stream), is_http2: false }
+    }
+}
+
+impl From<Secured> for Line {
+    fn from(secured: Secured) -> Line {
+        Line { stream: secured.stream, is_http2: secured.is_http2 }
+    }
+}
+
+/// What a server answered, as far as it tells what kind of server it is.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// Which HTTP it was said in.
+    pub is_http2: bool,
+    headers: HeaderMap,
+    /// The beginning of the body; nothing for a stream of events, which may not end.
+    pub body: Bytes,
+    /// Where it sends us, or why we do not go there.
+    pub redirect: Option<Result<String, String>>,
+}
+
+impl Answer {
+    /// Its kind of content, without parameters and in lower case.
+    pub fn content_type(&self) -> Option<String> {
+        let kind = self.header(&header::CONTENT_TYPE)?;
+        Some(kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    }
+
+    /// What the server's clock shows.
+    pub fn date(&self) -> Option<SystemTime> {
+        httpdate::parse_http_date(self.header(&header::DATE)?).ok()
+    }
+
+    /// How to become known to it.
+    pub fn challenges(&self) -> Vec<String> {
+        let all = self.headers.get_all(header::WWW_AUTHENTICATE).into_iter();
+        all.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
+    }
+
+    /// What it says it is.
+    pub fn server(&self) -> Option<&str> {
+        self.header(&header::SERVER)
+    }
+
+    /// How long it wants to be left alone, as it says it.
+    pub fn retry_after(&self) -> Option<&str> {
+        self.header(&header::RETRY_AFTER)
+    }
+
+    /// The session that it has opened for us.
+    pub fn session(&self) -> Option<&str> {
+        self.header(&SESSION)
+    }
+
+    fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// What came is not HTTP.
+    NotHttp(String),
+    /// The connection broke.
+    Cut(String),
+    /// The request cannot even be written.
+    Unsendable(String),
+}
+
+impl Probe {
+    /// For the server of this target.
+    pub fn new(target: Target) -> Probe {
+        Probe { target }
+    }
+
+    /// Where the way begins: at the server, or at the proxy before it.
+    pub fn place(&self) -> Place {
+        place(&self.target)
+    }
+
+    /// The server itself, as host and port.
+    pub fn server(&self) -> Place {
+        let origin = &self.target.location.origin;
+        Place { host: origin.host.clone(), port: origin.port }
+    }
+
+    /// Whether a proxy stands before it.
+    pub fn has_proxy(&self) -> bool {
+        self.target.proxy.is_some()
+    }
+
+    /// Whether it is reached over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.target.location.origin.secure
+    }
+
+    /// The addresses of the place where the way begins.
+    pub async fn look_up(&self) -> Result<Vec<SocketAddr>, DialError> {
+        dial::look_up(&self.place()).await
+    }
+
+    /// A connection to the first of these addresses that answers.
+    pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<Reached, DialError> {
+        let connect = |address| async move { Ok(Reached { stream: TcpStream::connect(address).await?, address }) };
+        let reached = dial::race(dial::in_turns(addresses), connect).await;
+        reached.map_err(|(address, error)| DialError(dial::no_connection(&self.place(), address, &error)))
+    }
+
+    /// A tunnel through the proxy at the other end, if this server needs one.
+    pub async fn tunnel(&self, reached: &mut Reached) -> Result<(), String> {
+        let (Some(proxy), true) = (&self.target.proxy, self.is_secure()) else { return Ok(()) };
+        let made = tunnel(&mut reached.stream, proxy, &self.target.location.origin).await;
+        made.map_err(|fault| match fault {
+            TunnelFault::Denied(words) | TunnelFault::Failed(words) => words,
+        })
+    }
+
+    /// A TLS handshake with the peer, and what it showed of itself.
+    pub async fn shake_hands(&self, reached: Reached) -> Shown {
+        let origin = &self.target.location.origin;
+        let broken = |words: String| Shown { certificate: None, outcome: Err(Distrust::Failed(words)) };
+        let Ok(name) = server_name(&origin.host) else {
+            return broken(format!("no certificate can be for the name {}", origin.host));
+        };
+        let (config, seen) = match witnessed(&self.target.tls, self.target.protocol) {
+            Ok(made) => made,
+            Err(words) => return broken(words),
+        };
+        let shaken = TlsConnector::from(Arc::new(config)).connect(name, reached.stream).await;
+        let outcome = match shaken {
+            Ok(stream) => {
+                let session = stream.get_ref().1;
+                let version = match session.protocol_version() {
+                    Some(rustls::ProtocolVersion::TLSv1_2) => "TLS 1.2",
+                    _ => "TLS 1.3",
+                };
+                let is_http2 = session.alpn_protocol() == Some(b"h2") || self.target.protocol == Protocol::Http2;
+                Ok(Secured { stream: Box::new(stream), version, is_http2 })
+            }
+            Err(error) => Err(match judge(&origin.host_and_port(), &error) {
+                HandshakeFault::Untrusted(words) => Distrust::Untrusted(words),
+                HandshakeFault::Failed(words) => Distrust::Failed(words),
+            }),
+        };
+        Shown { certificate: seen.certificate(), outcome }
+    }
+
+    /// Posts a message, or asks for a stream when there is none. With this session, if there is one.
+    pub async fn ask(
+        &self,
+        line: Line,
+        message: Option<Bytes>,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Answer, NoAnswer> {
+        let verb = if message.is_some() { Verb::Post } else { Verb::Get };
+        self.exchange(line, verb, message, headers).await
+    }
+
+    /// Ends a session that was opened only to see whether that is possible.
+    pub async fn leave(&self, line: Line, session: &str) {
+        // A server that does not want to hear of it forgets the session by itself.
+        let _ = self.exchange(line, Verb::Delete, None, &[("Mcp-Session-Id", session)]).await;
+    }
+
+    async fn exchange(
+        &self,
+        line: Line,
+        verb: Verb,
+        message: Option<Bytes>,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Answer, NoAnswer> {
+        let version = if line.is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
+        let headers = headers.iter().map(|(name, value)| ((*name).into(), Arc::from(*value))).collect();
+        let ask = Ask { verb, target: None, headers, body: message.map(Spliced::whole) };
+        let location = &self.target.location;
+        let head = Heads::default().head(&self.target, location, &ask, version).map_err(NoAnswer::Unsendable)?;
+        let answered = if line.is_http2 { http2(line, head, &ask).await } else { http1(line, head, &ask).await };
+        answered.map(|answer| Answer { redirect: led(&answer, location), ..answer })
+    }
+}
+
+/// Where an answer sends us, without what may be a secret in it.
+fn led(answer: &Answer, from: &Location) -> Option<Result<String, String>> {
+    let status = StatusCode::from_u16(answer.status).ok().filter(StatusCode::is_redirection)?;
+    let to = answer.header(&header::LOCATION)?;
+    Some(redirect::follow(status, from, to.trim(), 0).map(|location| {
+        let path = location.path.split('?').next().unwrap_or_default();
+        format!("{}{path}", location.origin)
+    }))
+}
+
+async fn http1(line: Line, head: Request<()>, ask: &Ask) -> Result<Answer, NoAnswer> {
+    let cut = |error: hyper::Error| {
+        if error.is_parse() { NoAnswer::NotHttp(error.to_string()) } else { NoAnswer::Cut(error.to_string()) }
+    };
+    let (mut sender, driver) = http1::handshake(TokioIo::new(line.stream)).await.map_err(cut)?;
+    let driver = std::pin::pin!(driver);
+    let exchange = async {
+        let response = sender.send_request(head.map(|()| Outgoing::new(ask.body.as_ref()))).await.map_err(cut)?;
+        let (parts, mut incoming) = response.into_parts();
+        let mut body = Vec::new();
+        while is_read(&parts.headers, body.len()) {
+            match poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await {
+                Some(Ok(frame)) => body.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                _ => break,
+            }
+        }
+        Ok(answer(parts, body))
+    };
+    carried(exchange, driver).await
+}
+
+async fn http2(line: Line, head: Request<()>, ask: &Ask) -> Result<Answer, NoAnswer> {
+    let cut = |error: h2::Error| NoAnswer::Cut(error.to_string());
+    let (sender, driver) = h2::client::Builder::new().handshake::<_, Segments>(line.stream).await.map_err(cut)?;
+    let driver = std::pin::pin!(driver);
+    let exchange = async {
+        let mut sender = sender.ready().await.map_err(cut)?;
+        let body = ask.body.clone().map(Segments::whole);
+        let (response, mut upload) = sender.send_request(head, body.is_none()).map_err(cut)?;
+        if let Some(body) = body {
+            upload.send_data(body, true).map_err(cut)?;
+        }
+        let (parts, mut incoming) = response.await.map_err(cut)?.into_parts();
+        let mut body = Vec::new();
+        while is_read(&parts.headers, body.len()) {
+            match incoming.data().await {
+                Some(Ok(piece)) => {
+                    let _ = incoming.flow_control().release_capacity(piece.len());
+                    body.extend_from_slice(&piece);
+                }
+                _ => break,
+            }
+        }
+        Ok(answer(parts, body))
+    };
+    carried(exchange, driver).await
+}
+
+/// The exchange, with its connection driven beside it for as long as it lasts.
+async fn carried<E>(
+    exchange: impl Future<Output = Result<Answer, NoAnswer>>,
+    mut driver: Pin<&mut impl Future<Output = Result<(), E>>>,
+) -> Result<Answer, NoAnswer> {
+    let mut exchange = std::pin::pin!(exchange);
+    let mut is_over = false;
+    poll_fn(|cx| {
+        // The end of the connection is told by the exchange, which knows what it means.
+        is_over = is_over || driver.as_mut().poll(cx).is_ready();
+        exchange.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// A stream of events is not read: it may never end, and its head says enough.
+fn is_read(headers: &HeaderMap, so_far: usize) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    so_far < BODY && !kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+}
+
+fn answer(parts: http::response::Parts, mut body: Vec<u8>) -> Answer {
+    body.truncate(BODY);
+    Answer {
+        status: parts.status.as_u16(),
+        is_http2: parts.version == Version::HTTP_2,
+        headers: parts.headers,
+        body: body.into(),
+        redirect: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What a probe makes of a peer that answers every connection with these bytes.
+    async fn answered(bytes: &'static [u8]) -> Result<Answer, NoAnswer> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut first = [0_u8; 1024];
+            let _ = stream.read(&mut first).await;
+            let _ = stream.write_all(bytes).await;
+            let _ = stream.shutdown().await;
+            while stream.read(&mut first).await.is_ok_and(|count| count > 0) {}
+        });
+        let probe = Probe::new(Target::parse(&format!("http://{address}/mcp?key=s3cret")).unwrap());
+        let addresses = probe.look_up().await.unwrap();
+        let reached = probe.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
+        let answer = probe.ask(reached.into(), Some(Bytes::from_static(b"{}")), &[]).await;
+        peer.abort();
+        answer
+    }
+
+    #[tokio::test]
+    async fn an_answer_tells_what_kind_of_server_it_is() {
+        let answer = answered(
+            b"HTTP/1.1 401 No\r\nContent-Type: Text/HTML; charset=x\r\nWWW-Authenticate: Bearer a=\"b\"\r\n\
+              Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 4\r\n\r\nbody",
+        )
+        .await
+        .unwrap();
+        assert_eq!((answer.status, &*answer.body, answer.is_http2), (401, &b"body"[..], false));
+        assert_eq!(answer.content_type().as_deref(), Some("text/html"));
+        assert_eq!(answer.challenges(), ["Bearer a=\"b\""]);
+        assert!(answer.date().is_some() && answer.session().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_told_without_its_query_and_only_within_the_origin() {
+        let there =
+            answered(b"HTTP/1.1 308 Moved\r\nLocation: /other?key=s3cret\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        let place = there.redirect.unwrap().unwrap();
+        assert!(place.ends_with("/other") && !place.contains("s3cret"), "{place}");
+        let away = answered(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n")
+            .await
+            .unwrap();
+        assert!(away.redirect.unwrap().unwrap_err().contains("https://login.test, where nothing may be sent"));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_http_is_told_apart_from_a_connection_that_broke() {
+        assert!(matches!(answered(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(NoAnswer::NotHttp(_))));
+        assert!(matches!(answered(b"").await, Err(NoAnswer::Cut(_))));
+    }
+
+    #[tokio::test]
+    async fn a_stream_of_events_is_not_waited_for() {
+        let answer = answered(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await.unwrap();
+        assert_eq!((answer.status, answer.body.len()), (200, 0));
+    }
+}
