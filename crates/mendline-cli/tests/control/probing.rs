@@ -44,7 +44,7 @@ fn each_server_that_does_not_run_is_greeted_and_ended_again() {
     let outcomes: Vec<_> = report["probed"].as_array().unwrap().iter().map(|probed| probed["name"].clone()).collect();
     assert_eq!(
         outcomes,
-        ["rests", "mute", "dies", "ghost", "off", "far", "guarded"],
+        ["dies", "far", "ghost", "guarded", "mute", "off", "rests"],
         "in the order of the file, without the one that runs"
     );
     assert_eq!(probed("rests")["outcome"], "answers", "{report:#}");
