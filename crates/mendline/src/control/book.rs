@@ -237,7 +237,7 @@ impl Entry {
                 slowed: status.slowed,
             },
             in_flight: status.out,
-            waiting: status.open - status.out,
+            waiting: status.open.saturating_sub(status.out),
             calls: Calls {
                 answered: status.answered,
                 errors: status.errors,
