@@ -237,7 +237,7 @@ impl Entry {
                 slowed: status.slowed,
             },
             in_flight: status.out,
-            waiting: status.open - status.out,
+            waiting: status.open.saturating_sub(status.out),
             calls: Calls {
                 answered: status.answered,
                 errors: status.errors,
@@ -310,8 +310,10 @@ fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
         LinkState::Idle => StateKind::Idle,
         LinkState::Parked => StateKind::Parked,
         LinkState::Up if status.ready => StateKind::Ready,
-        LinkState::Dialing | LinkState::Up if !status.lost => StateKind::Starting,
-        LinkState::Dialing | LinkState::Up | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
+        // It is there, and has not answered yet: perhaps nobody has asked it anything.
+        LinkState::Up => StateKind::Starting,
+        LinkState::Dialing if !status.lost => StateKind::Starting,
+        LinkState::Dialing | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
     }
 }
 
