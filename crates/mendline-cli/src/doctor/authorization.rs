@@ -49,7 +49,7 @@ fn refused(answer: &Answer, has_credential: bool, names: &[&str]) -> Step {
     if let Some(said) = challenge.description.as_ref().or(challenge.error.as_ref()) {
         words.push_str(&format!(": {said}"));
     }
-    let mut step = Step::failed(LAYER, words).fact("challenges", challenges.clone());
+    let mut step = Step::failed(LAYER, words).fact("challenges", challenges);
     if let Some(place) = &challenge.metadata {
         step = step.details([format!("how to log in is described at {}", without_query(place))]);
     }

@@ -17,6 +17,10 @@ const PINGS: usize = 5;
 /// What an answer may take before it is worth a look.
 const SLOW: Duration = Duration::from_secs(1);
 
+/// What to make of a server that says no.
+pub(crate) const ITS_OWN_WORDS: &str =
+    "It speaks MCP, and these are its own words: its log or its manual may say more. It may also be too old or too new";
+
 /// The same plan for somebody who wants to see what fails.
 pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     let mut plan = plan.clone();

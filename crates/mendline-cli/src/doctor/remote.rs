@@ -262,9 +262,7 @@ fn not_greeted(trouble: &Trouble) -> Step {
     match trouble {
         Trouble::Silence(_) => step.advice("It takes requests and does not answer them; --timeout gives it longer"),
         trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
-        Trouble::Error { failure: None, .. } => {
-            step.advice("It is a server of MCP, but of no revision that is known here; is there a newer version of it?")
-        }
+        Trouble::Error { failure: None, .. } => step.advice(protocol::ITS_OWN_WORDS),
         _ => step
             .advice("It speaks HTTP, but not MCP: is the path of the URL right? Many servers are at /mcp or at /sse"),
     }
