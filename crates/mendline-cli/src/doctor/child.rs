@@ -32,6 +32,7 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
         return sheet.skip(&ABOVE, "not tried");
     }
     let limit = limits.start.unwrap_or(defaults::HANDSHAKE);
+    sheet.begin("start");
     let meeting = match protocol::meet(plan, limit).await {
         Ok(meeting) => meeting,
         Err(why) => {

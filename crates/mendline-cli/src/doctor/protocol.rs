@@ -73,8 +73,10 @@ pub(crate) fn handshake(greeting: &Greeting) -> Step {
 
 /// Lists and pings of a server that was greeted.
 pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting, limit: Duration, sheet: &mut Sheet) {
+    sheet.begin("lists");
     let step = lists(conversation, greeting, limit).await;
     sheet.put(step);
+    sheet.begin("ping");
     let step = pings(conversation, limit).await;
     sheet.put(step);
 }
@@ -128,6 +130,6 @@ async fn pings(conversation: &mut Conversation, limit: Duration) -> Step {
     let (middle, slowest) = (times[times.len() / 2], times[times.len() - 1]);
     let words = format!("{PINGS} pings, half of them within {}, the slowest {}", short(middle), short(slowest));
     let step = if middle > SLOW { Step::warning(LAYER, words) } else { Step::ok(LAYER, words) };
-    let millis = |time: Duration| (time.as_secs_f64() * 100_000.0).round() / 100.0;
+    let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
     step.took(middle).fact("p50Ms", millis(middle)).fact("slowestMs", millis(slowest))
 }
