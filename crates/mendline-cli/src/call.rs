@@ -42,9 +42,11 @@ Examples:
   mendline call echo --arg message=hello -- npx -y @modelcontextprotocol/server-everything
 
 `mendline tools SERVER` lists the tools, `mendline tools SERVER TOOL` says what one of them takes.
-The result goes to stdout, everything else to stderr. On a terminal what a server says is escaped; a pipe gets it as it is.
-Exit codes: 0 ok, 1 the tool says that it failed, 2 wrong usage or configuration, 3 no server or tool of that
-name, 4 it was sent and nobody knows whether it ran, 5 it was not sent or refused, 6 the server needs a login.";
+The result goes to stdout, everything else to stderr. On a terminal, what a server says is
+escaped; a pipe gets it as it is. Ctrl-C takes the call back.
+Exit codes: 0 ok, 1 the tool says that it failed, 2 wrong usage or configuration, 3 no server or
+tool of that name, 4 it was sent and nobody knows whether it ran, 5 it was not sent or refused,
+6 the server needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline call [OPTIONS] <URL|NAME> <TOOL> [JSON|@FILE|-]\n       mendline call [OPTIONS] <TOOL> [JSON|@FILE|-] -- <COMMAND> [ARGUMENTS]...")]
@@ -89,7 +91,7 @@ pub(crate) fn run(options: &CallOptions) -> ExitCode {
 }
 
 fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
-    let (line, rest) = server_first(&options.words, &options.server, &options.command);
+    let (line, rest) = server_first("call TOOL", &options.words, &options.server, &options.command);
     let (tool, text) = match rest {
         [tool] => (tool, None),
         [tool, text] => (tool, Some(text.as_str())),

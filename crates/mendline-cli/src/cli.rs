@@ -134,6 +134,7 @@ impl RunOptions {
     /// What it says about the server.
     pub(crate) fn line(&self) -> Line<'_> {
         Line {
+            verb: "run",
             server: &self.server,
             name: self.name.as_ref(),
             target: self.target.as_deref(),

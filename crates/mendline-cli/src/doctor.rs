@@ -15,6 +15,7 @@ mod protocol;
 mod remote;
 mod report;
 mod step;
+mod veil;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,15 +36,16 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
-  mendline doctor                            every server of the configuration file, and this machine
-  mendline doctor notes                      one of them
+  mendline doctor                     every server of the configuration file, and this machine
+  mendline doctor notes               one of them
   mendline doctor https://mcp.example.com/mcp
   mendline doctor --timeout 60s -- npx -y @modelcontextprotocol/server-everything
 
-Layers of a server at a URL: name, tcp, tls, http, auth, handshake, lists, ping. Of a command: command, start,
-handshake, lists, ping, stdout. The first that fails stops the ones above it.
-Exit codes: 0 all is well, 1 something is not, 2 wrong usage or configuration, 3 no server of that name, 6 only a
-login is missing.";
+Layers of a server at a URL: name, tcp, tls, http, auth, handshake, lists, ping.
+Layers of a command: command, start, handshake, lists, ping, stdout.
+The first that fails stops the ones above it. Nothing is changed anywhere.
+Exit codes: 0 all is well, 1 something is not, 2 wrong usage or configuration, 3 no server of
+that name, 6 only a login is missing.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline doctor [OPTIONS] [URL|NAME]\n       mendline doctor [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
@@ -52,7 +54,7 @@ pub(crate) struct DoctorOptions {
     #[arg(long)]
     json: bool,
 
-    /// How long each step may take; a command has at least that long to start [default: 10s, and 60s to start a command]
+    /// How long each step may take [default: 10s, and 60s for a command to start]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
 
@@ -104,7 +106,7 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
 
 async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
     let (target, command) = (options.target.as_deref(), options.command.as_slice());
-    let line = Line { server: &options.server, name: None, target, command, choices: None };
+    let line = Line { verb: "doctor", server: &options.server, name: None, target, command, choices: None };
     let (plan, named) = meant(&line)?;
     if let Some(named) = &named {
         let mut sheet = report.sheet("configuration", &named.found.path.display().to_string());
@@ -162,6 +164,7 @@ async fn examine_entry(server: &Server, loaded: &Loaded, limits: Limits, report:
 
 async fn examine(plan: &Plan, limits: Limits, report: &mut Report) {
     let mut sheet: Sheet = report.sheet(&plan.upstream.name, &plan.upstream.place);
+    sheet.hide(plan.secrets());
     match &plan.way {
         Way::Child(command) => child::examine(plan, command, limits, &mut sheet).await,
         Way::Remote(address) => remote::examine(plan, address, limits, &mut sheet).await,

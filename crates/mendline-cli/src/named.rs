@@ -33,7 +33,7 @@ pub(crate) struct Named {
 pub(crate) fn named(name: &str, line: &Line<'_>) -> Result<Named, Refusal> {
     let found = match locate(line.server.config.as_deref()) {
         Ok(found) => found,
-        Err(why) => return Err(Refusal::from(neither(name, &why))),
+        Err(why) => return Err(Refusal::from(neither(name, line.verb, &why))),
     };
     let loaded = read(&found)?;
     let plan = entry(&loaded, name, line)?;
@@ -121,8 +121,8 @@ fn unknown(name: &str, loaded: &Loaded) -> String {
     words
 }
 
-fn neither(target: &str, why: &str) -> String {
+fn neither(target: &str, verb: &str, why: &str) -> String {
     format!(
-        "{target:?} is not a URL, and as a name it cannot be looked up\n\n  {why}\n\nA command comes after `--`:\n\n  mendline run -- {target} …"
+        "{target:?} is not a URL, and as a name it cannot be looked up\n\n  {why}\n\nA command comes after `--`:\n\n  mendline {verb} -- {target} …"
     )
 }

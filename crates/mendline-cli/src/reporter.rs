@@ -43,7 +43,7 @@ impl Observer for Reporter {
     fn happened(&mut self, event: &Event) {
         match event {
             Event::LinkMoved { to: LinkState::Waiting, why, .. } => {
-                self.say(format!("{}; trying again", one_line(why)))
+                self.say(format!("{}; trying again", one_line(why)));
             }
             Event::CallRetried { attempt, .. } => self.say(format!("sent again, attempt {attempt}")),
             Event::Paused { wait, .. } => {

@@ -59,6 +59,8 @@ pub(crate) enum TransportFlag {
 /// All that a command line says about a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
+    /// What is done with it, as the command line has it.
+    pub(crate) verb: &'static str,
     /// The way to it.
     pub(crate) server: &'a ServerFlags,
     /// What it is to be called.

@@ -34,8 +34,8 @@ Examples:
   mendline tools --prompts --resources notes
 
 `mendline call` calls a tool, `mendline doctor` finds out why a server does not answer.
-Exit codes: 0 ok, 1 the server said no, 2 wrong usage or configuration, 3 no server or tool of that name,
-5 the server cannot be reached, 6 it needs a login.";
+Exit codes: 0 ok, 1 the server said no, 2 wrong usage or configuration, 3 no server or tool of
+that name, 5 the server cannot be reached, 6 it needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline tools [OPTIONS] <URL|NAME> [TOOL]\n       mendline tools [OPTIONS] [TOOL] -- <COMMAND> [ARGUMENTS]...")]
@@ -81,11 +81,12 @@ pub(crate) fn run(options: &ToolsOptions) -> ExitCode {
 
 /// The words of a line, told apart: which server, and what comes after it.
 pub(crate) fn server_first<'a>(
+    verb: &'static str,
     words: &'a [String],
     server: &'a ServerFlags,
     command: &'a [OsString],
 ) -> (Line<'a>, &'a [String]) {
-    let line = |target| Line { server, name: None, target, command, choices: None };
+    let line = |target| Line { verb, server, name: None, target, command, choices: None };
     match words {
         // A command or a variable names the server already.
         rest if !command.is_empty() || server.url_env.is_some() => (line(None), rest),
@@ -119,7 +120,7 @@ pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &Trouble) -> Re
 }
 
 fn list(options: &ToolsOptions) -> Result<(), Refusal> {
-    let (line, rest) = server_first(&options.words, &options.server, &options.command);
+    let (line, rest) = server_first("tools", &options.words, &options.server, &options.command);
     if line.target.is_none() && line.command.is_empty() && line.server.url_env.is_none() {
         return Err(Refusal::from(NO_SERVER.to_owned()));
     }
@@ -304,7 +305,7 @@ fn arguments(tool: &Tool, ink: Ink, width: usize) -> String {
     let needs = widest(|row| row.2.len()) + 2 * usize::from(tool.arguments.iter().any(|it| it.is_required));
     let mut out = String::new();
     for (name, kind, need, description) in rows {
-        let start = format!("    {name:names$}  {kind:kinds$}{:>needs$}", need);
+        let start = format!("    {name:names$}  {kind:kinds$}{need:>needs$}");
         let left = width.saturating_sub(start.chars().count() + 2).max(20);
         let description = ink.faint(&cut(&description, left));
         let _ = writeln!(out, "{}", format!("{start}  {description}").trim_end());

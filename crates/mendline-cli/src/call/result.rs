@@ -102,7 +102,7 @@ impl Shower<'_> {
                 }
             }
             Some("image" | "audio") => {
-                self.file(text("mimeType"), &text("data").unwrap_or_default());
+                self.file(text("mimeType").as_deref(), &text("data").unwrap_or_default());
             }
             Some("resource") => self.resource(&members.members("resource")),
             Some("resource_link") => {
@@ -121,14 +121,14 @@ impl Shower<'_> {
                 self.notes.push(format!("resource {}", one_line(&uri)));
                 self.say(&text);
             }
-            (None, Some(blob)) => self.file(resource.text("mimeType"), &blob),
+            (None, Some(blob)) => self.file(resource.text("mimeType").as_deref(), &blob),
             (None, None) => self.say(&format!("→ {}", one_line(&uri))),
         }
     }
 
     /// Something that is no text: saved, or named.
-    fn file(&mut self, kind: Option<String>, data: &str) {
-        let kind = one_line(kind.as_deref().unwrap_or("application/octet-stream"));
+    fn file(&mut self, kind: Option<&str>, data: &str) {
+        let kind = one_line(kind.unwrap_or("application/octet-stream"));
         let Ok(bytes) = STANDARD.decode(data.trim()) else {
             self.notes.push(format!("{kind}: cannot be read, it is not base64"));
             return;

@@ -28,6 +28,7 @@ pub(crate) fn examine(answer: &Answer, address: &Address) -> Step {
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
         401 | 403 => refused(answer, has_credential, &names),
+        300..400 => Step::skipped(LAYER, "not known here: every request is sent on"),
         _ if has_credential => Step::ok(LAYER, "the credential in Authorization is accepted"),
         _ if !names.is_empty() => Step::ok(LAYER, format!("nothing more is asked for than {}", names.join(", "))),
         _ => Step::ok(LAYER, "no login is asked for"),
@@ -49,7 +50,7 @@ fn refused(answer: &Answer, has_credential: bool, names: &[&str]) -> Step {
     if let Some(said) = challenge.description.as_ref().or(challenge.error.as_ref()) {
         words.push_str(&format!(": {said}"));
     }
-    let mut step = Step::failed(LAYER, words).fact("challenges", challenges.clone());
+    let mut step = Step::failed(LAYER, words).fact("challenges", challenges);
     if let Some(place) = &challenge.metadata {
         step = step.details([format!("how to log in is described at {}", without_query(place))]);
     }

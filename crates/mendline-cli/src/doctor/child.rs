@@ -13,7 +13,7 @@ use rustix::fs::{Access, access};
 use super::Limits;
 use super::protocol::{self, Meeting};
 use super::report::Sheet;
-use super::step::{Step, said};
+use super::step::{Step, Verdict, said};
 use crate::conversation::{Seen, Trouble};
 use crate::outside::counted;
 use crate::plan::Plan;
@@ -25,14 +25,14 @@ const ABOVE: [&str; 5] = ["start", "handshake", "lists", "ping", "stdout"];
 
 /// Walks from the command to its pings.
 pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits, sheet: &mut Sheet) {
-    match find(command) {
-        Ok(step) => sheet.put(step),
-        Err(step) => {
-            sheet.put(step);
-            return sheet.skip(&ABOVE, "not tried");
-        }
+    let step = find(command);
+    let is_there = step.verdict == Verdict::Ok;
+    sheet.put(step);
+    if !is_there {
+        return sheet.skip(&ABOVE, "not tried");
     }
     let limit = limits.start.unwrap_or(defaults::HANDSHAKE);
+    sheet.begin("start");
     let meeting = match protocol::meet(plan, limit).await {
         Ok(meeting) => meeting,
         Err(why) => {
@@ -102,7 +102,7 @@ fn not_greeted(trouble: &Trouble, seen: &Seen) -> Step {
                 )
         }
         other => Step::failed("handshake", format!("it refuses the greeting: {}", other.words()))
-            .advice("It speaks, but no revision of MCP that is known here; is there a newer version of it?"),
+            .advice(protocol::ITS_OWN_WORDS),
     };
     step.details(seen.said.iter().cloned())
 }
@@ -128,12 +128,12 @@ fn without_reason(line: &str) -> &str {
 }
 
 /// Where the program is, and whether it can be run.
-fn find(command: &ChildCommand) -> Result<Step, Step> {
+fn find(command: &ChildCommand) -> Step {
     const LAYER: &str = "command";
     let shown = command.program.to_string_lossy().into_owned();
     if let Some(directory) = command.directory.as_ref().filter(|directory| !directory.is_dir()) {
-        return Err(Step::failed(LAYER, format!("its directory {} does not exist", directory.display()))
-            .advice("Make it, or change `cwd` in the configuration file"));
+        return Step::failed(LAYER, format!("its directory {} does not exist", directory.display()))
+            .advice("Make it, or change `cwd` in the configuration file");
     }
     let found = if command.program.as_bytes().contains(&b'/') {
         let path =
@@ -144,35 +144,32 @@ fn find(command: &ChildCommand) -> Result<Step, Step> {
     };
     let path = match found {
         Found::At(path) => path,
-        Found::NotExecutable(path) => return Err(not_executable(&shown, &path)),
+        Found::NotExecutable(path) => return not_executable(&shown, &path),
         Found::Nowhere if shown.contains('/') => {
-            return Err(Step::failed(LAYER, format!("{shown} does not exist"))
-                .advice("Is the path right? A relative path is looked up in the directory that the command runs in"));
+            return Step::failed(LAYER, format!("{shown} does not exist"))
+                .advice("Is the path right? A relative path is looked up in the directory that the command runs in");
         }
-        Found::Nowhere => return Err(not_found(&shown, &search_path(command))),
+        Found::Nowhere => return not_found(&shown, &search_path(command)),
     };
     if path.is_dir() {
-        return Err(Step::failed(LAYER, format!("{} is a directory", path.display())).advice("Name the program in it"));
+        return Step::failed(LAYER, format!("{} is a directory", path.display())).advice("Name the program in it");
     }
     if access(&path, Access::EXEC_OK).is_err() {
-        return Err(not_executable(&shown, &path));
+        return not_executable(&shown, &path);
     }
     if let Some(interpreter) = missing_interpreter(&path, &search_path(command)) {
-        return Err(Step::failed(
-            LAYER,
-            format!("{} is a script for {interpreter}, which is not there", path.display()),
-        )
-        .advice(
-            install(&interpreter)
-                .unwrap_or_else(|| format!("Install {interpreter}, or run the script with another program")),
-        ));
+        return Step::failed(LAYER, format!("{} is a script for {interpreter}, which is not there", path.display()))
+            .advice(
+                install(&interpreter)
+                    .unwrap_or_else(|| format!("Install {interpreter}, or run the script with another program")),
+            );
     }
     let shown = if Path::new(&command.program) == path {
         format!("{} is there", path.display())
     } else {
         format!("{shown} is {}", path.display())
     };
-    Ok(Step::ok(LAYER, shown).fact("path", path.to_string_lossy().into_owned()))
+    Step::ok(LAYER, shown).fact("path", path.to_string_lossy().into_owned())
 }
 
 enum Found {
@@ -273,9 +270,7 @@ mod tests {
     }
 
     fn said(program: &Path) -> String {
-        match find(&ChildCommand::new(program, [])) {
-            Ok(step) | Err(step) => step.words,
-        }
+        find(&ChildCommand::new(program, [])).words
     }
 
     #[test]
@@ -306,9 +301,9 @@ mod tests {
         script(folder.path(), "notes-server", "#!/bin/sh\n", 0o755);
         let mut command = ChildCommand::new("notes-server", []);
         command.environment = vec![("PATH".into(), folder.path().into())];
-        assert!(find(&command).unwrap().words.ends_with("/notes-server"));
+        assert!(find(&command).words.ends_with("/notes-server"));
         command.program = "notes-servr".into();
-        let step = find(&command).unwrap_err();
+        let step = find(&command);
         assert_eq!(step.words, "notes-servr is not on PATH");
         assert!(step.advice.unwrap().starts_with("Did you mean `notes-server`?"));
     }

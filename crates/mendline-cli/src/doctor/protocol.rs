@@ -17,6 +17,10 @@ const PINGS: usize = 5;
 /// What an answer may take before it is worth a look.
 const SLOW: Duration = Duration::from_secs(1);
 
+/// What to make of a server that says no.
+pub(crate) const ITS_OWN_WORDS: &str =
+    "It speaks MCP, and these are its own words: its log or its manual may say more. It may also be too old or too new";
+
 /// The same plan for somebody who wants to see what fails.
 pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     let mut plan = plan.clone();
@@ -69,8 +73,10 @@ pub(crate) fn handshake(greeting: &Greeting) -> Step {
 
 /// Lists and pings of a server that was greeted.
 pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting, limit: Duration, sheet: &mut Sheet) {
+    sheet.begin("lists");
     let step = lists(conversation, greeting, limit).await;
     sheet.put(step);
+    sheet.begin("ping");
     let step = pings(conversation, limit).await;
     sheet.put(step);
 }
@@ -124,6 +130,6 @@ async fn pings(conversation: &mut Conversation, limit: Duration) -> Step {
     let (middle, slowest) = (times[times.len() / 2], times[times.len() - 1]);
     let words = format!("{PINGS} pings, half of them within {}, the slowest {}", short(middle), short(slowest));
     let step = if middle > SLOW { Step::warning(LAYER, words) } else { Step::ok(LAYER, words) };
-    let millis = |time: Duration| (time.as_secs_f64() * 100_000.0).round() / 100.0;
+    let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
     step.took(middle).fact("p50Ms", millis(middle)).fact("slowestMs", millis(slowest))
 }

@@ -77,6 +77,7 @@ impl Walk<'_> {
     /// Name, TCP, and the tunnel through a proxy.
     async fn reach(&self, probe: &Probe, sheet: &mut Sheet) -> Result<Reached, Ends> {
         let (place, limit) = (probe.place(), self.limit);
+        sheet.begin("name");
         let (found, took) = timed(limit, probe.look_up()).await;
         let late = || Err(DialError(format!("the name {} could not be looked up within {}", place.host, said(limit))));
         let addresses = match found.unwrap_or_else(late) {
@@ -96,6 +97,7 @@ impl Walk<'_> {
             [] => place.host.clone(),
         };
         sheet.put(Step::ok("name", words).took(took).fact("addresses", ips));
+        sheet.begin("tcp");
         let (dialed, took) = timed(limit, probe.dial(addresses)).await;
         let late = || Err(DialError(format!("{place} did not answer within {}", said(limit))));
         let mut reached = match dialed.unwrap_or_else(late) {
@@ -129,6 +131,7 @@ impl Walk<'_> {
         if !probe.is_secure() {
             return Ok(reached.into());
         }
+        sheet.begin("tls");
         let (shown, took) = timed(self.limit, probe.shake_hands(reached)).await;
         let Some(Shown { certificate, outcome }) = shown else {
             let words = format!("{} did not finish the TLS handshake within {}", probe.server(), said(self.limit));
@@ -154,6 +157,7 @@ impl Walk<'_> {
     async fn speak(&self, probe: &Probe, line: Line, sheet: &mut Sheet) -> Result<(), Ends> {
         let wants_events = self.plan.upstream.transport == Transport::Http(Dialect::Sse);
         let message = (!wants_events).then(initialize);
+        sheet.begin("http");
         let (answered, took) = timed(self.limit, probe.ask(line, message, &[])).await;
         let answer = match answered {
             Some(Ok(answer)) => answer,
@@ -226,6 +230,7 @@ impl Walk<'_> {
     }
 
     async fn converse(&self, sheet: &mut Sheet) -> Result<(), Ends> {
+        sheet.begin("handshake");
         let meeting = match protocol::meet(self.plan, self.limit).await {
             Ok(meeting) => meeting,
             Err(why) => {
@@ -262,9 +267,7 @@ fn not_greeted(trouble: &Trouble) -> Step {
     match trouble {
         Trouble::Silence(_) => step.advice("It takes requests and does not answer them; --timeout gives it longer"),
         trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
-        Trouble::Error { failure: None, .. } => {
-            step.advice("It is a server of MCP, but of no revision that is known here; is there a newer version of it?")
-        }
+        Trouble::Error { failure: None, .. } => step.advice(protocol::ITS_OWN_WORDS),
         _ => step
             .advice("It speaks HTTP, but not MCP: is the path of the URL right? Many servers are at /mcp or at /sse"),
     }

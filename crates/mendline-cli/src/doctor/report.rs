@@ -4,9 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use mendline::decisions::Secret;
 use serde_json::{Value, json};
 
 use super::step::{Step, Verdict};
+use super::veil::Veil;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE};
 use crate::ink::Ink;
 use crate::outside::{counted, one_line, width};
@@ -26,6 +28,7 @@ pub(crate) struct Sheet {
     printer: Option<Printer>,
     /// Only what is not well is worth a line.
     is_quiet: bool,
+    veil: Veil,
 }
 
 /// Everything.
@@ -46,8 +49,21 @@ struct Printer {
 }
 
 impl Sheet {
+    /// Nothing of these is written on it.
+    pub(crate) fn hide(&mut self, secrets: Vec<Secret>) {
+        self.veil = Veil::over(secrets);
+    }
+
+    /// Shows what is being looked at, to whoever watches, until the step is put.
+    pub(crate) fn begin(&self, layer: &str) {
+        if let Some(printer) = self.printer {
+            printer.begin(layer);
+        }
+    }
+
     /// Puts a step on it.
     pub(crate) fn put(&mut self, step: Step) {
+        let step = self.veil.cover(step);
         if !(self.is_quiet && step.verdict == Verdict::Ok) {
             self.print(&step, step.layer);
         }
@@ -121,7 +137,14 @@ impl Report {
     /// A sheet of which only what is not well is printed.
     pub(crate) fn quiet_sheet(&mut self, name: &str, place: &str) -> Sheet {
         let printer = (!self.is_json).then(Printer::for_stdout);
-        Sheet { name: name.to_owned(), place: place.to_owned(), steps: Vec::new(), printer, is_quiet: true }
+        Sheet {
+            name: name.to_owned(),
+            place: place.to_owned(),
+            steps: Vec::new(),
+            printer,
+            is_quiet: true,
+            veil: Veil::default(),
+        }
     }
 
     pub(crate) fn keep_machine(&mut self, sheet: Sheet) {
@@ -188,19 +211,21 @@ impl Report {
             },
             ([], []) => format!("Nothing was found to be wrong, and there is no server to examine{looked}."),
             ([sheet], []) => match sheet.fact("ping", "p50Ms").and_then(Value::as_f64) {
-                Some(millis) => format!("All is well: {} answers in {}{looked}.", sheet.name, short(seconds(millis))),
+                Some(millis) => {
+                    format!("All is well: {} answers in {}{looked}.", one_line(&sheet.name), short(seconds(millis)))
+                }
                 None => format!("All is well{looked}."),
             },
             (sheets, []) => format!("All {} servers are well{looked}.", sheets.len()),
             ([_], [sheet]) => {
                 let layer = sheet.failure().map_or("", |step| step.layer);
                 let login = if sheet.needs_login() { " It needs a login." } else { "" };
-                format!("Not well: {} fails at {layer}{looked}.{login}", sheet.name)
+                format!("Not well: {} fails at {layer}{looked}.{login}", one_line(&sheet.name))
             }
             (sheets, broken) => {
                 let named = broken.iter().map(|sheet| {
                     let layer = sheet.failure().map_or("", |step| step.layer);
-                    format!("{} ({layer})", sheet.name)
+                    format!("{} ({layer})", one_line(&sheet.name))
                 });
                 let named = named.collect::<Vec<_>>().join(", ");
                 format!("{} of {} servers not well: {named}{looked}.", broken.len(), sheets.len())
@@ -235,8 +260,19 @@ impl Printer {
         Printer { ink: Ink::for_stdout(), width }
     }
 
+    /// A line that the next one takes the place of, where that is possible.
+    fn begin(self, layer: &str) {
+        if self.width < usize::MAX {
+            print!("\r\x1b[K  {} {layer}", self.ink.faint("…"));
+            let _ = std::io::stdout().flush();
+        }
+    }
+
     fn print(self, step: &Step, layer: &str) {
         let Printer { ink, width } = self;
+        if width < usize::MAX {
+            print!("\r\x1b[K");
+        }
         let sign = step.verdict.sign();
         let sign = match step.verdict {
             Verdict::Ok => ink.green(sign),

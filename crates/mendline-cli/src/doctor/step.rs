@@ -115,7 +115,7 @@ impl Step {
 
     /// For programs.
     pub(crate) fn json(&self) -> Value {
-        let millis = self.took.map(|took| (took.as_secs_f64() * 100_000.0).round() / 100.0);
+        let millis = self.took.map(|took| (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0);
         json!({
             "layer": self.layer,
             "verdict": self.verdict.word(),

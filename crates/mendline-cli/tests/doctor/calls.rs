@@ -187,6 +187,51 @@ fn scripted(stage: &Stage, result: &Value) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// A server whose list of tools comes in pages, each of which names the next by what this makes of its number.
+fn paged(stage: &Stage, next: &str) -> String {
+    let script = r#"
+page=0
+while read line; do
+    id=${line#*\"id\":}; id=${id%%,*}
+    case "$line" in
+    *initialize\"*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s"}}' ;;
+    *tools/list*) page=$((page+1)); result='{"tools":[{"name":"t'$page'"}]'NEXT'}' ;;
+    *) continue ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+    let path = stage.path().join("paged.sh");
+    fs::write(&path, script.replace("NEXT", next)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_page_of_a_list_is_read_and_a_list_without_end_is_not_read_for_ever() {
+    let stage = Stage::new();
+    let three = paged(&stage, r#"$([ $page -lt 3 ] && echo ',"nextCursor":"p'$page'"')"#);
+    let said = stage.run(&["tools", "--json", "--", "sh", &three]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let names: Vec<Value> = said.json()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    assert_eq!(names, ["t1", "t2", "t3"]);
+    let same = paged(&stage, r#"',"nextCursor":"again"'"#);
+    let said = stage.run(&["tools", "--json", "--", "sh", &same]);
+    assert_eq!(
+        (said.code, said.json()["tools"].as_array().unwrap().len()),
+        (0, 2),
+        "the same page is not asked for twice"
+    );
+    let endless = paged(&stage, r#"',"nextCursor":"p'$page'"'"#);
+    let said = stage.run(&["tools", "--timeout", "60s", "--", "sh", &endless]);
+    assert_eq!(said.code, 1, "{}", said.stdout);
+    assert!(said.stderr.contains("does not end"), "{}", said.stderr);
+}
+
+#[test]
+fn progress_is_nothing_where_nobody_sees_it() {
+    let said = demo(&Stage::new(), &["call", "slow", r#"{"key":"k","steps":3,"stepMs":5}"#], &[]);
+    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "k is done\n", ""));
+}
+
 fn drawn(result: &Value, flags: &[&str]) -> (Stage, Said) {
     let stage = Stage::new();
     let script = scripted(&stage, result);

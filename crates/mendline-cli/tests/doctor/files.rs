@@ -43,7 +43,7 @@ fn what_is_wrong_with_the_file_is_said_with_its_place() {
 }
 
 #[test]
-fn secrets_that_others_can_read_are_worth_a_look() {
+fn i12_secrets_that_others_can_read_are_said_and_not_shown() {
     let stage = Stage::with_file(&file(&json!({
         "demo": { "command": MENDLINE, "args": ["demo-server"], "env": { "API_TOKEN": "canary-s3cret" } },
     })));

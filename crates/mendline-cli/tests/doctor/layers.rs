@@ -67,6 +67,7 @@ story!(
     Canned::answer("HTTP/1.1 302 Found\r\nLocation: https://login.test/in?key=s3cret\r\nContent-Length: 0\r\n\r\n"),
     at
 );
+story!(a_server_that_has_moved, greeted_with(Rule::new("h38_redirect_same_origin")), at_site);
 story!(
     a_server_that_refuses_the_greeting,
     Canned::json_rpc("error", r#"{"code":-32000,"message":"the database is away\u001b[2J"}"#),
@@ -93,7 +94,7 @@ fn a_look_leaves_no_session_behind() {
 }
 
 #[test]
-fn a_credential_is_used_and_never_shown() {
+fn i12_the_doctor_uses_a_credential_and_never_shows_it() {
     let site = greeted_with(Rule::new("a73_token_expired_401"));
     let stage = Stage::new();
     for json in [&[][..], &["--json"]] {
@@ -103,12 +104,28 @@ fn a_credential_is_used_and_never_shown() {
         assert!(said.stdout.contains("does not accept the credential"), "{}", said.stdout);
         assert!(!said.stdout.contains("canary-s3cret") && !said.stderr.contains("canary-s3cret"), "{}", said.stdout);
     }
-    let seen = site.oracle().seen();
-    assert!(!seen.is_empty());
+    assert_eq!(site.oracle().counts().messages_of("initialize"), 2);
 }
 
 #[test]
-fn a_query_is_never_shown() {
+fn i12_what_a_server_repeats_of_a_credential_is_not_shown() {
+    let server = Canned::answer(
+        "HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer error_description=\"canary-s3cret is too old\"\r\nContent-Length: 0\r\n\r\n",
+    );
+    for json in [&[][..], &["--json"]] {
+        let flags = ["doctor", "--header", "Authorization: Bearer canary-s3cret"];
+        let said = Stage::new().run(&[&flags[..], json, &[&server.url()]].concat());
+        assert_eq!(said.code, 6, "{}", said.stdout);
+        assert!(
+            said.stdout.contains("‹secret› is too old") && !said.stdout.contains("canary-s3cret"),
+            "{}",
+            said.stdout
+        );
+    }
+}
+
+#[test]
+fn i12_the_doctor_never_shows_a_query() {
     let url = format!("{}?key=canary-s3cret", nobody());
     let said = Stage::new().run(&["doctor", &url]);
     assert!(said.code == 1 && !said.stdout.contains("s3cret") && !said.stderr.contains("s3cret"), "{}", said.stdout);

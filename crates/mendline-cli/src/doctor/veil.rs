@@ -1,0 +1,74 @@
+//! What a server repeats of our secrets is not shown.
+//!
+//! A server may put a refused token into its own words, its title or its stderr, and a doctor's report is what people paste
+//! into an issue. What was given to the server is hidden wherever it comes back.
+
+use mendline::decisions::Secret;
+use serde_json::Value;
+
+use super::step::Step;
+
+/// What is shorter than this stands in too many words to be hidden.
+const SHORTEST: usize = 6;
+
+/// What stands in place of what is hidden.
+const HIDDEN: &str = "‹secret›";
+
+/// Hides these.
+#[derive(Default)]
+pub(crate) struct Veil(Vec<Secret>);
+
+impl Veil {
+    pub(crate) fn over(secrets: Vec<Secret>) -> Veil {
+        Veil(secrets.into_iter().filter(|secret| secret.expose().len() >= SHORTEST).collect())
+    }
+
+    /// The same step, without them.
+    pub(crate) fn cover(&self, mut step: Step) -> Step {
+        if self.0.is_empty() {
+            return step;
+        }
+        let texts = [&mut step.words].into_iter().chain(&mut step.advice).chain(&mut step.details);
+        texts.for_each(|text| self.hide(text));
+        step.facts.values_mut().for_each(|value| self.hide_in(value));
+        step
+    }
+
+    fn hide(&self, text: &mut String) {
+        for secret in &self.0 {
+            if text.contains(secret.expose()) {
+                *text = text.replace(secret.expose(), HIDDEN);
+            }
+        }
+    }
+
+    fn hide_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.hide(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.hide_in(value)),
+            Value::Object(members) => members.values_mut().for_each(|value| self.hide_in(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_in_words_details_and_facts() {
+        let veil = Veil::over(vec![Secret::new("canary-s3cret".to_owned()), Secret::new("Bearer".to_owned())]);
+        let step = Step::failed("auth", "canary-s3cret is refused").details(["(canary-s3cret)".to_owned()]);
+        let step =
+            veil.cover(step.fact("challenges", vec!["Bearer x=\"canary-s3cret\"".to_owned()]).advice("canary-s3cret!"));
+        assert_eq!(step.words, "‹secret› is refused");
+        assert!(!format!("{step:?}").contains("canary-s3cret"), "{step:?}");
+    }
+
+    #[test]
+    fn what_is_short_is_no_secret() {
+        let veil = Veil::over(vec![Secret::new("me".to_owned())]);
+        assert_eq!(veil.cover(Step::ok("lists", "some tools")).words, "some tools");
+    }
+}
