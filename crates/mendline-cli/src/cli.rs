@@ -10,6 +10,8 @@ use mendline_config::Name;
 
 use crate::choices::{Choices, duration};
 use crate::demo_server::temper::Temper;
+use crate::log_files::LogFileOptions;
+use crate::logs::LogsOptions;
 use crate::wrap::clients::Scope;
 
 /// Exit code: a negative result, such as a server that never became ready.
@@ -47,6 +49,8 @@ pub(crate) enum Command {
     Wrap(WrapOptions),
     /// Undo that: give a client's servers back as they were
     Unwrap(UnwrapOptions),
+    /// Show what the servers said and what Mendline decided, by time
+    Logs(LogsOptions),
     /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
     Demo(DemoOptions),
     /// The server of the demonstration and of the tests
@@ -125,6 +129,9 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) choices: Choices,
+
+    #[command(flatten)]
+    pub(crate) log_files: LogFileOptions,
 }
 
 /// How a server at a URL is spoken to.

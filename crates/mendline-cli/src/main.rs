@@ -11,6 +11,8 @@ mod cli;
 mod demo;
 mod demo_server;
 mod ink;
+mod log_files;
+mod logs;
 mod named;
 mod news;
 mod plan;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Schema(options) => check::schema(&options),
         Command::Wrap(options) => wrap::wrap(&options),
         Command::Unwrap(options) => wrap::unwrap(&options),
+        Command::Logs(options) => logs::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }

@@ -4,6 +4,8 @@
 //! makes one, and flags then have the last word. An entry that already runs `mendline run …` is read as that command line
 //! and not run: one Mendline around another would mend everything twice.
 
+mod secrets;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;

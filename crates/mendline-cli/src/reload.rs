@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamConfig, UpstreamId};
 use mendline::observe::log::{LogLevel, Pen};
+use mendline::observe::redact::Redactor;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::Target;
 use mendline::transport::next::Next;
@@ -27,6 +28,8 @@ pub(crate) struct Reload {
     watch: Watch,
     /// What holds now.
     plan: Plan,
+    /// What hides secrets in the log; new ones must be known to it before they are used.
+    redactor: Redactor,
 }
 
 /// Where the way to the server is put when it changes.
@@ -36,9 +39,10 @@ pub(crate) enum Door {
 }
 
 impl Reload {
-    pub(crate) fn new(name: &str, named: &Named, options: Arc<RunOptions>) -> Reload {
+    pub(crate) fn new(name: &str, named: &Named, options: Arc<RunOptions>, redactor: Redactor) -> Reload {
         let watch = Watch::new(&named.found.path, named.loaded.source.text());
-        Reload { name: name.to_owned(), options, found: named.found.clone(), watch, plan: named.plan.clone() }
+        let (found, plan) = (named.found.clone(), named.plan.clone());
+        Reload { name: name.to_owned(), options, found, watch, plan, redactor }
     }
 
     /// Looks whether the file has changed; says what follows from that.
@@ -77,6 +81,7 @@ impl Reload {
                 return None;
             }
         };
+        self.redactor.learn(&plan.secrets());
         mention(&loaded, &self.name, log);
         let change = self.change(&plan, door, log)?;
         let config = Box::new(plan.upstream.clone());

@@ -220,6 +220,7 @@ impl Upstream {
             why: detail.clone(),
         });
         let failure = Failure {
+            call: Some(call.name),
             cause,
             outcome,
             retryable,
