@@ -50,11 +50,12 @@ Examples:
   mendline logs --grep ETIMEDOUT       whoever said it, and in whichever words
   mendline logs --grep 503 --since 2026-11-15
   mendline logs notes --call 65537     the story of one call; errors name it as `call`
-  mendline logs notes --wire           the messages too, if `mendline run --record-wire` kept them
+  mendline logs notes --wire           the messages, too, if `run --record-wire` kept them
 
-The files are in logs/ of the state directory: $MENDLINE_STATE_DIR, else $XDG_STATE_HOME/mendline, else
-~/.local/state/mendline. `mendline run --log-file-level debug` keeps more in them, --no-log-files nothing.
-Times are in UTC. Exit codes: 0 ok, 1 nothing matches, 2 wrong usage, 3 nothing is logged or unknown name.";
+The files are in logs/ of the state directory: $MENDLINE_STATE_DIR, else
+$XDG_STATE_HOME/mendline, else ~/.local/state/mendline. `mendline run` keeps more in them with
+`--log-file-level debug`, and nothing with `--no-log-files`. Times are in UTC.
+Exit codes: 0 ok, 1 nothing matches, 2 wrong usage, 3 nothing is logged, or unknown name.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -241,10 +242,13 @@ fn story(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
         }
     }
     let Some(latest) = found.last().map(|line| line.process) else { return Ok(merge) };
-    let mut others: Vec<u32> =
-        found.iter().filter(|line| line.process != latest).map(|line| folder.pid(line.process)).collect();
+    let mut others: Vec<u32> = found
+        .iter()
+        .filter(|line| !folder.is_same(line.process, latest))
+        .map(|line| folder.pid(line.process))
+        .collect();
     others.dedup();
-    for line in found.iter().filter(|line| line.process == latest) {
+    for line in found.iter().filter(|line| folder.is_same(line.process, latest)) {
         out.line(line, filter)?;
     }
     if let (false, Some(call)) = (others.is_empty(), &options.call) {

@@ -110,6 +110,12 @@ impl Folder {
         self.processes.get(process).map_or(0, |process| process.pid)
     }
 
+    /// Whether two are the same process, of which one holds words and the other messages.
+    pub(super) fn is_same(&self, one: usize, other: usize) -> bool {
+        let who = |at: usize| self.processes.get(at).map(|process| (process.began, process.pid, &process.server));
+        who(one) == who(other)
+    }
+
     /// Whether two processes of this name ran at the same time.
     pub(super) fn has_doubles(&self, server: &str) -> bool {
         let mut ends: Vec<(Stamp, Stamp)> = self

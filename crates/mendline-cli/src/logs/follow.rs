@@ -152,7 +152,7 @@ mod tests {
 
     fn line(second: u64) -> String {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
-        format!("{{\"time\":\"{}\"}}\n", humantime::format_rfc3339_millis(time))
+        format!("{{\"time\":\"{}\"}}\n", humantime::format_rfc3339_micros(time))
     }
 
     fn looked(following: &mut Following, folder: &Folder) -> Vec<Stamp> {

@@ -223,7 +223,7 @@ mod tests {
 
     fn line(second: u64, more: &str) -> String {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
-        format!("{{\"time\":\"{}\",\"text\":\"{more}\"}}\n", humantime::format_rfc3339_millis(time))
+        format!("{{\"time\":\"{}\",\"text\":\"{more}\"}}\n", humantime::format_rfc3339_micros(time))
     }
 
     fn stamp(second: u64) -> Stamp {

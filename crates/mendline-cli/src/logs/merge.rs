@@ -192,7 +192,7 @@ mod tests {
     fn write(folder: &Path, server: &str, pid: u32, number: u32, moments: &[u64]) {
         let text: String = moments
             .iter()
-            .map(|at| format!("{{\"time\":\"{}\"}}\n", humantime::format_rfc3339_millis(time(*at))))
+            .map(|at| format!("{{\"time\":\"{}\"}}\n", humantime::format_rfc3339_micros(time(*at))))
             .collect();
         let path = folder.join(format!("{server}.19700101T000000Z.{pid}.{number}.jsonl"));
         fs::write(&path, text).unwrap();

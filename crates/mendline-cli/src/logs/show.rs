@@ -56,7 +56,8 @@ impl Show {
             }
         }
         let (mark, text) = self.text(record);
-        self.put(record, &record.time, &record.level, mark, &text, out)
+        let level = if record.is_message() { "wire" } else { &record.level };
+        self.put(record, &record.time, level, mark, &text, out)
     }
 
     fn text(&self, record: &Record<'_>) -> (&'static str, String) {
@@ -97,7 +98,7 @@ impl Show {
         let level = match level.trim_end() {
             "ERROR" => ink.red(&level),
             "WARN" => ink.yellow(&level),
-            "DEBUG" => ink.faint(&level),
+            "DEBUG" | "WIRE" => ink.faint(&level),
             _ => level,
         };
         let next = COLOURS[self.colours.len() % COLOURS.len()];
@@ -106,8 +107,10 @@ impl Show {
         if self.doubles.iter().any(|double| *double == record.server) {
             name.push_str(&format!("#{}", record.pid));
         }
+        // The microseconds are for the order.
+        let time = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?)).unwrap_or(time);
         let time = ink.faint(&Escaped(time.as_bytes()).to_string());
-        writeln!(out, "{time} {level} {} {}{text}", ink.paint(colour, &name), ink.faint(mark))
+        writeln!(out, "{time}Z {level} {} {}{text}", ink.paint(colour, &name), ink.faint(mark))
     }
 }
 

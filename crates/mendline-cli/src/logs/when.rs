@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) struct Stamp([u8; Stamp::LENGTH]);
 
 impl Stamp {
-    const LENGTH: usize = "2026-11-15T12:20:12.123Z".len();
+    const LENGTH: usize = "2026-11-15T12:20:12.123456Z".len();
 
     /// What every line begins with.
     const LEAD: &'static [u8] = b"{\"time\":\"";
@@ -23,7 +23,7 @@ impl Stamp {
             10 => *byte == b'T',
             13 | 16 => *byte == b':',
             19 => *byte == b'.',
-            23 => *byte == b'Z',
+            26 => *byte == b'Z',
             _ => byte.is_ascii_digit(),
         };
         let stamp = Stamp(text.try_into().ok()?);
@@ -31,7 +31,7 @@ impl Stamp {
     }
 
     pub(super) fn of_time(time: SystemTime) -> Stamp {
-        let text = humantime::format_rfc3339_millis(time.max(UNIX_EPOCH)).to_string();
+        let text = humantime::format_rfc3339_micros(time.max(UNIX_EPOCH)).to_string();
         // Years beyond 9999 are longer; nobody waits for them.
         Stamp::of_text(text.as_bytes()).unwrap_or(Stamp([b'9'; Stamp::LENGTH]))
     }
@@ -42,7 +42,7 @@ impl Stamp {
         let part = |text: &'_ str, from: usize, to: usize| text.get(from..to).map(str::to_owned);
         let date = format!("{}-{}-{}", part(date, 0, 4)?, part(date, 4, 6)?, part(date, 6, 8)?);
         let time = format!("{}:{}:{}", part(time, 0, 2)?, part(time, 2, 4)?, part(time, 4, 6)?);
-        Stamp::of_text(format!("{date}T{time}.000Z").as_bytes())
+        Stamp::of_text(format!("{date}T{time}.000000Z").as_bytes())
     }
 }
 
@@ -82,12 +82,12 @@ mod tests {
 
     #[test]
     fn a_moment_is_a_duration_before_now_or_a_time() {
-        assert_eq!(at("10m"), "1970-01-10T23:50:00.000Z");
-        assert_eq!(at("1h 30m"), "1970-01-10T22:30:00.000Z");
-        assert_eq!(at("2026-11-15"), "2026-11-15T00:00:00.000Z");
-        assert_eq!(at("2026-11-15 12:30:00"), "2026-11-15T12:30:00.000Z");
-        assert_eq!(at("2026-11-15T12:30:00.5Z"), "2026-11-15T12:30:00.500Z");
-        assert_eq!(at("1000y"), "1970-01-01T00:00:00.000Z");
+        assert_eq!(at("10m"), "1970-01-10T23:50:00.000000Z");
+        assert_eq!(at("1h 30m"), "1970-01-10T22:30:00.000000Z");
+        assert_eq!(at("2026-11-15"), "2026-11-15T00:00:00.000000Z");
+        assert_eq!(at("2026-11-15 12:30:00"), "2026-11-15T12:30:00.000000Z");
+        assert_eq!(at("2026-11-15T12:30:00.5Z"), "2026-11-15T12:30:00.500000Z");
+        assert_eq!(at("1000y"), "1970-01-01T00:00:00.000000Z");
     }
 
     #[test]
@@ -99,13 +99,13 @@ mod tests {
 
     #[test]
     fn the_time_of_a_line_is_read_only_where_it_belongs() {
-        let line = br#"{"time":"2026-11-15T12:20:12.123Z","level":"info"}"#;
-        assert_eq!(Stamp::of_line(line), Stamp::of_text(b"2026-11-15T12:20:12.123Z"));
-        for line in [&b"garbage"[..], br#"{"time":"2026-11-15"#, br#"{"time":"2026-11-15T12:20:12,123Z","#, b""] {
+        let line = br#"{"time":"2026-11-15T12:20:12.123456Z","level":"info"}"#;
+        assert_eq!(Stamp::of_line(line), Stamp::of_text(b"2026-11-15T12:20:12.123456Z"));
+        for line in [&b"garbage"[..], br#"{"time":"2026-11-15"#, br#"{"time":"2026-11-15T12:20:12,123456Z","#, b""] {
             assert_eq!(Stamp::of_line(line), None);
         }
-        assert_eq!(Stamp::of_name("20261115T122012Z"), Stamp::of_text(b"2026-11-15T12:20:12.000Z"));
+        assert_eq!(Stamp::of_name("20261115T122012Z"), Stamp::of_text(b"2026-11-15T12:20:12.000000Z"));
         assert_eq!(Stamp::of_name("2026"), None);
-        assert!(Stamp::of_text(b"2026-11-15T12:20:12.123Z") < Stamp::of_text(b"2026-11-15T12:20:12.124Z"));
+        assert!(Stamp::of_text(b"2026-11-15T12:20:12.123456Z") < Stamp::of_text(b"2026-11-15T12:20:12.123457Z"));
     }
 }

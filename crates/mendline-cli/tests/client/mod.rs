@@ -23,6 +23,9 @@ pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
 /// Where it keeps what it knows of servers.
 pub(crate) const STATE: &str = "MENDLINE_STATE_DIR";
 
+/// What says which log files it keeps.
+const LOG_FILES: &str = "MENDLINE_LOG_FILES";
+
 /// `mendline run` and its client.
 pub(crate) struct Client {
     pub(crate) process: Child,
@@ -40,6 +43,9 @@ impl Client {
         // Whoever has a state directory of its own wants to be remembered.
         if !command.get_envs().any(|(name, _)| name == STATE) {
             command.env(STATE, state.path());
+        }
+        if !command.get_envs().any(|(name, _)| name == LOG_FILES) {
+            command.env_remove(LOG_FILES);
         }
         command.env_remove("MENDLINE_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();

@@ -57,7 +57,7 @@ pub const FOLDER_BYTES: u64 = 64 << 20;
 const LONGEST_MESSAGE: usize = 16 * 1024;
 
 /// How much is handed to the disk at once.
-const BATCH: usize = 64 * 1024;
+const BATCH: usize = 32 * 1024;
 
 /// How long a disk that failed is left alone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -189,9 +189,9 @@ fn event_is_about_a_call(event: &Event) -> bool {
     )
 }
 
-/// Milliseconds since 1970.
+/// Microseconds since 1970: a millisecond is long enough for a call to be accepted, sent and answered.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 /// What the thread does.
@@ -234,41 +234,41 @@ impl Writer {
             let text = format!("{} log lines were dropped: the disk did not keep up", batch.lost);
             self.scribe.note(LogLevel::Warn, &text, &mut self.lines);
         }
-        let mut count = 0;
         for entry in &batch.entries {
             let is_message = matches!(entry.what, What::Passed { .. });
             self.scribe.write(entry, if is_message { &mut self.messages } else { &mut self.lines });
-            count += 1;
             if self.lines.len() + self.messages.len() >= BATCH {
-                self.hand_over(count);
-                count = 0;
+                self.hand_over();
             }
         }
-        self.hand_over(count);
+        self.hand_over();
     }
 
-    /// Gives to the disk what has been written up to now: so many lines.
-    fn hand_over(&mut self, count: u64) {
-        let done = self.log.append(&self.lines).and_then(|()| self.wire.append(&self.messages));
+    /// Gives to the disk what has been written up to now.
+    fn hand_over(&mut self) {
+        if self.lines.is_empty() && self.messages.is_empty() {
+            return;
+        }
+        let done = [self.log.append(&self.lines), self.wire.append(&self.messages)];
         // Room for many lines is given back: most hours have few.
         for buffer in [&mut self.lines, &mut self.messages] {
             buffer.clear();
             buffer.shrink_to(BATCH / 8);
         }
-        match done {
-            Ok(()) if self.not_before.take().is_some() => {
-                let text = format!("log files are written again; {} lines are missing", self.missing);
-                self.missing = 0;
-                self.stderr.say(LogLevel::Info, &text);
-                self.scribe.note(LogLevel::Warn, &text, &mut self.lines);
-            }
-            Ok(()) => {}
-            Err(trouble) => self.fail(count, &trouble),
+        let troubles: Vec<Trouble> = done.into_iter().filter_map(Result::err).collect();
+        for trouble in &troubles {
+            self.fail(trouble);
+        }
+        if troubles.is_empty() && self.not_before.take().is_some() {
+            let text = format!("log files are written again; {} lines are missing", self.missing);
+            self.missing = 0;
+            self.stderr.say(LogLevel::Info, &text);
+            self.scribe.note(LogLevel::Warn, &text, &mut self.lines);
         }
     }
 
-    fn fail(&mut self, count: u64, trouble: &Trouble) {
-        self.missing += count;
+    fn fail(&mut self, trouble: &Trouble) {
+        self.missing += trouble.lost;
         if self.not_before.is_none() {
             let text =
                 format!("log files cannot be written: {trouble}; nothing else is affected, and it is tried again");

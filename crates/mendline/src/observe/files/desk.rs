@@ -28,7 +28,7 @@ const KEEP: usize = 64;
 
 /// Something to be written.
 pub(super) struct Entry {
-    /// When, in milliseconds since 1970.
+    /// When, in microseconds since 1970.
     pub(super) at: u64,
     pub(super) level: LogLevel,
     pub(super) upstream: Option<UpstreamId>,
@@ -83,7 +83,15 @@ struct State {
     bytes: usize,
     lost: u64,
     is_asleep: bool,
+    /// The thread was told not to wait for more.
+    is_pressed: bool,
     is_over: bool,
+}
+
+impl State {
+    fn is_half_full(&self) -> bool {
+        self.entries.len() >= MOST / 2 || self.bytes > MOST_BYTES / 2
+    }
 }
 
 impl Desk {
@@ -97,8 +105,8 @@ impl Desk {
         }
         state.bytes += bytes;
         state.entries.push(entry);
-        let is_half_full = state.entries.len() == MOST / 2 || state.bytes > MOST_BYTES / 2;
-        if std::mem::take(&mut state.is_asleep) || is_half_full {
+        let is_pressing = state.is_half_full() && !std::mem::replace(&mut state.is_pressed, true);
+        if std::mem::take(&mut state.is_asleep) || is_pressing {
             drop(state);
             self.news.notify_one();
         }
@@ -115,11 +123,12 @@ impl Desk {
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.is_asleep = false;
-        if !state.is_over && state.entries.len() < MOST / 2 {
+        if !state.is_over && !state.is_half_full() {
             (state, _) = self.news.wait_timeout(state, GATHER).unwrap_or_else(PoisonError::into_inner);
         }
         let spare = std::mem::take(&mut state.spare);
         state.bytes = 0;
+        state.is_pressed = false;
         Some(Batch { entries: std::mem::replace(&mut state.entries, spare), lost: std::mem::take(&mut state.lost) })
     }
 

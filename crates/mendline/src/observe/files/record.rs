@@ -104,8 +104,8 @@ struct Object<'a> {
 impl Object<'_> {
     fn time(&mut self, at: u64) {
         use std::io::Write as _;
-        let time = UNIX_EPOCH + Duration::from_millis(at);
-        let _ = write!(self.out, "{}", humantime::format_rfc3339_millis(time));
+        let time = UNIX_EPOCH + Duration::from_micros(at);
+        let _ = write!(self.out, "{}", humantime::format_rfc3339_micros(time));
     }
 
     fn key(&mut self, key: &str) {
@@ -327,7 +327,7 @@ mod tests {
         redactor.learn(&[Secret::new("open sesame")]);
         let mut scribe = Scribe::new(vec!["notes".to_owned()], redactor);
         let mut out = Vec::new();
-        let (at, level) = (1_000, LogLevel::Info);
+        let (at, level) = (1_000_000, LogLevel::Info);
         scribe.write(&Entry { at, level, upstream: Some(UpstreamId(0)), what }, &mut out);
         let line = String::from_utf8(out).unwrap();
         assert!(line.ends_with("}\n") && !line.trim_end().contains('\n'), "{line}");
@@ -354,7 +354,7 @@ mod tests {
         let event = failed("nothing listens on 127.0.0.1:1 (connection refused)");
         let (line, value) = written(What::Event(event, Some(Box::new(before))));
         assert!(
-            line.starts_with(r#"{"time":"1970-01-01T00:00:01.000Z","level":"info","server":"notes","pid":"#),
+            line.starts_with(r#"{"time":"1970-01-01T00:00:01.000000Z","level":"info","server":"notes","pid":"#),
             "{line}"
         );
         for (key, expected) in [
@@ -371,7 +371,7 @@ mod tests {
         }
         assert_eq!(value["before"][0]["text"], "call 65537 accepted (tools/call)");
         assert_eq!(value["before"][1]["text"], "call 65537 sent, attempt 1");
-        assert_eq!(value["before"][1]["time"], "1970-01-01T00:00:00.002Z");
+        assert_eq!(value["before"][1]["time"], "1970-01-01T00:00:00.000002Z");
         let (_, value) = written(What::Event(failed("the server answered HTTP 503"), None));
         assert_eq!((&value["status"], &value["before"]), (&503.into(), &Value::Null));
     }

@@ -20,7 +20,7 @@ const MOST: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Before {
     pub(super) method: Method,
-    /// When it came, in milliseconds since 1970.
+    /// When it came, in microseconds since 1970.
     pub(super) accepted: u64,
     /// When it was sent, and as which attempt.
     pub(super) sent: Option<(u64, u32)>,
@@ -121,7 +121,7 @@ mod tests {
 
     const NOTES: UpstreamId = UpstreamId(0);
 
-    /// What is told of these events, which happen a millisecond apart.
+    /// What is told of these events, which happen a microsecond apart.
     fn told(events: &[Event]) -> Vec<(usize, LogLevel, Option<Before>)> {
         let mut stories = Stories::default();
         let told = events.iter().enumerate().filter_map(|(at, event)| {

@@ -14,6 +14,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use memchr::{memchr_iter, memrchr};
+
 use super::{FileChoices, SUFFIX, WIRE_SUFFIX};
 use crate::state::own_folder;
 
@@ -49,6 +51,8 @@ struct Current {
 pub(super) struct Trouble {
     path: PathBuf,
     error: io::Error,
+    /// How many lines are lost over it.
+    pub(super) lost: u64,
 }
 
 impl fmt::Display for Trouble {
@@ -83,27 +87,32 @@ impl Strand {
         if lines.is_empty() {
             return Ok(());
         }
-        let current = self.file_for(lines.len() as u64)?;
-        let written = if current.is_torn { current.file.write_all(b"\n") } else { Ok(()) };
-        match written.and_then(|()| current.file.write_all(lines)) {
-            Ok(()) => {
-                current.size += lines.len() as u64 + u64::from(current.is_torn);
-                current.is_torn = false;
-                self.since_look += lines.len() as u64;
-                if self.since_look > self.folder_bytes / LOOKS {
-                    self.look_over();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                current.is_torn = current.file.set_len(current.size).is_err();
-                Err(Trouble { path: current.path.clone(), error })
-            }
+        let all = count(lines);
+        let current = self.file_for(lines.len() as u64).map_err(|(path, error)| Trouble { path, error, lost: all })?;
+        if current.is_torn {
+            let ended = current.file.write_all(b"\n");
+            ended.map_err(|error| Trouble { path: current.path.clone(), error, lost: all })?;
+            current.size += 1;
+            current.is_torn = false;
         }
+        let (written, failed) = write(&mut current.file, lines);
+        if let Some(error) = failed {
+            // Those lines stay that are whole.
+            let whole = memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
+            current.size += whole as u64;
+            current.is_torn = current.file.set_len(current.size).is_err();
+            return Err(Trouble { path: current.path.clone(), error, lost: count(&lines[whole..]) });
+        }
+        current.size += lines.len() as u64;
+        self.since_look += lines.len() as u64;
+        if self.since_look > self.folder_bytes / LOOKS {
+            self.look_over();
+        }
+        Ok(())
     }
 
     /// The file that these lines go to.
-    fn file_for(&mut self, length: u64) -> Result<&mut Current, Trouble> {
+    fn file_for(&mut self, length: u64) -> Result<&mut Current, (PathBuf, io::Error)> {
         if let Some(current) = self.current.take() {
             let is_there = current.file.metadata().is_ok_and(|about| about.nlink() > 0);
             let is_full = current.size > 0 && current.size + length > self.file_bytes;
@@ -114,11 +123,11 @@ impl Strand {
         let current = self.begin()?;
         self.current = Some(current);
         self.look_over();
-        self.current.as_mut().ok_or_else(|| Trouble { path: self.folder.clone(), error: io::ErrorKind::Other.into() })
+        self.current.as_mut().ok_or_else(|| (self.folder.clone(), io::ErrorKind::Other.into()))
     }
 
-    fn begin(&mut self) -> Result<Current, Trouble> {
-        let fail = |path: &Path, error| Trouble { path: path.to_owned(), error };
+    fn begin(&mut self) -> Result<Current, (PathBuf, io::Error)> {
+        let fail = |path: &Path, error| (path.to_owned(), error);
         own_folder(&self.folder).map_err(|error| fail(&self.folder, error))?;
         let number = self.number + 1;
         let path = self.folder.join(format!("{}.{number}{}", self.stem, self.suffix));
@@ -167,6 +176,24 @@ impl Strand {
             count -= 1;
         }
     }
+}
+
+/// Writes as much as there is room for: how much that was, and why it was not all.
+fn write(file: &mut File, bytes: &[u8]) -> (usize, Option<io::Error>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(0) => return (written, Some(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Some(error)),
+        }
+    }
+    (written, None)
+}
+
+fn count(lines: &[u8]) -> u64 {
+    memchr_iter(b'\n', lines).count() as u64
 }
 
 #[cfg(test)]
