@@ -31,7 +31,7 @@ use lines::Line;
 use merge::Merge;
 use record::Record;
 use show::Show;
-use when::Moment;
+use when::{Moment, Stamp};
 
 /// How many lines are shown when nobody says how many, or what to look for.
 const USUAL: usize = 200;
@@ -182,9 +182,33 @@ impl Output<'_> {
     /// Shows a line, if it can be read and was asked for.
     fn line(&mut self, line: &Line, filter: &Filter) -> io::Result<()> {
         if let Some(record) = Record::parse(&line.text).filter(|record| filter.takes(record)) {
-            self.show.write(&record, &line.text, filter.tells_stories(), &mut self.out)?;
+            if filter.tells_stories() {
+                for before in &record.before {
+                    self.show.write_before(&record, before, &mut self.out)?;
+                }
+            }
+            self.show.write(&record, &line.text, &mut self.out)?;
             self.shown += 1;
         }
+        Ok(())
+    }
+
+    /// Shows the story of one call: what its lines say, and what they say of earlier, in the order of time.
+    fn story(&mut self, lines: &[&Line]) -> io::Result<()> {
+        let records: Vec<Record<'_>> = lines.iter().filter_map(|line| Record::parse(&line.text)).collect();
+        let mut order = Vec::new();
+        for (record, line) in records.iter().zip(lines) {
+            order.extend(record.before.iter().map(|before| (Stamp::of_text(&before.time), record, line, Some(before))));
+            order.push((Some(line.stamp), record, line, None));
+        }
+        order.sort_by_key(|(stamp, ..)| *stamp);
+        for (_, record, line, before) in order {
+            match before {
+                Some(before) => self.show.write_before(record, before, &mut self.out)?,
+                None => self.show.write(record, &line.text, &mut self.out)?,
+            }
+        }
+        self.shown += lines.len();
         Ok(())
     }
 }
@@ -248,9 +272,8 @@ fn story(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
         .map(|line| folder.pid(line.process))
         .collect();
     others.dedup();
-    for line in found.iter().filter(|line| folder.is_same(line.process, latest)) {
-        out.line(line, filter)?;
-    }
+    let meant: Vec<&Line> = found.iter().filter(|line| folder.is_same(line.process, latest)).collect();
+    out.story(&meant)?;
     if let (false, Some(call)) = (others.is_empty(), &options.call) {
         let others: Vec<String> = others.iter().map(|pid| format!("--call {pid}:{}", call.number)).collect();
         eprintln!(

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use mendline::observe::escaped::Escaped;
 
 use super::folder::Folder;
-use super::record::Record;
+use super::record::{Before, Record};
 use crate::ink::Ink;
 
 /// Colours for servers; red and yellow are for trouble.
@@ -38,22 +38,24 @@ impl Show {
         Show { ink, as_json, in_full, colours, doubles }
     }
 
-    /// Writes a record, which was read from this line, and with it what came before if that is wanted.
-    pub(super) fn write(
+    /// Writes what came before a record in the story of its call. As JSON it is part of the record.
+    pub(super) fn write_before(
         &mut self,
         record: &Record<'_>,
-        line: &[u8],
-        with_story: bool,
+        before: &Before<'_>,
         out: &mut impl Write,
     ) -> io::Result<()> {
         if self.as_json {
+            return Ok(());
+        }
+        self.put(record, &before.time, "debug", " ", &Escaped(before.text.as_bytes()).to_string(), out)
+    }
+
+    /// Writes a record, which was read from this line.
+    pub(super) fn write(&mut self, record: &Record<'_>, line: &[u8], out: &mut impl Write) -> io::Result<()> {
+        if self.as_json {
             out.write_all(line)?;
             return out.write_all(b"\n");
-        }
-        if with_story {
-            for before in &record.before {
-                self.put(record, &before.time, "debug", " ", &Escaped(before.text.as_bytes()).to_string(), out)?;
-            }
         }
         let (mark, text) = self.text(record);
         let level = if record.is_message() { "wire" } else { &record.level };

@@ -14,10 +14,15 @@ impl Stamp {
 
     /// The time of this line, if it begins as lines do.
     pub(super) fn of_line(line: &[u8]) -> Option<Stamp> {
-        Stamp::of_text(line.strip_prefix(Stamp::LEAD)?.get(..Stamp::LENGTH)?)
+        Stamp::of_bytes(line.strip_prefix(Stamp::LEAD)?.get(..Stamp::LENGTH)?)
     }
 
-    fn of_text(text: &[u8]) -> Option<Stamp> {
+    /// A time as it is written.
+    pub(super) fn of_text(text: &str) -> Option<Stamp> {
+        Stamp::of_bytes(text.as_bytes())
+    }
+
+    fn of_bytes(text: &[u8]) -> Option<Stamp> {
         let fits = |(at, byte): (usize, &u8)| match at {
             4 | 7 => *byte == b'-',
             10 => *byte == b'T',
@@ -33,7 +38,7 @@ impl Stamp {
     pub(super) fn of_time(time: SystemTime) -> Stamp {
         let text = humantime::format_rfc3339_micros(time.max(UNIX_EPOCH)).to_string();
         // Years beyond 9999 are longer; nobody waits for them.
-        Stamp::of_text(text.as_bytes()).unwrap_or(Stamp([b'9'; Stamp::LENGTH]))
+        Stamp::of_text(&text).unwrap_or(Stamp([b'9'; Stamp::LENGTH]))
     }
 
     /// The beginning of a process, as it stands in the name of its files: `20261115T122012Z`.
@@ -42,7 +47,7 @@ impl Stamp {
         let part = |text: &'_ str, from: usize, to: usize| text.get(from..to).map(str::to_owned);
         let date = format!("{}-{}-{}", part(date, 0, 4)?, part(date, 4, 6)?, part(date, 6, 8)?);
         let time = format!("{}:{}:{}", part(time, 0, 2)?, part(time, 2, 4)?, part(time, 4, 6)?);
-        Stamp::of_text(format!("{date}T{time}.000000Z").as_bytes())
+        Stamp::of_text(&format!("{date}T{time}.000000Z"))
     }
 }
 
@@ -100,12 +105,12 @@ mod tests {
     #[test]
     fn the_time_of_a_line_is_read_only_where_it_belongs() {
         let line = br#"{"time":"2026-11-15T12:20:12.123456Z","level":"info"}"#;
-        assert_eq!(Stamp::of_line(line), Stamp::of_text(b"2026-11-15T12:20:12.123456Z"));
+        assert_eq!(Stamp::of_line(line), Stamp::of_text("2026-11-15T12:20:12.123456Z"));
         for line in [&b"garbage"[..], br#"{"time":"2026-11-15"#, br#"{"time":"2026-11-15T12:20:12,123456Z","#, b""] {
             assert_eq!(Stamp::of_line(line), None);
         }
-        assert_eq!(Stamp::of_name("20261115T122012Z"), Stamp::of_text(b"2026-11-15T12:20:12.000000Z"));
+        assert_eq!(Stamp::of_name("20261115T122012Z"), Stamp::of_text("2026-11-15T12:20:12.000000Z"));
         assert_eq!(Stamp::of_name("2026"), None);
-        assert!(Stamp::of_text(b"2026-11-15T12:20:12.123456Z") < Stamp::of_text(b"2026-11-15T12:20:12.123457Z"));
+        assert!(Stamp::of_text("2026-11-15T12:20:12.123456Z") < Stamp::of_text("2026-11-15T12:20:12.123457Z"));
     }
 }

@@ -148,3 +148,24 @@ fn a_huge_log_is_read_with_little_memory_from_either_end_and_from_the_middle() {
     assert_eq!(shown(&["--since", "2026-01-01T08:10:00Z", "--until", "2026-01-01T08:10:00.010Z"]), ["60000", "60001"]);
     assert_eq!(shown(&["--grep", "123456 x"]), ["123456"]);
 }
+
+#[test]
+fn every_flag_and_key_on_the_page_about_logs_exists() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/logs.md")).unwrap();
+    let stage = Stage::new();
+    let help: String = [["logs", "--help"], ["run", "--help"]]
+        .iter()
+        .map(|arguments| String::from_utf8(stage.command(arguments).output().unwrap().stdout).unwrap())
+        .collect();
+    let quoted = page.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
+    let flags: Vec<&str> = quoted.filter(|word| word.starts_with("--") && *word != "--token").collect();
+    assert!(flags.len() > 10, "{flags:?}");
+    for flag in flags {
+        assert!(help.contains(flag), "{flag}");
+    }
+    let keys = stage.command(&["schema", "--table"]).output().unwrap().stdout;
+    let keys = String::from_utf8(keys).unwrap();
+    for key in ["level", "wire", "fileBytes", "totalBytes"] {
+        assert!(page.contains(&format!("\"{key}\"")) && keys.contains(&format!("`mendline.logs.{key}`")), "{key}");
+    }
+}

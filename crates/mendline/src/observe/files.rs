@@ -130,7 +130,7 @@ impl Files {
     pub(super) fn happened(&mut self, event: &Event) {
         let level = LogLevel::from(event.level());
         if self.level == LogLevel::Info && event_is_about_a_call(event) {
-            if let Some((level, before)) = self.stories.hear(event, level, now) {
+            if let Some((level, before)) = self.stories.hear(event, level, about_now) {
                 let what = What::Event(event.clone(), before);
                 self.desk.put(Entry::now(level, event.upstream(), what));
             }
@@ -192,6 +192,19 @@ fn event_is_about_a_call(event: &Event) -> bool {
 /// Microseconds since 1970: a millisecond is long enough for a call to be accepted, sent and answered.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// The same to within a few milliseconds, for a fraction of the price: it is read twice for every call, and needed for one
+/// in thousands.
+#[cfg(target_os = "linux")]
+fn about_now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000
+}
+
+#[cfg(not(target_os = "linux"))]
+fn about_now() -> u64 {
+    now()
 }
 
 /// What the thread does.
