@@ -149,7 +149,11 @@ fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     if !command.is_empty() {
         load.arg("--").args(command);
     }
-    let output = load.output().map_err(|error| error.to_string())?;
+    // What Mendline writes down is measured with it, but must not lie among the things of whoever measures.
+    let state = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
+    let output = load.env("MENDLINE_STATE_DIR", &state).output();
+    let _ = fs::remove_dir_all(&state);
+    let output = output.map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }

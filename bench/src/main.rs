@@ -11,6 +11,7 @@ mod compare;
 mod http;
 mod lines;
 mod load;
+mod logs;
 mod plan;
 mod processes;
 mod relay;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 What `cargo xtask bench` measures with.
 
-Usage: mendline-bench upstream [--http PORT]
+Usage: mendline-bench upstream [--http PORT | --chatter N]
        mendline-bench relay -- CMD [ARGS…]
        mendline-bench relay --http URL
        mendline-bench relay --stack URL
@@ -35,15 +36,18 @@ Usage: mendline-bench upstream [--http PORT]
        mendline-bench compare [OPTIONS]
        mendline-bench startup --mendline PATH [--gate]
        mendline-bench status --mendline PATH [--gate]
+       mendline-bench logs --mendline PATH [--rounds N] [--gate]
 
 Commands:
-  upstream  a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and `big`
+  upstream  a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and `big`;
+            with --chatter it writes so many lines a second to stderr, too
   relay     starts CMD and copies bytes both ways, or makes each line a POST to URL and each body a line: the least
             that a program in the middle can do. With --stack the POSTs go through tokio and hyper
   load      starts CMD, calls it, and prints figures as one JSON object
   compare   direct, relay and mendline in turn: a table, ratios, targets
   startup   how soon a client has its tools while the server has not started
   status    how long `mendline status` takes with fifty processes running
+  logs      what log files cost: the same load with and without them, in turn
 
 Options of load:
   --calls N       round trips measured one at a time            [5000]
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         "compare" => compare::run(&rest).map(|()| ExitCode::SUCCESS),
         "startup" => startup::run(&rest).map(|()| ExitCode::SUCCESS),
         "status" => status::run(&rest).map(|()| ExitCode::SUCCESS),
+        "logs" => logs::run(&rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
@@ -100,7 +105,12 @@ fn serve(args: &[String]) -> Result<(), String> {
         [option, port] if option == "--http" => {
             http::upstream::serve(port.parse().map_err(|_| format!("`--http {port}`: not a port"))?)
         }
-        _ => return Err("only `--http PORT` is understood".into()),
+        [option, lines] if option == "--chatter" => {
+            let lines = lines.parse().map_err(|_| format!("`--chatter {lines}`: not a number"))?;
+            std::thread::spawn(move || upstream::chatter(lines));
+            upstream::serve()
+        }
+        _ => return Err("only `--http PORT` and `--chatter N` are understood".into()),
     };
     served.map_err(|error| error.to_string())
 }

@@ -5,10 +5,11 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use memchr::memchr;
 use rustix::io::Errno;
-use rustix::stdio::{stdin, stdout};
+use rustix::stdio::{stderr, stdin, stdout};
 
 use crate::answers::Answers;
 
@@ -43,6 +44,20 @@ pub(crate) fn serve() -> io::Result<()> {
         }
         buffer.copy_within(line_start..filled, 0);
         filled -= line_start;
+    }
+}
+
+/// Writes so many lines a second to stderr, as a talkative server does: some at a time, whoever reads them. Ends when
+/// nobody does.
+pub(crate) fn chatter(a_second: u64) {
+    const BURSTS: u64 = 100;
+    let line =
+        "2026-11-15 12:20:12 INFO [server] handled request 4711 of session 0815 in 12.3 ms without any trouble\n";
+    let burst = line.repeat(usize::try_from(a_second / BURSTS).unwrap_or_default().max(1));
+    let mut next = Instant::now();
+    while write_all(stderr(), burst.as_bytes()).is_ok() {
+        next += Duration::from_secs(1) / BURSTS as u32;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 }
 

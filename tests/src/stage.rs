@@ -182,7 +182,7 @@ impl Stage {
 
     /// Mendline's command. Conversations are compared word for word, so every word has to be the server's own.
     fn bridge(&self) -> Result<Vec<OsString>, String> {
-        let words = ["run", "--no-catalogue", "--startup", "wait"];
+        let words = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
         Ok(std::iter::once(present(&self.programs.mendline)?.into()).chain(words.map(OsString::from)).collect())
     }
 

@@ -40,7 +40,8 @@ fn stage(client: Client, era: Era, server: Server) -> Stage {
 
 /// `mendline run` with these words.
 fn run(stage: &Stage, words: &[&str]) -> Vec<OsString> {
-    let mut command = vec![stage.programs.mendline.clone().into(), "run".into(), "--no-catalogue".into()];
+    let mut command =
+        vec![stage.programs.mendline.clone().into(), "run".into(), "--no-log-files".into(), "--no-catalogue".into()];
     command.extend(words.iter().map(OsString::from));
     command
 }

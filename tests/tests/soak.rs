@@ -281,7 +281,8 @@ fn outcome(message: &Value) -> Option<String> {
 }
 
 fn caller(words: &[&str], environment: &[(&str, OsString)], folder: &Path) -> Caller {
-    let mut command: Vec<OsString> = vec![programs::built().mendline.into(), "run".into(), "--no-catalogue".into()];
+    let mut command: Vec<OsString> =
+        vec![programs::built().mendline.into(), "run".into(), "--no-log-files".into(), "--no-catalogue".into()];
     command.extend(words.iter().map(OsString::from));
     Caller::start(&command, environment, &folder.join("log")).unwrap()
 }

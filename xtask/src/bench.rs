@@ -28,6 +28,7 @@ Options:
   --http      from stdio to an upstream on HTTP, in place of one on stdio
   --startup   only how soon a client has its tools while the server has not started
   --status    only how long `mendline status` takes with fifty processes running
+  --logs      only what log files cost: the same load with and without them
   --peers     with mcp-remote, supergateway and mcp-proxy, which are installed if need be; needs --http
 
 The report is kept in bench/latest.json (bench/latest-http.json) of the target directory. Leave the machine alone
@@ -50,6 +51,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         let mut bench = Command::new(target.join("release/mendline-bench"));
         bench.arg(only).arg("--mendline").arg(target.join("release/mendline"));
         return finished(bench.args(args.iter().filter(|arg| *arg == "--gate")));
+    }
+    if has("--logs") {
+        build(target, "mendline-cli")?;
+        let mut logs = Command::new(target.join("release/mendline-bench"));
+        logs.arg("logs").arg("--mendline").arg(target.join("release/mendline"));
+        return finished(logs.args(args.iter().filter(|arg| *arg != "--logs")));
     }
     let report = if has("--http") { "bench/latest-http.json" } else { "bench/latest.json" };
     let mut compare = Command::new(target.join("release/mendline-bench"));

@@ -11,6 +11,8 @@ use crate::call::CallOptions;
 use crate::choices::Choices;
 use crate::demo_server::temper::Temper;
 use crate::doctor::DoctorOptions;
+use crate::log_files::LogFileOptions;
+use crate::logs::LogsOptions;
 use crate::server_flags::{Line, ServerFlags};
 use crate::status::StatusOptions;
 use crate::steer::{ReconnectOptions, SteerOptions};
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     Tools(Box<ToolsOptions>),
     /// Call a tool of a server
     Call(Box<CallOptions>),
+    /// Show what the servers said and what Mendline decided, by time
+    Logs(LogsOptions),
     /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
     Demo(DemoOptions),
     /// The server of the demonstration and of the tests
@@ -128,6 +132,9 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) choices: Choices,
+
+    #[command(flatten)]
+    pub(crate) log_files: LogFileOptions,
 }
 
 impl RunOptions {

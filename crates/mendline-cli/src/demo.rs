@@ -146,7 +146,18 @@ impl Workshop {
         let mut command = Command::new(&self.program);
         if side == Side::Mended {
             command
-                .args(["run", "--name", "demo", "--log-level", "off", "--no-catalogue", "--startup", "wait", "--"])
+                .args([
+                    "run",
+                    "--name",
+                    "demo",
+                    "--log-level",
+                    "off",
+                    "--no-log-files",
+                    "--no-catalogue",
+                    "--startup",
+                    "wait",
+                    "--",
+                ])
                 .arg(&self.program);
         }
         command.arg("demo-server").env(LEDGER, ledger);

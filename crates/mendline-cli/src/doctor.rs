@@ -164,7 +164,7 @@ async fn examine_entry(server: &Server, loaded: &Loaded, limits: Limits, report:
 
 async fn examine(plan: &Plan, limits: Limits, report: &mut Report) {
     let mut sheet: Sheet = report.sheet(&plan.upstream.name, &plan.upstream.place);
-    sheet.hide(plan.secrets());
+    sheet.hide(&plan.secrets());
     match &plan.way {
         Way::Child(command) => child::examine(plan, command, limits, &mut sheet).await,
         Way::Remote(address) => remote::examine(plan, address, limits, &mut sheet).await,

@@ -15,6 +15,8 @@ mod demo_server;
 mod doctor;
 mod ink;
 mod json_text;
+mod log_files;
+mod logs;
 mod named;
 mod news;
 mod outside;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Tools(options) => tools::run(&options),
         Command::Call(options) => call::run(&options),
+        Command::Logs(options) => logs::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }

@@ -198,6 +198,9 @@ struct Signals {
 
 impl Signals {
     fn listen() -> std::io::Result<Signals> {
+        // Somebody may limit the size of files. A log that has come to that limit must not be the end of us: once listened
+        // to, the signal leaves it at a write that fails.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

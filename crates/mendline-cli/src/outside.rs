@@ -4,7 +4,7 @@
 //! that shown as escapes; only line ends and tabs are let through where several lines are meant. A file or a pipe gets the
 //! text as it came, because whoever reads that wants the bytes.
 
-use mendline::observe::log::Escaped;
+use mendline::observe::escaped::Escaped;
 
 /// On one line, whatever it holds.
 pub(crate) fn one_line(text: &str) -> String {

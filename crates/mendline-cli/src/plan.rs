@@ -4,12 +4,14 @@
 //! makes one, and flags then have the last word. An entry that already runs `mendline run …` is read as that command line
 //! and not run: one Mendline around another would mend everything twice.
 
+mod secrets;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Parser;
-use mendline::catalogue::{Identity, is_credential};
+use mendline::catalogue::{Identity};
 use mendline::decisions::config::{Dialect, Transport};
 use mendline::decisions::{Secret, UpstreamConfig, defaults};
 use mendline::transport::child::ChildCommand;
@@ -119,28 +121,6 @@ impl Plan {
             Way::Remote(address) => {
                 let identity = Identity::remote(address.url.expose());
                 address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value))
-            }
-        }
-    }
-
-    /// What goes to the server and must be seen by nobody else.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
-        match &self.way {
-            Way::Child(command) => {
-                let text = |value: &OsString| Some(Secret::new(value.to_str()?.to_owned()));
-                let credentials = command.environment.iter().filter(|(name, _)| is_credential(&name.to_string_lossy()));
-                credentials.filter_map(|(_, value)| text(value)).collect()
-            }
-            Way::Remote(address) => {
-                let query = address.url.expose().split_once('?').map_or("", |(_, query)| query);
-                let values = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
-                // Of `Bearer x` the second word is the secret, and a server that repeats it may leave out the first.
-                let told = |value: &'_ Secret| {
-                    let value = value.expose().trim().to_owned();
-                    value.split_once(' ').map_or(value.clone(), |(_, secret)| secret.trim().to_owned())
-                };
-                let headers = address.headers.iter().map(|(_, value)| told(value));
-                values.map(str::to_owned).chain(headers).map(Secret::new).collect()
             }
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamConfig, UpstreamId};
 use mendline::observe::log::{LogLevel, Pen};
+use mendline::observe::redact::Redactor;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::Target;
 use mendline::transport::next::Next;
@@ -28,6 +29,8 @@ pub(crate) struct Reload {
     watch: Watch,
     /// What holds now.
     plan: Plan,
+    /// What hides secrets in the log; new ones must be known to it before they are used.
+    redactor: Redactor,
 }
 
 /// Where the way to the server is put when it changes.
@@ -37,9 +40,10 @@ pub(crate) enum Door {
 }
 
 impl Reload {
-    pub(crate) fn new(name: &str, named: &Named, options: Arc<RunOptions>) -> Reload {
+    pub(crate) fn new(name: &str, named: &Named, options: Arc<RunOptions>, redactor: Redactor) -> Reload {
         let watch = Watch::new(&named.found.path, named.loaded.source.text());
-        Reload { name: name.to_owned(), options, found: named.found.clone(), watch, plan: named.plan.clone() }
+        let (found, plan) = (named.found.clone(), named.plan.clone());
+        Reload { name: name.to_owned(), options, found, watch, plan, redactor }
     }
 
     /// The file.
@@ -83,6 +87,7 @@ impl Reload {
                 return None;
             }
         };
+        self.redactor.learn(&plan.secrets());
         mention(&loaded, &self.name, log);
         let change = self.change(&plan, door, log)?;
         let config = Box::new(plan.upstream.clone());

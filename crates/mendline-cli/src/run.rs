@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mendline::catalogue::{Shelf, state_directory};
+use mendline::catalogue::Shelf;
 use mendline::control::{Book, Recorder, Socket, place, server};
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
@@ -15,9 +15,11 @@ use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};
 use mendline::driver::{Client, Driver, Host};
 use mendline::frontend::stdio;
 use mendline::observe::log::{Log, LogLevel};
+use mendline::state::state_directory;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
 use mendline::transport::remote::Remote;
+use mendline_config::LogChoices;
 use mendline_wire::Limits;
 
 use crate::GUARD;
@@ -59,19 +61,26 @@ struct Bridge {
 
 fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
     let level = log_level_or_default(options.log_level)?;
-    let log_for = |plan: &Plan| Log::to_stderr(level, vec![plan.upstream.name.clone()]);
+    let log_for = |plan: &Plan, file: &LogChoices| {
+        let mut log = Log::to_stderr(level, vec![plan.upstream.name.clone()]);
+        log.redactor().learn(&plan.secrets());
+        if let Some(choices) = options.log_files.choose(file, |name| std::env::var_os(name))? {
+            log.keep(choices);
+        }
+        Ok::<Log, String>(log)
+    };
     let line = options.line();
     match line.by_name() {
         Some(name) => {
             let named = named(name, &line)?;
-            let log = log_for(&named.plan);
+            let log = log_for(&named.plan, &named.loaded.logs)?;
             mention(&named.loaded, name, &log.pen());
-            let reload = Some(Reload::new(name, &named, Arc::clone(options)));
+            let reload = Some(Reload::new(name, &named, Arc::clone(options), log.redactor()));
             Ok(Bridge { plan: named.plan, log, reload })
         }
         None => {
             let plan = Plan::of_flags(&line)?;
-            Ok(Bridge { log: log_for(&plan), plan, reload: None })
+            Ok(Bridge { log: log_for(&plan, &LogChoices::default())?, plan, reload: None })
         }
     }
 }

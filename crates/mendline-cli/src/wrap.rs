@@ -6,7 +6,7 @@
 mod binary;
 mod bridge;
 pub(crate) mod clients;
-mod credential;
+pub(crate) mod credential;
 mod diff;
 mod document;
 mod edit;

@@ -85,8 +85,26 @@ pub const CODEX_SERVERS: &str = "mcp_servers";
 /// What may stand under `mendline`.
 pub const MENDLINE: &[Key] = &[
     key("defaults", Kind::Block(POLICIES), "", "Policies for all servers; what a server says itself wins."),
+    key("logs", Kind::Block(LOGS), "", "What is kept in log files, for `mendline logs`; holds from the next start on."),
     key("access", Kind::Block(ACCESS), "", "Who may use the gateway. Not used yet."),
     key("store", Kind::Block(STORE), "", "What several gateways share. Not used yet."),
+];
+
+const LOGS: &[Key] = &[
+    key(
+        "level",
+        Kind::Choice(&["off", "error", "warn", "info", "debug"]),
+        "info",
+        "What is worth a line; off: no files.",
+    ),
+    key("fileBytes", Kind::Whole(65_536, 1 << 30), "8388608", "How much one file holds before the next is begun."),
+    key(
+        "totalBytes",
+        Kind::Whole(65_536, 1 << 40),
+        "67108864",
+        "How much all files hold together before the oldest go.",
+    ),
+    key("wire", Kind::Flag, "false", "Whether the messages themselves are kept, too, without secrets."),
 ];
 
 const ACCESS: &[Key] = &[key("tokens", Kind::Words, "", "The tokens of those who may.")];

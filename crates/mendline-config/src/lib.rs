@@ -41,7 +41,7 @@ pub use check::Owner;
 pub use file::Source;
 pub use file::json::OPTIONS as JSON_OF_CLIENTS;
 pub use finding::{Fault, Finding, Paint, Weight};
-pub use lower::{Reach, Server};
+pub use lower::{LogChoices, Reach, Server};
 pub use name::Name;
 pub use nearest::nearest;
 pub use place::{Found, NoFile, find};
@@ -106,6 +106,8 @@ pub struct Loaded {
     pub servers: Vec<Server>,
     /// All names, those that cannot be understood included.
     pub names: Vec<String>,
+    /// What it says about log files.
+    pub logs: LogChoices,
     /// What is to be said about it, in the order of the file.
     pub findings: Vec<Finding>,
 }
@@ -143,8 +145,14 @@ pub fn load(source: Source, is_ours: bool, surroundings: Surroundings) -> Loaded
     let mut surroundings = surroundings;
     surroundings.workspace = place::workspace(source.path());
     surroundings.directory = source.path().parent().map(Path::to_owned);
-    let mut loaded =
-        Loaded { owner: Owner::Another, source, servers: Vec::new(), names: Vec::new(), findings: Vec::new() };
+    let mut loaded = Loaded {
+        owner: Owner::Another,
+        source,
+        servers: Vec::new(),
+        names: Vec::new(),
+        logs: LogChoices::default(),
+        findings: Vec::new(),
+    };
     let tree = match loaded.source.parse() {
         Ok(tree) => tree,
         Err(finding) => {
@@ -189,6 +197,7 @@ fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
         }
     };
     let defaults = lower::defaults(&top, checker);
+    loaded.logs = lower::logs(&top, checker);
     let nested = tree.get("mcp").and_then(|mcp| mcp.get("servers")).filter(|_| checker.owner == Owner::Another);
     let places = servers.iter().map(|entry| (entry.key.as_str(), &entry.value)).chain(nested.map(|it| ("servers", it)));
     let mut is_there = false;

@@ -3,6 +3,7 @@
 //! Single values are right by the time they are here; what is said here is what two of them cannot be together. A server
 //! that contradicts itself is left out, and its name stays known.
 
+mod logs;
 mod policies;
 mod reach;
 
@@ -17,6 +18,8 @@ use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
 use crate::name::Name;
+pub use logs::LogChoices;
+pub(crate) use logs::logs;
 pub use reach::Reach;
 
 /// A server that can be run.

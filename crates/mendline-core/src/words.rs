@@ -81,6 +81,8 @@ impl Cause {
 /// All that is known of a call that failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
+    /// Its number in events and logs, if it got as far as having one.
+    pub call: Option<u64>,
     /// Why.
     pub cause: Cause,
     /// What became of it.
@@ -163,6 +165,7 @@ impl Failure {
             "attempts": self.attempts,
             "retryAfterMs": self.retry_after.map(whole_millis),
             "upstream": self.upstream,
+            "call": self.call,
             "detail": self.detail,
         })
     }
@@ -225,6 +228,7 @@ mod tests {
 
     fn failure(cause: Cause, outcome: Outcome, retryable: bool) -> Failure {
         Failure {
+            call: Some(65_537),
             cause,
             outcome,
             retryable,
@@ -256,6 +260,7 @@ mod tests {
         let tool: Value = serde_json::from_slice(&lost.response(&id, Method::ToolsCall)).unwrap();
         assert_eq!(tool["result"]["isError"], true);
         assert_eq!(tool["result"]["_meta"][FAILURE_KEY]["outcome"], "unknown");
+        assert_eq!(tool["result"]["_meta"][FAILURE_KEY]["call"], 65_537, "what `mendline logs --call` asks for");
         let other = lost.response(&id, Method::ToolsList);
         assert!(other.starts_with(br#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"error":"#));
         let other: Value = serde_json::from_slice(&other).unwrap();

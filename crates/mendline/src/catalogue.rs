@@ -18,24 +18,16 @@ mod file;
 mod identity;
 mod keeper;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mendline_core::Remembered;
 
 use crate::observe::log::{LogLevel, Pen};
+pub use crate::state::state_directory;
 use file::{File, Found};
 pub use identity::{Identity, is_credential};
 pub use keeper::DiskKeeper;
 use keeper::Writing;
-
-/// Where this user's state is kept, by the environment.
-pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    path("MENDLINE_STATE_DIR")
-        .or_else(|| Some(path("XDG_STATE_HOME")?.join("mendline")))
-        .or_else(|| Some(path("HOME")?.join(".local/state/mendline")))
-}
 
 /// The place of one server's catalogue.
 pub struct Shelf {
@@ -77,23 +69,5 @@ impl Shelf {
     pub fn keeper(self) -> DiskKeeper {
         let Shelf { file, identity, pen } = self;
         DiskKeeper::new(Writing::new(file, identity.into_secrets(), pen))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn state_is_kept_where_the_environment_says_and_never_at_a_relative_place() {
-        let with = |variables: &'static [(&str, &str)]| {
-            state_directory(move |name| {
-                variables.iter().find(|(it, _)| *it == name).map(|(_, value)| OsString::from(value))
-            })
-        };
-        assert_eq!(with(&[("MENDLINE_STATE_DIR", "/s"), ("XDG_STATE_HOME", "/x")]), Some("/s".into()));
-        assert_eq!(with(&[("XDG_STATE_HOME", "/x"), ("HOME", "/h")]), Some("/x/mendline".into()));
-        assert_eq!(with(&[("XDG_STATE_HOME", "relative"), ("HOME", "/h")]), Some("/h/.local/state/mendline".into()));
-        assert_eq!(with(&[]), None);
     }
 }

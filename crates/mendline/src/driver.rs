@@ -18,6 +18,7 @@ mod link;
 mod sink;
 mod source;
 mod vigil;
+mod wire;
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -32,7 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::transport::http::{Dial, Http};
 use clock::Clock;
-pub use host::{Child, Drained, Host, Keeper, Observer};
+pub use host::{Child, Drained, Host, Keeper, Observer, Way};
 use link::Link;
 use sink::Sink;
 use source::{READ_CHUNK, Source, Step};
@@ -70,6 +71,8 @@ pub struct Driver<H: Host, R, W, O> {
     /// Before the observer, so that it ends before it: what it has to say is heard.
     keeper: Option<Box<dyn Keeper>>,
     observer: O,
+    /// Whether the observer wants to see the messages themselves.
+    wired: bool,
     limits: Limits,
     client: ClientId,
     upstream: UpstreamId,
@@ -101,6 +104,7 @@ where
         Self {
             engine,
             keeper: None,
+            wired: observer.wants_wire(),
             observer,
             client: client.id,
             upstream: client.upstream,
@@ -237,6 +241,9 @@ where
             }
             match self.from_client.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
+                    if self.wired {
+                        wire::came(&mut self.observer, self.upstream, Way::FromClient, &line);
+                    }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromClient { client, received }, now);
                 }
@@ -268,7 +275,8 @@ where
 
     fn hear_remote(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
         for http in self.remote.iter_mut().chain(&mut self.left) {
-            turn.again |= hear(http, &mut self.engine, cx, now);
+            let observer = self.wired.then_some(&mut self.observer);
+            turn.again |= hear(http, &mut self.engine, observer, cx, now);
         }
         self.left.retain(|http| !http.is_over());
     }
@@ -285,6 +293,9 @@ where
             }
             match link.stdout.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
+                    if self.wired {
+                        wire::came(&mut self.observer, self.upstream, Way::FromServer, &line);
+                    }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromLink { link: link.id, received }, now);
                 }
@@ -317,10 +328,16 @@ where
     fn bury(&mut self, mut link: Link<H::Child>, now: Moment) {
         let id = link.id;
         let (engine, observer, limits, child) = (&mut self.engine, &mut self.observer, &self.limits, &link.child);
+        let wired = self.wired;
         link.stdout.last_lines(
             link::LAST_BYTES,
             |stdout, buffer| child.drain_stdout(stdout, buffer),
-            |line| engine.handle(Input::FromLink { link: id, received: Received::from_line(line, limits) }, now),
+            |line| {
+                if wired {
+                    wire::came(observer, id.upstream, Way::FromServer, &line);
+                }
+                engine.handle(Input::FromLink { link: id, received: Received::from_line(line, limits) }, now);
+            },
         );
         link.stderr.last_lines(
             link::LAST_BYTES,
@@ -357,6 +374,9 @@ where
                 }
                 Output::Exchange { exchange, ask, reuse, .. } => {
                     turn.begun = true;
+                    if let (true, Some(body)) = (self.wired, &ask.body) {
+                        wire::goes(&mut self.observer, exchange.upstream(), Way::ToServer, body);
+                    }
                     match &mut self.remote {
                         Some(http) => http.begin(exchange, *ask, reuse),
                         None => {
@@ -412,10 +432,11 @@ where
     }
 
     fn speak_to_links(&mut self, cx: &mut Context<'_>, now: Moment) {
-        let engine = &mut self.engine;
+        let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
         for link in &mut self.links {
-            let port = Port::Link(link.id);
-            if link.stdin.poll_write(cx, || engine.poll_write(port)).is_err() {
+            let (port, upstream) = (Port::Link(link.id), link.id.upstream);
+            let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Way::ToServer)));
+            if link.stdin.poll_write(cx, next).is_err() {
                 link.suspect(Pipe::Stdin, now);
             }
         }
@@ -424,9 +445,10 @@ where
     /// Lets every sink write what there is. Says whether the client was lost over it.
     fn speak(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
         self.speak_to_links(cx, now);
-        let engine = &mut self.engine;
-        let port = Port::Client(self.client);
-        if self.to_client.poll_write(cx, || engine.poll_write(port)).is_ok() && !self.has_left(cx, now) {
+        let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
+        let (port, upstream) = (Port::Client(self.client), self.upstream);
+        let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Way::ToClient)));
+        if self.to_client.poll_write(cx, next).is_ok() && !self.has_left(cx, now) {
             return false;
         }
         self.client_lost = true;
@@ -468,10 +490,21 @@ struct Turn {
 }
 
 /// Tells the engine what comes over HTTP. Says whether there was more than its turn.
-fn hear<D: Dial>(http: &mut Http<D>, engine: &mut Engine, cx: &mut Context<'_>, now: Moment) -> bool {
+fn hear<D: Dial, O: Observer>(
+    http: &mut Http<D>,
+    engine: &mut Engine,
+    mut observer: Option<&mut O>,
+    cx: &mut Context<'_>,
+    now: Moment,
+) -> bool {
     for _ in 0..INPUTS_PER_TURN {
         match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
-            Poll::Ready(input) => engine.handle(input, now),
+            Poll::Ready(input) => {
+                if let Some(observer) = &mut observer {
+                    wire::heard(*observer, &input);
+                }
+                engine.handle(input, now);
+            }
             Poll::Pending => return false,
         }
     }

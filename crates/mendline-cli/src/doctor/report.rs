@@ -50,7 +50,7 @@ struct Printer {
 
 impl Sheet {
     /// Nothing of these is written on it.
-    pub(crate) fn hide(&mut self, secrets: Vec<Secret>) {
+    pub(crate) fn hide(&mut self, secrets: &[Secret]) {
         self.veil = Veil::over(secrets);
     }
 

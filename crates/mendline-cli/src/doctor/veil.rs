@@ -3,31 +3,27 @@
 //! A server may put a refused token into its own words, its title or its stderr, and a doctor's report is what people paste
 //! into an issue. What was given to the server is hidden wherever it comes back.
 
+use std::borrow::Cow;
+
 use mendline::decisions::Secret;
+use mendline::observe::redact::Redactor;
 use serde_json::Value;
 
 use super::step::Step;
 
-/// What is shorter than this stands in too many words to be hidden.
-const SHORTEST: usize = 6;
-
-/// What stands in place of what is hidden.
-const HIDDEN: &str = "‹secret›";
-
 /// Hides these.
 #[derive(Default)]
-pub(crate) struct Veil(Vec<Secret>);
+pub(crate) struct Veil(Redactor);
 
 impl Veil {
-    pub(crate) fn over(secrets: Vec<Secret>) -> Veil {
-        Veil(secrets.into_iter().filter(|secret| secret.expose().len() >= SHORTEST).collect())
+    pub(crate) fn over(secrets: &[Secret]) -> Veil {
+        let redactor = Redactor::default();
+        redactor.learn(secrets);
+        Veil(redactor)
     }
 
     /// The same step, without them.
     pub(crate) fn cover(&self, mut step: Step) -> Step {
-        if self.0.is_empty() {
-            return step;
-        }
         let texts = [&mut step.words].into_iter().chain(&mut step.advice).chain(&mut step.details);
         texts.for_each(|text| self.hide(text));
         step.facts.values_mut().for_each(|value| self.hide_in(value));
@@ -35,10 +31,8 @@ impl Veil {
     }
 
     fn hide(&self, text: &mut String) {
-        for secret in &self.0 {
-            if text.contains(secret.expose()) {
-                *text = text.replace(secret.expose(), HIDDEN);
-            }
+        if let Cow::Owned(redacted) = self.0.redact(text.as_bytes()) {
+            *text = String::from_utf8_lossy(&redacted).into_owned();
         }
     }
 
@@ -58,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_hidden_in_words_details_and_facts() {
-        let veil = Veil::over(vec![Secret::new("canary-s3cret".to_owned()), Secret::new("Bearer".to_owned())]);
+        let veil = Veil::over(&[Secret::new("canary-s3cret".to_owned()), Secret::new("Bearer".to_owned())]);
         let step = Step::failed("auth", "canary-s3cret is refused").details(["(canary-s3cret)".to_owned()]);
         let step =
             veil.cover(step.fact("challenges", vec!["Bearer x=\"canary-s3cret\"".to_owned()]).advice("canary-s3cret!"));
@@ -68,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_short_is_no_secret() {
-        let veil = Veil::over(vec![Secret::new("me".to_owned())]);
+        let veil = Veil::over(&[Secret::new("me".to_owned())]);
         assert_eq!(veil.cover(Step::ok("lists", "some tools")).words, "some tools");
     }
 }

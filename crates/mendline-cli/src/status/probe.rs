@@ -16,7 +16,7 @@ use mendline::decisions::config::{AutoReconnect, Catalogue, Dialect, Reconnect, 
 use mendline::decisions::words::Cause;
 use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, UpstreamConfig, UpstreamId};
 use mendline::driver::{Client, Driver, Host};
-use mendline::observe::log::Escaped;
+use mendline::observe::escaped::Escaped;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
 use mendline::transport::remote::Remote;

@@ -25,6 +25,8 @@ pub(crate) const STATE: &str = "MENDLINE_STATE_DIR";
 
 /// Where it can be asked how it is.
 pub(crate) const RUNTIME: &str = "MENDLINE_RUNTIME_DIR";
+/// What says which log files it keeps.
+const LOG_FILES: &str = "MENDLINE_LOG_FILES";
 
 /// `mendline run` and its client.
 pub(crate) struct Client {
@@ -47,6 +49,9 @@ impl Client {
         // Nor may a test be seen by the user's own `mendline status`.
         if !command.get_envs().any(|(name, _)| name == RUNTIME) {
             command.env(RUNTIME, state.path().join("run"));
+        }
+        if !command.get_envs().any(|(name, _)| name == LOG_FILES) {
+            command.env_remove(LOG_FILES);
         }
         command.env_remove("MENDLINE_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();

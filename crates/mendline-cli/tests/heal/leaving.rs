@@ -21,7 +21,10 @@ struct Leaver {
 impl Leaver {
     fn before(url: &str) -> Leaver {
         let mut command = Command::new(MENDLINE);
-        command.args(["run", "--log-level", "off", "--no-catalogue", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["run", "--log-level", "off", "--no-log-files", "--no-catalogue", url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let (stdin, stdout) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         Leaver { process, stdin, stdout }

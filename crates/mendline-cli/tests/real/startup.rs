@@ -214,10 +214,10 @@ fn x94_a_state_directory_that_cannot_be_written_to_is_said_once_and_stops_no_cal
 }
 
 #[test]
-fn who_wants_no_catalogue_leaves_no_trace() {
+fn who_wants_neither_catalogue_nor_log_files_leaves_no_trace() {
     let house = House::new();
     house.open_the_gate();
-    let mut client = house.run(&["--no-catalogue"], &[]);
+    let mut client = house.run(&["--no-catalogue", "--no-log-files"], &[]);
     begin(&mut client);
     end(client);
     assert!(!house.path("state").exists());

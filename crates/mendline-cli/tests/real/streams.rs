@@ -15,7 +15,9 @@ use crate::support::{MENDLINE, SOON, eventually, kill, lines_of};
 
 fn bridge_command() -> Command {
     let mut command = Command::new(MENDLINE);
-    command.args(["run", "--log-level", "off", "--no-catalogue", "--", MENDLINE, "demo-server"]).stderr(Stdio::null());
+    command
+        .args(["run", "--log-level", "off", "--no-log-files", "--no-catalogue", "--", MENDLINE, "demo-server"])
+        .stderr(Stdio::null());
     command
 }
 

@@ -13,6 +13,7 @@ fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
         .env("MENDLINE_STATE_DIR", state.path())
         .env_remove("COLUMNS")
         .env_remove("MENDLINE_LOG")
+        .env_remove("MENDLINE_LOG_FILES")
         .env_remove("MENDLINE_CONFIG")
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .envs(environment.iter().copied())
@@ -54,6 +55,11 @@ story!(help_of_call, ["call", "--help"]);
 story!(help_of_status, ["status", "--help"]);
 story!(help_of_reconnect, ["reconnect", "--help"]);
 story!(help_of_isolate, ["isolate", "--help"]);
+story!(help_of_logs, ["logs", "--help"]);
+story!(logs_since_something_that_is_no_time, ["logs", "--since", "yesterday"]);
+story!(logs_of_a_call_that_is_none, ["logs", "--call", "mine"]);
+story!(logs_of_no_level_at_all, ["logs", "--level", "off"]);
+story!(log_files_of_a_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
 story!(help_of_wrap, ["wrap", "--help"]);
 story!(help_of_unwrap, ["unwrap", "--help"]);
 story!(version, ["--version"]);

@@ -147,3 +147,29 @@ fn no_finding_shows_what_a_variable_or_a_header_holds() {
     assert_eq!(painted.matches("literal").count(), painted.matches("\"inFlight\": \"literal\"").count(), "{painted}");
     assert!(!format!("{loaded:?}").contains(SECRET));
 }
+
+#[test]
+fn log_files_are_chosen_or_the_mistake_is_said() {
+    let with = |logs: &str| {
+        loaded(
+            "x.json",
+            &format!(r#"{{ "mendline": {{ "logs": {logs} }}, "mcpServers": {{ "a": {{ "command": "x" }} }} }}"#),
+        )
+    };
+    let right = with(r#"{ "level": "debug", "fileBytes": 65536, "totalBytes": 131072, "wire": true }"#);
+    assert!(right.findings.is_empty(), "{:?}", right.findings);
+    let chosen =
+        (right.logs.level.map(|level| level.word()), right.logs.file_bytes, right.logs.total_bytes, right.logs.wire);
+    assert_eq!(chosen, (Some("debug"), Some(65_536), Some(131_072), Some(true)));
+    for (logs, words) in [
+        (r#"{ "fileBytes": 1000000, "totalBytes": 100000 }"#, "more than `totalBytes`, 100000"),
+        (r#"{ "level": "loud" }"#, "off, error, warn, info, debug"),
+        (r#"{ "fileBytes": 10 }"#, "65536"),
+        (r#"{ "wires": true }"#, "did you mean `wire`?"),
+    ] {
+        let wrong = with(logs);
+        assert_eq!(wrong.findings.len(), 1, "{logs}: {:?}", wrong.findings);
+        let said = wrong.render(&wrong.findings, Paint::Plain);
+        assert!(said.contains(words), "{logs}: {said}");
+    }
+}

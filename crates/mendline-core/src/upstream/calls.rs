@@ -225,6 +225,7 @@ impl Upstream {
             why: detail.clone(),
         });
         let failure = Failure {
+            call: Some(call.name),
             cause,
             outcome,
             retryable,

@@ -327,6 +327,7 @@ impl Upstream {
         let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, turn.now) };
         turn.tell(Event::CallTurnedAway { upstream: self.id, method: message.method(), cause });
         let failure = Failure {
+            call: None,
             cause,
             outcome: Outcome::NotSent,
             retryable: true,

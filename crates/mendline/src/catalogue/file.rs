@@ -13,7 +13,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::identity::Identity;
+use crate::state::{check_owner, own_folder};
 
 const MAGIC: &str = "mendline-catalogue";
 const FORMAT: u32 = 1;
@@ -162,23 +163,6 @@ impl File {
     }
 }
 
-/// Makes a folder that is ours alone, or makes sure that it is nobody else's to write.
-fn own_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let about = fs::metadata(path)?;
-    check_owner(&about).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
-}
-
-fn check_owner(about: &fs::Metadata) -> Result<(), &'static str> {
-    if about.uid() != rustix::process::geteuid().as_raw() {
-        Err("it belongs to somebody else")
-    } else if about.permissions().mode() & 0o022 != 0 {
-        Err("others may write to it")
-    } else {
-        Ok(())
-    }
-}
-
 /// Reads a plain file that is ours alone to write, and not larger than that.
 fn read_own(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -232,8 +216,9 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
-    use std::os::unix::fs::symlink;
 
     const KEPT: &str = r#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":[{"version":"2025-11-25","method":"tools/list","ageMs":0,"answer":{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}}]}}"#;
 

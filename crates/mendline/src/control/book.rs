@@ -22,7 +22,7 @@ use super::snapshot::{
     State, StateKind, ToolBreaker, TransportKind, VERSION,
 };
 use crate::driver::Observer;
-use crate::observe::log::Escaped;
+use crate::observe::escaped::Escaped;
 
 /// How many events may wait for one who follows.
 const UNREAD: usize = 256;

@@ -21,7 +21,7 @@ use rustix::process::Pid;
 use super::message::{ANSWER_BYTES, Answer, Ask, Command, Level, Told};
 use super::place;
 use super::snapshot::Snapshot;
-use crate::observe::log::Escaped;
+use crate::observe::escaped::Escaped;
 
 /// How long all processes together have to answer.
 pub const PATIENCE: Duration = Duration::from_millis(250);

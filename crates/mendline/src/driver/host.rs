@@ -94,6 +94,29 @@ pub trait Observer: Send {
 
     /// A child wrote a line to its stderr.
     fn said(&mut self, upstream: UpstreamId, line: &[u8]);
+
+    /// Whether it wants to see the messages themselves. Asked once, at the beginning.
+    fn wants_wire(&self) -> bool {
+        false
+    }
+
+    /// A message went this way. Told only to those who want it.
+    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+        let _ = (upstream, way, message);
+    }
+}
+
+/// The four ways that a message can go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the client to us.
+    FromClient,
+    /// From us to the server.
+    ToServer,
+    /// From the server to us.
+    FromServer,
+    /// From us to the client.
+    ToClient,
 }
 
 /// Two that are told the same.
@@ -106,6 +129,15 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
         self.0.said(upstream, line);
         self.1.said(upstream, line);
+    }
+
+    fn wants_wire(&self) -> bool {
+        self.0.wants_wire() || self.1.wants_wire()
+    }
+
+    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+        self.0.passed(upstream, way, message);
+        self.1.passed(upstream, way, message);
     }
 }
 
@@ -120,6 +152,16 @@ impl<A: Observer> Observer for Option<A> {
     fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
         if let Some(observer) = self {
             observer.said(upstream, line);
+        }
+    }
+
+    fn wants_wire(&self) -> bool {
+        self.as_ref().is_some_and(Observer::wants_wire)
+    }
+
+    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+        if let Some(observer) = self {
+            observer.passed(upstream, way, message);
         }
     }
 }

@@ -1,0 +1,185 @@
+//! What log files cost.
+//!
+//! The same load, with as many calls as go through, once without log files and once with them, in turn and many times; the
+//! ratio is formed within a round, as in `compare`. Three loads:
+//! - quiet: a healthy server says nothing, so nothing is written, and only what is remembered for the case of trouble is
+//!   paid for;
+//! - chatter: the server writes ten thousand lines a second to its stderr, and all of them go to the files. This one has
+//!   the target;
+//! - debug: every event of every call is written, which is far more than ten thousand a second.
+//!
+//! On a busy machine the throughput says little. So the processor time of Mendline is measured as well: how much of one
+//! processor ten thousand lines a second take. Where Mendline has a processor to itself, throughput cannot fall by more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Events in a second, for the target.
+const EVENTS: f64 = 10_000.0;
+
+/// The part of the throughput that they may cost.
+const TARGET: f64 = 0.05;
+
+const ROUNDS: usize = 9;
+
+/// As little as possible of everything but the throughput.
+const LOAD: [&str; 12] =
+    ["load", "--calls", "1", "--warmup", "1", "--big-calls", "1", "--starts", "1", "--millis", "2000", "--"];
+
+/// One way to load it.
+struct Case {
+    name: &'static str,
+    level: &'static str,
+    chatter: bool,
+    has_target: bool,
+}
+
+const CASES: [Case; 3] = [
+    Case { name: "quiet", level: "info", chatter: false, has_target: false },
+    Case { name: "chatter", level: "info", chatter: true, has_target: true },
+    Case { name: "debug", level: "debug", chatter: false, has_target: false },
+];
+
+/// What one turn gave.
+struct Turn {
+    calls_a_second: f64,
+    cpu_us: f64,
+    /// Lines in the files, and those that were dropped.
+    written: f64,
+    dropped: f64,
+}
+
+/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let value = |option: &str| args.iter().position(|arg| arg == option).and_then(|at| args.get(at + 1));
+    let mendline = PathBuf::from(value("--mendline").ok_or("`--mendline PATH` is missing")?);
+    let rounds = match value("--rounds") {
+        Some(text) => text.parse().ok().filter(|rounds| (1..=100).contains(rounds)),
+        None => Some(ROUNDS),
+    };
+    let rounds: usize = rounds.ok_or("`--rounds`: a number from 1 to 100 is needed")?;
+    println!("calls a second with log files against without them, 32 in flight, {rounds} rounds\n");
+    println!(
+        "{:<9} {:>12} {:>12} {:>9} {:>11} {:>10} {:>9}",
+        "", "without", "with", "cost", "10k lines", "lines/s", "dropped"
+    );
+    let mut missed = false;
+    for case in &CASES {
+        let mut turns = Vec::new();
+        for round in 0..rounds {
+            // Each comes first equally often.
+            let (first, second) = if round % 2 == 0 { ("off", case.level) } else { (case.level, "off") };
+            let (a, b) = (turn(&mendline, case, first)?, turn(&mendline, case, second)?);
+            turns.push(if round % 2 == 0 { (a, b) } else { (b, a) });
+        }
+        let of = |figure: &dyn Fn(&(Turn, Turn)) -> f64| median(turns.iter().map(figure).collect());
+        let cost = of(&|(without, with)| 1.0 - with.calls_a_second / without.calls_a_second);
+        let lines = of(&|(_, with)| with.written);
+        // Processor time is steadier than throughput: how much of a processor ten thousand lines a second take.
+        let processor = |(without, with): &(Turn, Turn)| {
+            let more = (with.cpu_us - without.cpu_us) * with.calls_a_second / 1e6;
+            if with.written > EVENTS / 2.0 { more * EVENTS / with.written } else { 0.0 }
+        };
+        println!(
+            "{:<9} {:>12.0} {:>12.0} {:>8.1}% {:>10.1}% {:>10.0} {:>9.0}",
+            case.name,
+            of(&|(without, _)| without.calls_a_second),
+            of(&|(_, with)| with.calls_a_second),
+            100.0 * cost,
+            100.0 * of(&processor),
+            lines,
+            of(&|(_, with)| with.dropped),
+        );
+        if case.has_target {
+            missed = cost > TARGET;
+        }
+    }
+    println!(
+        "\ntarget: {EVENTS:.0} lines a second cost at most {:.0} %: {}",
+        100.0 * TARGET,
+        if missed { "missed" } else { "met" }
+    );
+    if args.iter().any(|arg| arg == "--gate") && missed { Err("the target was missed".into()) } else { Ok(()) }
+}
+
+fn turn(mendline: &Path, case: &Case, level: &str) -> Result<Turn, String> {
+    let state = std::env::temp_dir().join(format!("mendline-bench-logs-{}", std::process::id()));
+    let ours = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut load = Command::new(&ours);
+    load.args(LOAD).arg(mendline).args([
+        "run",
+        "--no-catalogue",
+        "--log-level",
+        "off",
+        "--log-file-level",
+        level,
+        "--",
+    ]);
+    load.arg(&ours).arg("upstream").env("MENDLINE_STATE_DIR", &state);
+    if case.chatter {
+        load.args(["--chatter", &format!("{EVENTS}")]);
+    }
+    let output = load.output().map_err(|error| error.to_string())?;
+    let written = lines(&state.join("logs"));
+    let _ = fs::remove_dir_all(&state);
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    let figures: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+    let figure = |key: &str| figures[key].as_f64().ok_or_else(|| format!("no {key}"));
+    let (written, dropped, seconds) = written?;
+    Ok(Turn {
+        calls_a_second: figure("calls_per_second")?,
+        cpu_us: figure("cpu_busy_us")?,
+        written: written / seconds.max(1.0),
+        dropped,
+    })
+}
+
+/// How many lines were written and dropped, and in how many seconds.
+fn lines(folder: &Path) -> Result<(f64, f64, f64), String> {
+    let (mut written, mut dropped, mut seconds) = (0.0, 0.0, 0.0_f64);
+    let Ok(files) = fs::read_dir(folder) else { return Ok((0.0, 0.0, 0.0)) };
+    for file in files.flatten() {
+        let text = fs::read_to_string(file.path()).map_err(|error| error.to_string())?;
+        let second = |line: &str| line.get(26..35).and_then(|text| text.parse::<f64>().ok());
+        let minute = |line: &str| line.get(23..25).and_then(|text| text.parse::<f64>().ok());
+        let at = |line: Option<&str>| line.and_then(|line| Some(60.0 * minute(line)? + second(line)?)).unwrap_or(0.0);
+        seconds += (at(text.lines().last()) - at(text.lines().next())).rem_euclid(3600.0);
+        for line in text.lines() {
+            written += 1.0;
+            if let Some((count, _)) = line.split_once(" log lines were dropped") {
+                dropped += count.rsplit('"').next().and_then(|count| count.parse::<f64>().ok()).unwrap_or(0.0);
+            }
+        }
+    }
+    Ok((written, dropped, seconds))
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_over_all_files_with_those_that_are_missing() {
+        let folder = std::env::temp_dir().join(format!("mendline-bench-lines-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let line = |second: u32, text: &str| {
+            format!("{{\"time\":\"2026-11-15T12:59:{second:02}.500000Z\",\"text\":\"{text}\"}}\n")
+        };
+        fs::write(folder.join("a"), line(10, "x") + &line(12, "7 log lines were dropped: the disk did not keep up"))
+            .unwrap();
+        fs::write(folder.join("b"), line(30, "x") + &line(31, "x")).unwrap();
+        let counted = lines(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(counted, Ok((4.0, 7.0, 3.0)));
+    }
+}

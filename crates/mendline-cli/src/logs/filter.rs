@@ -1,0 +1,152 @@
+//! Which lines are meant.
+//!
+//! `--grep` looks for a text in whichever case. Two kinds of text mean more than their letters: the name of a system error
+//! is found in everybody's words for it (`ETIMEDOUT`: `timed out`, `os error 110`), and a number that can be an HTTP status
+//! is found as one, or as a word, and not inside of another number.
+
+use mendline::observe::errno::{SystemError, has_word, status_told_by};
+use mendline::observe::log::LogLevel;
+
+use super::LogsOptions;
+use super::record::Record;
+
+/// A call by its number, and perhaps the process that it was made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CallId {
+    pub(super) pid: Option<u32>,
+    pub(super) number: u64,
+}
+
+impl CallId {
+    pub(super) fn parse(text: &str) -> Result<CallId, String> {
+        let wrong = || "a call is a number such as 65537, or PID:NUMBER; errors name it as `call`".to_owned();
+        let (pid, number) = match text.split_once(':') {
+            Some((pid, number)) => (Some(pid.parse().map_err(|_| wrong())?), number),
+            None => (None, text),
+        };
+        Ok(CallId { pid, number: number.parse().map_err(|_| wrong())? })
+    }
+}
+
+/// What was asked for.
+pub(super) struct Filter {
+    level: LogLevel,
+    call: Option<CallId>,
+    text: Option<Text>,
+    wire: bool,
+}
+
+/// What a text is looked for as.
+enum Text {
+    /// In lower case.
+    Plain(String),
+    Error(SystemError),
+    Status(u16, String),
+}
+
+impl Filter {
+    pub(super) fn new(options: &LogsOptions) -> Filter {
+        let usual = if options.call.is_some() { LogLevel::Debug } else { LogLevel::Info };
+        Filter {
+            level: options.level.unwrap_or(usual),
+            call: options.call,
+            text: options.grep.as_deref().map(Text::new),
+            wire: options.wire,
+        }
+    }
+
+    /// Whether what came before in the story of a call is shown, too.
+    pub(super) fn tells_stories(&self) -> bool {
+        self.call.is_some()
+    }
+
+    pub(super) fn takes(&self, record: &Record<'_>) -> bool {
+        let is_loud = if record.is_message() { self.wire } else { record.level() <= self.level };
+        let is_of_call = self.call.is_none_or(|call| {
+            let number = record.call.or_else(|| message_number(record));
+            number == Some(call.number) && call.pid.is_none_or(|pid| pid == record.pid)
+        });
+        is_loud && is_of_call && self.text.as_ref().is_none_or(|text| text.is_in(record))
+    }
+}
+
+/// The call that a message between us and the server belongs to: it is the id there.
+fn message_number(record: &Record<'_>) -> Option<u64> {
+    let is_ours = matches!(record.way.as_deref(), Some("toServer" | "fromServer"));
+    let message: serde_json::Value = serde_json::from_str(&record.text).ok().filter(|_| is_ours)?;
+    message.get("id")?.as_u64()
+}
+
+impl Text {
+    fn new(text: &str) -> Text {
+        let status = text.parse().ok().filter(|status| text.len() == 3 && (100..600).contains(status));
+        match (SystemError::named(text), status) {
+            (Some(error), _) => Text::Error(error),
+            (_, Some(status)) => Text::Status(status, text.to_owned()),
+            _ => Text::Plain(text.to_lowercase()),
+        }
+    }
+
+    fn is_in(&self, record: &Record<'_>) -> bool {
+        match self {
+            Text::Plain(text) => {
+                let places = [Some(&record.text), Some(&record.kind), record.method.as_ref(), record.errno.as_ref()];
+                places.into_iter().flatten().any(|place| place.to_lowercase().contains(text))
+            }
+            Text::Error(error) => {
+                record.errno.as_deref() == Some(error.name)
+                    || has_word(&record.text.to_ascii_uppercase(), error.name)
+                    || SystemError::told_by(&record.text) == Some(*error)
+            }
+            Text::Status(status, text) => {
+                record.status == Some(*status)
+                    || status_told_by(&record.text) == Some(*status)
+                    || has_word(&record.text, text)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(grep: &str, text: &str) -> bool {
+        let line = serde_json::json!({
+            "time": "2026-11-15T12:20:12.123Z", "level": "info", "server": "notes", "pid": 1, "kind": "Stderr", "text": text,
+        });
+        let line = line.to_string();
+        Text::new(grep).is_in(&Record::parse(line.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_system_error_is_found_in_everybodys_words() {
+        for text in ["connect ETIMEDOUT", "timed out (os error 110)", "[Errno 110] Connection timed out", "x etimedout"]
+        {
+            assert!(found("ETIMEDOUT", text) && found("etimedout", text), "{text}");
+        }
+        assert!(!found("ETIMEDOUT", "connection refused (os error 111)"));
+    }
+
+    #[test]
+    fn a_status_is_found_as_one_and_not_inside_of_numbers() {
+        for text in ["the server answered HTTP 503", "HTTP/1.1 503 Service Unavailable", "got 503!", "status=503"] {
+            assert!(found("503", text), "{text}");
+        }
+        assert!(!found("503", "call 15037 sent") && !found("503", "port 5031"));
+    }
+
+    #[test]
+    fn any_other_text_is_found_in_whichever_case() {
+        assert!(found("GRÜSSE", "viele Grüsse") && found("stderr", "x") && !found("x", "y"));
+    }
+
+    #[test]
+    fn a_call_is_a_number_or_a_process_and_a_number() {
+        assert_eq!(CallId::parse("65537"), Ok(CallId { pid: None, number: 65_537 }));
+        assert_eq!(CallId::parse("12:65537"), Ok(CallId { pid: Some(12), number: 65_537 }));
+        for text in ["", "x", "1:x", ":1", "-1"] {
+            assert!(CallId::parse(text).unwrap_err().contains("65537"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The log files of this user: which there are, whose they are, and in which order they were written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use mendline::observe::files::{SUFFIX, WIRE_SUFFIX};
+
+use super::when::Stamp;
+
+/// No directory has more files that were ours.
+const MOST: usize = 100_000;
+
+/// One file.
+#[derive(Clone, Debug)]
+pub(super) struct LogFile {
+    pub(super) path: PathBuf,
+    pub(super) size: u64,
+    pub(super) modified: Stamp,
+    number: u32,
+}
+
+/// Files that one process wrote one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) server: String,
+    pub(super) pid: u32,
+    pub(super) began: Stamp,
+    is_wire: bool,
+    /// In the order in which they were written; never empty.
+    pub(super) files: Vec<LogFile>,
+}
+
+impl Process {
+    /// When it wrote last.
+    pub(super) fn last(&self) -> Stamp {
+        self.files.last().map_or(self.began, |file| file.modified)
+    }
+}
+
+/// All of them, as they were when we looked.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    with_messages: bool,
+    pub(super) processes: Vec<Process>,
+}
+
+impl Folder {
+    /// What there is. A directory that is not there is one without files.
+    pub(super) fn read(path: &Path, with_messages: bool) -> io::Result<Folder> {
+        let mut found: BTreeMap<(Stamp, String, u32, bool), Vec<LogFile>> = BTreeMap::new();
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Folder { path: path.to_owned(), with_messages, processes: Vec::new() });
+            }
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        };
+        for entry in entries.flatten().take(MOST) {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().and_then(parse_name) else { continue };
+            // A file may go while we look.
+            let Ok(about) = entry.metadata().map_err(drop) else { continue };
+            if !about.is_file() || (name.is_wire && !with_messages) {
+                continue;
+            }
+            let modified = Stamp::of_time(about.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+            let file = LogFile { path: entry.path(), size: about.len(), modified, number: name.number };
+            found.entry((name.began, name.server.to_owned(), name.pid, name.is_wire)).or_default().push(file);
+        }
+        let processes = found.into_iter().map(|((began, server, pid, is_wire), mut files)| {
+            files.sort_by_key(|file| file.number);
+            Process { server, pid, began, is_wire, files }
+        });
+        Ok(Folder { path: path.to_owned(), with_messages, processes: processes.collect() })
+    }
+
+    /// What there is now.
+    pub(super) fn look_again(&self) -> io::Result<Folder> {
+        Folder::read(&self.path, self.with_messages)
+    }
+
+    /// Those of one server, or all.
+    pub(super) fn of(&self, server: Option<&str>) -> Folder {
+        let is_meant = |process: &&Process| server.is_none_or(|server| process.server == server);
+        let processes = self.processes.iter().filter(is_meant).cloned().collect();
+        Folder { path: self.path.clone(), with_messages: self.with_messages, processes }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    pub(super) fn has_messages(&self) -> bool {
+        self.processes.iter().any(|process| process.is_wire)
+    }
+
+    /// The names of all servers, each once.
+    pub(super) fn servers(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.processes.iter().map(|process| process.server.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    pub(super) fn pid(&self, process: usize) -> u32 {
+        self.processes.get(process).map_or(0, |process| process.pid)
+    }
+
+    /// Whether two are the same process, of which one holds words and the other messages.
+    pub(super) fn is_same(&self, one: usize, other: usize) -> bool {
+        let who = |at: usize| self.processes.get(at).map(|process| (process.began, process.pid, &process.server));
+        who(one) == who(other)
+    }
+
+    /// Whether two processes of this name ran at the same time.
+    pub(super) fn has_doubles(&self, server: &str) -> bool {
+        let mut ends: Vec<(Stamp, Stamp)> = self
+            .processes
+            .iter()
+            .filter(|process| process.server == server && !process.is_wire)
+            .map(|process| (process.began, process.last()))
+            .collect();
+        ends.sort_unstable();
+        ends.windows(2).any(|pair| pair[1].0 < pair[0].1)
+    }
+}
+
+/// What the name of a file says.
+struct FileName<'a> {
+    server: &'a str,
+    began: Stamp,
+    pid: u32,
+    number: u32,
+    is_wire: bool,
+}
+
+fn parse_name(name: &str) -> Option<FileName<'_>> {
+    let (stem, is_wire) = match name.strip_suffix(WIRE_SUFFIX) {
+        Some(stem) => (stem, true),
+        None => (name.strip_suffix(SUFFIX)?, false),
+    };
+    let mut parts = stem.rsplitn(4, '.');
+    let number = parts.next()?.parse().ok()?;
+    let pid = parts.next()?.parse().ok()?;
+    let began = Stamp::of_name(parts.next()?)?;
+    let server = parts.next().filter(|server| !server.is_empty())?;
+    Some(FileName { server, began, pid, number, is_wire })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_name_and_others_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "notes.20261115T122012Z.4711.2.jsonl",
+            "notes.20261115T122012Z.4711.10.jsonl",
+            "notes.20261115T122012Z.4711.1.jsonl",
+            "notes.20261115T122012Z.4711.1.wire.jsonl",
+            "git.hub.20261115T110000Z.12.1.jsonl",
+            "notes.jsonl",
+            "notes.20261115T122012Z.x.1.jsonl",
+            "README",
+        ] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = Folder::read(folder.path(), false).unwrap();
+        assert_eq!(found.servers(), ["git.hub", "notes"]);
+        let numbers: Vec<u32> = found.of(Some("notes")).processes[0].files.iter().map(|file| file.number).collect();
+        assert_eq!(numbers, [1, 2, 10]);
+        assert!(!found.has_messages());
+        assert!(Folder::read(folder.path(), true).unwrap().has_messages());
+        assert!(Folder::read(&folder.path().join("none"), false).unwrap().is_empty());
+    }
+
+    #[test]
+    fn processes_of_one_name_are_doubles_only_at_the_same_time() {
+        let stamp = |second: u64| Stamp::of_time(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second));
+        let process = |began, ended, pid| Process {
+            server: "notes".to_owned(),
+            pid,
+            began: stamp(began),
+            is_wire: false,
+            files: vec![LogFile { path: PathBuf::new(), size: 0, modified: stamp(ended), number: 1 }],
+        };
+        let folder = |processes| Folder { path: PathBuf::new(), with_messages: false, processes };
+        assert!(!folder(vec![process(1, 5, 1), process(6, 9, 2)]).has_doubles("notes"));
+        assert!(folder(vec![process(1, 7, 1), process(6, 9, 2)]).has_doubles("notes"));
+    }
+}

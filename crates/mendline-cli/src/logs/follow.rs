@@ -1,0 +1,187 @@
+//! What comes, as it comes.
+//!
+//! The directory is looked at a few times a second: files that grew are read on, new ones from their beginning, whether a
+//! process has begun or has turned to its next file. Files are opened only to be read, so that following costs no handles.
+//! Processes write with a little delay, so what is very new waits a moment: then lines of several of them still come in
+//! order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Output;
+use super::filter::Filter;
+use super::folder::Folder;
+use super::lines::{LONGEST, Line, is_finished};
+use super::when::Stamp;
+
+/// How often the directory is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long a line waits for earlier ones of other processes.
+const SETTLE: Duration = Duration::from_millis(120);
+
+/// How much of one file is read in one turn.
+const TURN: u64 = 4 << 20;
+
+/// When so many lines wait, they wait no longer.
+const MOST_WAITING: usize = 20_000;
+
+/// Shows what comes after what was there, until somebody ends it or nobody reads any more.
+pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &Filter, out: &mut Output<'_>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+        let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        let mut following = Following::new(was);
+        loop {
+            following.look(was, server)?;
+            following.show(filter, out)?;
+            if is_abandoned()? {
+                return Ok(());
+            }
+            tokio::select! {
+                _ = interrupted.recv() => return Ok(()),
+                _ = terminated.recv() => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    })
+}
+
+/// Whether nobody reads what we write. Without a look we would find out only with the next line.
+fn is_abandoned() -> io::Result<bool> {
+    let stdout = rustix::stdio::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default()))?;
+    Ok(polled[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL))
+}
+
+/// Where we are in each file, and what was read and not shown.
+struct Following {
+    read: BTreeMap<PathBuf, u64>,
+    waiting: Vec<Line>,
+}
+
+impl Following {
+    /// Everything that was there has been shown, up to the last whole line.
+    fn new(was: &Folder) -> Following {
+        let files = was.processes.iter().flat_map(|process| &process.files);
+        let read = files.map(|file| (file.path.clone(), last_end(&file.path, file.size).unwrap_or(file.size)));
+        Following { read: read.collect(), waiting: Vec::new() }
+    }
+
+    fn look(&mut self, was: &Folder, server: Option<&str>) -> io::Result<()> {
+        let folder = was.look_again()?.of(server);
+        let mut there = BTreeSet::new();
+        for (process, file) in folder
+            .processes
+            .iter()
+            .enumerate()
+            .flat_map(|(at, process)| process.files.iter().map(move |file| (at, file)))
+        {
+            there.insert(file.path.clone());
+            let at = self.read.get(&file.path).copied().unwrap_or(0);
+            if file.size > at {
+                let at = read_on(&file.path, at, process, &mut self.waiting)?;
+                self.read.insert(file.path.clone(), at);
+            }
+        }
+        self.read.retain(|path, _| there.contains(path));
+        Ok(())
+    }
+
+    fn show(&mut self, filter: &Filter, out: &mut Output<'_>) -> io::Result<()> {
+        self.waiting.sort_by_key(|line| line.stamp);
+        let settled = Stamp::of_time(SystemTime::now() - SETTLE);
+        let ready = match self.waiting.len() {
+            many if many > MOST_WAITING => many,
+            _ => self.waiting.partition_point(|line| line.stamp <= settled),
+        };
+        for line in self.waiting.drain(..ready) {
+            out.line(&line, filter)?;
+        }
+        out.out.flush()
+    }
+}
+
+/// Where the last whole line ends in the first `size` bytes. What follows it has not been shown.
+fn last_end(path: &Path, size: u64) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let start = size.saturating_sub(LONGEST as u64);
+    file.seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    file.take(size - start).read_to_end(&mut tail)?;
+    let Some(end) = memchr::memrchr(b'\n', &tail) else { return Ok(if start == 0 { 0 } else { size }) };
+    // A line without its end was shown if it is whole but for that.
+    Ok(if is_finished(&tail[end + 1..]) { size } else { start + end as u64 + 1 })
+}
+
+/// Reads whole lines from this place on, and says where we are then.
+fn read_on(path: &Path, at: u64, process: usize, lines: &mut Vec<Line>) -> io::Result<u64> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        // It went while we looked.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(at),
+        Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    };
+    file.seek(SeekFrom::Start(at))?;
+    let mut text = Vec::new();
+    file.take(TURN).read_to_end(&mut text)?;
+    let Some(end) = memchr::memrchr(b'\n', &text) else {
+        // Half a line is read again when there is more of it; what is longer than a line is none.
+        return Ok(if text.len() > LONGEST { at + text.len() as u64 } else { at });
+    };
+    for text in text[..end].split(|byte| *byte == b'\n') {
+        if let Some(stamp) = Stamp::of_line(text) {
+            lines.push(Line { stamp, process, text: text.to_vec() });
+        }
+    }
+    Ok(at + end as u64 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn line(second: u64) -> String {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        format!("{{\"time\":\"{}\"}}\n", humantime::format_rfc3339_micros(time))
+    }
+
+    fn looked(following: &mut Following, folder: &Folder) -> Vec<Stamp> {
+        following.look(folder, None).unwrap();
+        following.waiting.sort_by_key(|line| line.stamp);
+        following.waiting.drain(..).map(|line| line.stamp).collect()
+    }
+
+    fn stamps(seconds: &[u64]) -> Vec<Stamp> {
+        seconds.iter().map(|at| Stamp::of_line(line(*at).as_bytes()).unwrap()).collect()
+    }
+
+    #[test]
+    fn only_what_comes_is_read_in_old_files_new_ones_and_the_next_of_the_same_process() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let first = path("a.19700101T000000Z.1.1.jsonl");
+        fs::write(&first, line(1) + &line(2)[..10]).unwrap();
+        let folder = Folder::read(home.path(), false).unwrap();
+        let mut following = Following::new(&folder);
+        assert_eq!(looked(&mut following, &folder), []);
+        fs::write(&first, line(1) + &line(2) + &line(3)[..5]).unwrap();
+        assert_eq!(looked(&mut following, &folder), stamps(&[2]));
+        fs::write(&first, line(1) + &line(2) + &line(3)).unwrap();
+        fs::write(path("a.19700101T000000Z.1.2.jsonl"), line(5)).unwrap();
+        fs::write(path("b.19700101T000000Z.2.1.jsonl"), "garbage\n".to_owned() + &line(4)).unwrap();
+        assert_eq!(looked(&mut following, &folder), stamps(&[3, 4, 5]));
+        fs::remove_file(&first).unwrap();
+        assert_eq!(looked(&mut following, &folder), []);
+        assert_eq!(following.read.len(), 2, "what is gone is forgotten");
+    }
+}

@@ -1,0 +1,146 @@
+//! A line of the log for a person, or as it is for a program.
+//!
+//! `time LEVEL server  text`, with `|` before what a child said, and arrows before a message: the same shape as on stderr,
+//! so that who knows one knows the other. Text from outside is escaped; colours that a child put into its own lines are left
+//! out, since they are noise here and were meant for its own terminal.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use mendline::observe::escaped::Escaped;
+
+use super::folder::Folder;
+use super::record::{Before, Record};
+use crate::ink::Ink;
+
+/// Colours for servers; red and yellow are for trouble.
+const COLOURS: [&str; 6] = ["36", "35", "34", "32", "96", "95"];
+
+/// How much of a message is shown when not all of it is wanted.
+const SHORT: usize = 160;
+
+/// How lines are shown.
+pub(super) struct Show {
+    ink: Ink,
+    as_json: bool,
+    in_full: bool,
+    /// Colours by server.
+    colours: BTreeMap<String, &'static str>,
+    /// Servers of which several processes ran at once.
+    doubles: Vec<String>,
+}
+
+impl Show {
+    pub(super) fn new(folder: &Folder, ink: Ink, as_json: bool, in_full: bool) -> Show {
+        let servers = folder.servers();
+        let doubles = servers.iter().filter(|server| folder.has_doubles(server)).map(|&it| it.to_owned()).collect();
+        let colours = servers.iter().map(|&server| server.to_owned()).zip(COLOURS.iter().copied().cycle()).collect();
+        Show { ink, as_json, in_full, colours, doubles }
+    }
+
+    /// Writes what came before a record in the story of its call. As JSON it is part of the record.
+    pub(super) fn write_before(
+        &mut self,
+        record: &Record<'_>,
+        before: &Before<'_>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        if self.as_json {
+            return Ok(());
+        }
+        self.put(record, &before.time, "debug", " ", &Escaped(before.text.as_bytes()).to_string(), out)
+    }
+
+    /// Writes a record, which was read from this line.
+    pub(super) fn write(&mut self, record: &Record<'_>, line: &[u8], out: &mut impl Write) -> io::Result<()> {
+        if self.as_json {
+            out.write_all(line)?;
+            return out.write_all(b"\n");
+        }
+        let (mark, text) = self.text(record);
+        let level = if record.is_message() { "wire" } else { &record.level };
+        self.put(record, &record.time, level, mark, &text, out)
+    }
+
+    fn text(&self, record: &Record<'_>) -> (&'static str, String) {
+        if !record.is_message() {
+            let mark = if record.is_stderr() { "| " } else { " " };
+            return (mark, Escaped(without_colours(&record.text).as_bytes()).to_string());
+        }
+        let mark = match record.way.as_deref() {
+            Some("fromClient") => "client → ",
+            Some("toServer") => "→ server ",
+            Some("fromServer") => "← server ",
+            _ => "client ← ",
+        };
+        let mut shown: &str = &record.text;
+        if !self.in_full && shown.len() > SHORT {
+            let end = (0..=SHORT).rev().find(|end| shown.is_char_boundary(*end)).unwrap_or(0);
+            shown = &shown[..end];
+        }
+        let is_cut = record.cut || shown.len() < record.text.len();
+        let mut text = Escaped(shown.as_bytes()).to_string();
+        if let (true, Some(bytes)) = (is_cut, record.bytes) {
+            text.push_str(&self.ink.faint(&format!("… ({bytes} bytes)")));
+        }
+        (mark, text)
+    }
+
+    fn put(
+        &mut self,
+        record: &Record<'_>,
+        time: &str,
+        level: &str,
+        mark: &str,
+        text: &str,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let ink = self.ink;
+        let level = format!("{:<5}", Escaped(level.to_ascii_uppercase().as_bytes()).to_string());
+        let level = match level.trim_end() {
+            "ERROR" => ink.red(&level),
+            "WARN" => ink.yellow(&level),
+            "DEBUG" | "WIRE" => ink.faint(&level),
+            _ => level,
+        };
+        let next = COLOURS[self.colours.len() % COLOURS.len()];
+        let colour = *self.colours.entry(record.server.to_string()).or_insert(next);
+        let mut name = Escaped(record.server.as_bytes()).to_string();
+        if self.doubles.iter().any(|double| *double == record.server) {
+            name.push_str(&format!("#{}", record.pid));
+        }
+        // The microseconds are for the order.
+        let time = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?)).unwrap_or(time);
+        let time = ink.faint(&Escaped(time.as_bytes()).to_string());
+        writeln!(out, "{time}Z {level} {} {}{text}", ink.paint(colour, &name), ink.faint(mark))
+    }
+}
+
+/// Without the colours and weights that a program gives its own lines: `ESC [ … m`.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        plain.push_str(before);
+        let codes = after.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
+        rest = match after[codes..].strip_prefix('m') {
+            Some(rest) => rest,
+            // Something else, which is shown as what it is.
+            None => {
+                plain.push_str("\x1b[");
+                after
+            }
+        };
+    }
+    plain + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_of_a_child_are_left_out_and_everything_else_is_not() {
+        assert_eq!(without_colours("\x1b[1;32mok\x1b[0m \x1b[2J \x1b[m. \x1b["), "ok \x1b[2J . \x1b[");
+    }
+}

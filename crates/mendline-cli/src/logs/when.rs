@@ -1,0 +1,116 @@
+//! A moment as people say it, and as lines of a log begin with it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The time of a line as it is written: always as long, so that the later one is the greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stamp([u8; Stamp::LENGTH]);
+
+impl Stamp {
+    const LENGTH: usize = "2026-11-15T12:20:12.123456Z".len();
+
+    /// What every line begins with.
+    const LEAD: &'static [u8] = b"{\"time\":\"";
+
+    /// The time of this line, if it begins as lines do.
+    pub(super) fn of_line(line: &[u8]) -> Option<Stamp> {
+        Stamp::of_bytes(line.strip_prefix(Stamp::LEAD)?.get(..Stamp::LENGTH)?)
+    }
+
+    /// A time as it is written.
+    pub(super) fn of_text(text: &str) -> Option<Stamp> {
+        Stamp::of_bytes(text.as_bytes())
+    }
+
+    fn of_bytes(text: &[u8]) -> Option<Stamp> {
+        let fits = |(at, byte): (usize, &u8)| match at {
+            4 | 7 => *byte == b'-',
+            10 => *byte == b'T',
+            13 | 16 => *byte == b':',
+            19 => *byte == b'.',
+            26 => *byte == b'Z',
+            _ => byte.is_ascii_digit(),
+        };
+        let stamp = Stamp(text.try_into().ok()?);
+        stamp.0.iter().enumerate().all(fits).then_some(stamp)
+    }
+
+    pub(super) fn of_time(time: SystemTime) -> Stamp {
+        let text = humantime::format_rfc3339_micros(time.max(UNIX_EPOCH)).to_string();
+        // Years beyond 9999 are longer; nobody waits for them.
+        Stamp::of_text(&text).unwrap_or(Stamp([b'9'; Stamp::LENGTH]))
+    }
+
+    /// The beginning of a process, as it stands in the name of its files: `20261115T122012Z`.
+    pub(super) fn of_name(name: &str) -> Option<Stamp> {
+        let (date, time) = name.strip_suffix('Z')?.split_once('T')?;
+        let part = |text: &'_ str, from: usize, to: usize| text.get(from..to).map(str::to_owned);
+        let date = format!("{}-{}-{}", part(date, 0, 4)?, part(date, 4, 6)?, part(date, 6, 8)?);
+        let time = format!("{}:{}:{}", part(time, 0, 2)?, part(time, 2, 4)?, part(time, 4, 6)?);
+        Stamp::of_text(&format!("{date}T{time}.000000Z"))
+    }
+}
+
+/// A moment that somebody named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) stamp: Stamp,
+}
+
+/// `10m`, `2h`, `1h 30m`: before now. `2026-11-15`, `2026-11-15 12:00:00`, `2026-11-15T12:00:00Z`: then.
+pub(super) fn parse(text: &str) -> Result<Moment, String> {
+    parse_at(text, SystemTime::now())
+}
+
+fn parse_at(text: &str, now: SystemTime) -> Result<Moment, String> {
+    let text = text.trim();
+    let wrong = || "use a duration before now such as 10m, 2h or 1d, or a time such as 2026-11-15T12:00:00Z".to_owned();
+    let is_time = text.len() >= 10 && text.as_bytes().get(4) == Some(&b'-');
+    let time = if is_time {
+        let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
+        humantime::parse_rfc3339_weak(&whole).map_err(|_| wrong())?
+    } else {
+        let before: Duration = humantime::parse_duration(text).map_err(|_| wrong())?;
+        now.checked_sub(before).unwrap_or(UNIX_EPOCH)
+    };
+    Ok(Moment { stamp: Stamp::of_time(time) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> String {
+        let now = UNIX_EPOCH + Duration::from_secs(10 * 24 * 3600);
+        String::from_utf8(parse_at(text, now).unwrap().stamp.0.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_moment_is_a_duration_before_now_or_a_time() {
+        assert_eq!(at("10m"), "1970-01-10T23:50:00.000000Z");
+        assert_eq!(at("1h 30m"), "1970-01-10T22:30:00.000000Z");
+        assert_eq!(at("2026-11-15"), "2026-11-15T00:00:00.000000Z");
+        assert_eq!(at("2026-11-15 12:30:00"), "2026-11-15T12:30:00.000000Z");
+        assert_eq!(at("2026-11-15T12:30:00.5Z"), "2026-11-15T12:30:00.500000Z");
+        assert_eq!(at("1000y"), "1970-01-01T00:00:00.000000Z");
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_an_example() {
+        for text in ["", "yesterday", "10", "2026-13-01", "-5m", "2026-11-15T12"] {
+            assert!(parse_at(text, UNIX_EPOCH).unwrap_err().contains("10m"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_line_is_read_only_where_it_belongs() {
+        let line = br#"{"time":"2026-11-15T12:20:12.123456Z","level":"info"}"#;
+        assert_eq!(Stamp::of_line(line), Stamp::of_text("2026-11-15T12:20:12.123456Z"));
+        for line in [&b"garbage"[..], br#"{"time":"2026-11-15"#, br#"{"time":"2026-11-15T12:20:12,123456Z","#, b""] {
+            assert_eq!(Stamp::of_line(line), None);
+        }
+        assert_eq!(Stamp::of_name("20261115T122012Z"), Stamp::of_text("2026-11-15T12:20:12.000000Z"));
+        assert_eq!(Stamp::of_name("2026"), None);
+        assert!(Stamp::of_text("2026-11-15T12:20:12.123456Z") < Stamp::of_text("2026-11-15T12:20:12.123457Z"));
+    }
+}

@@ -1,0 +1,85 @@
+//! What nobody may read in a log, of what a plan holds: headers, what is secret in a URL, variables and arguments that are
+//! credentials by their names.
+
+use std::ffi::OsString;
+
+use mendline::decisions::Secret;
+use mendline::observe::redact::{holds_a_secret, secrets_of_url};
+
+use super::{Plan, Way};
+use crate::wrap::credential;
+
+impl Plan {
+    /// Everything in it that must not be seen.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        // A child inherits our environment, and a proxy's password may be said by anybody.
+        let mut secrets = of_variables(std::env::vars_os());
+        match &self.way {
+            Way::Child(command) => {
+                secrets.extend(of_variables(command.environment.iter().cloned()));
+                secrets.extend(of_arguments(&command.arguments));
+            }
+            Way::Remote(address) => {
+                secrets.extend(secrets_of_url(address.url.expose()));
+                secrets
+                    .extend(address.headers.iter().filter(|(name, _)| !is_open(name)).map(|(_, value)| value.clone()));
+            }
+        }
+        secrets
+    }
+}
+
+/// Headers whose values everybody knows.
+fn is_open(name: &str) -> bool {
+    ["accept", "content-type", "user-agent", "accept-language"].iter().any(|open| name.eq_ignore_ascii_case(open))
+}
+
+fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Secret> {
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let secret = |(name, value): (String, String)| {
+        let of_url = if value.contains("://") { secrets_of_url(&value) } else { Vec::new() };
+        of_url.into_iter().chain(holds_a_secret(&name).then(|| Secret::new(value)))
+    };
+    variables.into_iter().filter_map(text).flat_map(secret).collect()
+}
+
+/// `--token X`, `--token=X`, and passwords in URLs.
+fn of_arguments(arguments: &[OsString]) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    let mut carries = false;
+    for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
+        let (name, value) = argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)));
+        let is_secret = name.starts_with('-') && credential::is_secret(name);
+        match value {
+            _ if argument.contains("://") => secrets.extend(secrets_of_url(argument)),
+            Some(value) if is_secret => secrets.push(Secret::new(value)),
+            _ if carries => secrets.push(Secret::new(argument)),
+            _ => {}
+        }
+        carries = is_secret && value.is_none();
+    }
+    secrets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exposed(secrets: &[Secret]) -> Vec<&str> {
+        secrets.iter().map(Secret::expose).collect()
+    }
+
+    #[test]
+    fn arguments_give_their_secrets_away() {
+        let line = ["x", "--api-key", "s1", "--verbose", "--token=s2", "postgres://me:s3@db/x", "--port", "80"];
+        let arguments: Vec<OsString> = line.iter().map(OsString::from).collect();
+        assert_eq!(exposed(&of_arguments(&arguments)), ["s1", "s2", "s3"]);
+    }
+
+    #[test]
+    fn variables_are_secret_by_their_names_and_urls_by_what_they_hold() {
+        let variables = [("GITHUB_TOKEN", "s1"), ("PATH", "/bin"), ("DATABASE_URL", "postgres://me:s2@db/x")];
+        let secrets = of_variables(variables.map(|(name, value)| (name.into(), value.into())));
+        assert_eq!(exposed(&secrets), ["s1", "s2"]);
+    }
+}

@@ -1,0 +1,108 @@
+//! Disks that are full, gone or closed: lines are lost, and nothing else.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::client::{Client, MENDLINE, eventually};
+use crate::stage::{LATER, Stage, end};
+
+#[test]
+fn x94_a_place_that_cannot_be_written_to_is_named_once_and_stops_no_call() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("state")).unwrap();
+    fs::write(stage.path("state/logs"), "a file where a folder should be").unwrap();
+    let mut client = stage.bridge(&[], &["stderr-flood=50"]);
+    for id in 0..20 {
+        assert_eq!(client.result(&id.to_string(), "create_note", &json!({ "key": "k" }))["isError"], false);
+    }
+    eventually("it is said", LATER, || client.log().contains("log files cannot be written"));
+    let log = client.log();
+    end(client);
+    assert_eq!(log.matches("log files cannot be written").count(), 1, "{log}");
+    assert!(log.contains("state/logs: "), "{log}");
+    let told = stage.told(&[]);
+    assert_eq!(told.code, 1, "{told:?}");
+    assert!(told.stderr.contains("state/logs"), "{told:?}");
+}
+
+#[test]
+fn x94_a_limit_on_the_size_of_files_is_said_once_and_stops_no_call() {
+    let stage = Stage::new();
+    let mut command = Command::new("prlimit");
+    command.args([
+        "--fsize=20000",
+        "--",
+        MENDLINE,
+        "run",
+        "--",
+        MENDLINE,
+        "demo-server",
+        "--temper",
+        "stderr-flood=100",
+    ]);
+    stage.at_home(&mut command);
+    let mut client = Client::start(command.stdin(Stdio::piped()));
+    client.read_log();
+    client.greet();
+    let mut calls = 0;
+    eventually("the limit is reached, and that is said", LATER, || {
+        calls += 1;
+        let result = client.result(&calls.to_string(), "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["isError"], false, "{result}");
+        client.log().contains("log files cannot be written")
+    });
+    assert_eq!(client.result("after", "create_note", &json!({ "key": "k" }))["isError"], false);
+    end(client);
+    // What fitted is there, and nothing is torn.
+    assert!(!stage.records().is_empty());
+}
+
+#[test]
+fn a_folder_that_is_removed_is_made_again() {
+    let stage = Stage::new();
+    let mut client = stage.bridge(&[], &["stderr-flood=1"]);
+    eventually("there is a file", LATER, || !stage.files().is_empty());
+    fs::remove_dir_all(stage.logs()).unwrap();
+    client.result("a", "lookup", &json!({ "key": "k" }));
+    end(client);
+    assert!(stage.told(&[]).stdout.contains("demo-server: call 1"));
+}
+
+/// Left out, with the reason printed, only where the kernel does not let us mount anything.
+#[test]
+#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+fn x94_a_full_disk_is_said_once_and_stops_no_call() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("state")).unwrap();
+    let isolated = ["--map-root-user", "--mount", "--", "sh", "-c"];
+    let mount = format!("mount -t tmpfs -o size=128k,mode=0700 full '{}'", stage.path("state").display());
+    let attempt = Command::new("unshare").args(isolated).arg(&mount).output().expect("unshare, of util-linux");
+    if !attempt.status.success() {
+        println!("left out, nothing can be mounted here: {}", String::from_utf8_lossy(&attempt.stderr));
+        return;
+    }
+    let run =
+        format!("{mount} && exec '{MENDLINE}' run --name notes -- '{MENDLINE}' demo-server --temper stderr-flood=200");
+    let mut command = Command::new("unshare");
+    command.args(isolated).arg(&run);
+    stage.at_home(&mut command);
+    let mut client = Client::start(command.stdin(Stdio::piped()));
+    client.read_log();
+    client.greet();
+    let mut calls = 0;
+    eventually("the disk is full, and that is said", LATER, || {
+        calls += 1;
+        let result = client.result(&calls.to_string(), "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["isError"], false, "{result}");
+        client.log().contains("log files cannot be written")
+    });
+    for id in 0..20 {
+        assert_eq!(client.result(&format!("after {id}"), "create_note", &json!({ "key": "k" }))["isError"], false);
+    }
+    let log = client.log();
+    end(client);
+    assert_eq!(log.matches("log files cannot be written").count(), 1, "{log}");
+    assert!(log.contains("No space left on device"), "{log}");
+}

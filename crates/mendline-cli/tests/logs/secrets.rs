@@ -1,0 +1,58 @@
+//! What must never be read in a file or on a terminal, whoever says it.
+
+use std::process::Stdio;
+
+use mendline_faults::Rule;
+use serde_json::json;
+
+use crate::client::{Client, MENDLINE, eventually};
+use crate::site::{Site, json_answers};
+use crate::stage::{LATER, Stage, end};
+
+#[test]
+fn i12_what_a_server_prints_of_its_own_secrets_is_in_no_file_and_in_no_log() {
+    let stage = Stage::new();
+    // It says everything that it was told, and a little more that nobody told it.
+    let script = format!(
+        "echo \"env $NOTES_API_KEY $DATABASE_URL arguments $*\" >&2; \
+         echo 'Authorization: Bearer canary-bearer-0123456789' >&2; \
+         echo 'GET https://me:canary-password@example.com/?api_key=canary-query' >&2; \
+         echo 'using ghp_canary0123456789abcdefghij and done' >&2; \
+         exec '{MENDLINE}' demo-server"
+    );
+    let mut command = stage.command(&["run", "--name", "notes", "--record-wire", "--log-file-level", "debug", "--"]);
+    command.args(["sh", "-c", &script, "sh", "--token", "canary-argument"]);
+    command.env("NOTES_API_KEY", "canary-key").env("DATABASE_URL", "postgres://me:canary-database@db/x");
+    let mut client = Client::start(command.stdin(Stdio::piped()));
+    client.read_log();
+    client.greet();
+    client.result("a", "lookup", &json!({ "key": "k canary-key", "password": "canary-typed" }));
+    eventually("stderr is read", LATER, || client.log().contains("and done"));
+    let log = client.log();
+    end(client);
+    let files: String = stage.files().into_iter().map(|(name, text)| name + &text).collect();
+    assert!(files.contains("and done") && files.contains("\"kind\":\"Wire\""), "{files}");
+    for (place, text) in [("files", &files), ("stderr", &log)] {
+        assert!(!text.contains("canary"), "{place}:\n{text}");
+        assert!(text.contains("‹secret›"), "{place}:\n{text}");
+    }
+}
+
+#[test]
+fn i12_headers_and_what_is_secret_in_a_url_are_in_no_file() {
+    let stage = Stage::new();
+    let site = Site::start(json_answers());
+    let url = format!("{}?key=canary-query", site.url());
+    let mut command = stage.command(&["run", "--name", "far", "--record-wire", "--log-file-level", "debug"]);
+    command.args(["--header", "Authorization: Bearer ${TOKEN}", "--header", "X-Team: canary-team", &url]);
+    command.env("TOKEN", "canary-token");
+    let mut client = Client::start(command.stdin(Stdio::piped()));
+    client.read_log();
+    client.greet();
+    site.breaks(Rule::new("h28_503_retry_after"));
+    client.result("a", "lookup", &json!({ "key": "canary-token canary-team" }));
+    end(client);
+    let files: String = stage.files().into_iter().map(|(name, text)| name + &text).collect();
+    assert!(files.contains("503") && files.contains("fromServer"), "{files}");
+    assert!(!files.contains("canary"), "{files}");
+}

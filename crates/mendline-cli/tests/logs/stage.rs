@@ -1,0 +1,129 @@
+//! A home with a state directory, bridges that write their logs into it, and `mendline logs` that reads them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client::{Client, MENDLINE, STATE};
+
+/// Ends take as long as a busy machine needs.
+pub(crate) const LATER: Duration = Duration::from_secs(20);
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A home of its own.
+pub(crate) struct Stage {
+    folder: TempDir,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        Stage { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The log files' own folder.
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.path("state/logs")
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(MENDLINE);
+        self.at_home(command.args(arguments));
+        command
+    }
+
+    /// Makes a command see nothing of whoever runs the tests.
+    pub(crate) fn at_home(&self, command: &mut Command) {
+        command
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("MENDLINE_DEMO_LEDGER", self.path("ledger"))
+            .env(STATE, self.path("state"))
+            .env("NO_PROXY", "*")
+            .env_remove("MENDLINE_CONFIG")
+            .env_remove("MENDLINE_LOG")
+            .env_remove("MENDLINE_LOG_FILES");
+    }
+
+    /// A bridge called `notes` around the demo server, greeted.
+    pub(crate) fn bridge(&self, options: &[&str], tempers: &[&str]) -> Client {
+        let mut arguments = vec!["run", "--name", "notes"];
+        arguments.extend(options);
+        arguments.extend(["--", MENDLINE, "demo-server"]);
+        arguments.extend(tempers.iter().flat_map(|temper| ["--temper", temper]));
+        let mut client = self.client(&arguments);
+        assert_eq!(client.greet(), "demo-server");
+        client
+    }
+
+    /// A client of this command line, not greeted.
+    pub(crate) fn client(&self, arguments: &[&str]) -> Client {
+        let mut client = Client::start(self.command(arguments).stdin(Stdio::piped()));
+        client.read_log();
+        client
+    }
+
+    /// What `mendline logs` says.
+    pub(crate) fn told(&self, arguments: &[&str]) -> Told {
+        let arguments: Vec<&str> = std::iter::once("logs").chain(arguments.iter().copied()).collect();
+        let Output { status, stdout, stderr } = self.command(&arguments).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Told { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// Every file of the logs, whole.
+    pub(crate) fn files(&self) -> Vec<(String, String)> {
+        let Ok(entries) = fs::read_dir(self.logs()) else { return Vec::new() };
+        let read = |path: &Path| String::from_utf8(fs::read(path).unwrap()).unwrap();
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name().into_string().unwrap(), read(&entry.path())))
+            .collect();
+        files.sort();
+        files
+    }
+
+    /// Every line of the logs.
+    pub(crate) fn records(&self) -> Vec<Value> {
+        let files = self.files();
+        files.iter().flat_map(|(_, text)| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Puts a file of a process there that began at this second of the morning of the first of January.
+    pub(crate) fn put(&self, server: &str, pid: u32, number: u32, text: &str) {
+        fs::create_dir_all(self.logs()).unwrap();
+        fs::write(self.logs().join(format!("{server}.20260101T080000Z.{pid}.{number}.jsonl")), text).unwrap();
+    }
+}
+
+/// A line as `mendline run` would have written it, some milliseconds after eight.
+pub(crate) fn line(at: u64, server: &str, pid: u32, level: &str, text: &str) -> String {
+    let (seconds, millis) = (at / 1000, at % 1000);
+    let time = format!("2026-01-01T08:{:02}:{:02}.{millis:03}000Z", seconds / 60 % 60, seconds % 60);
+    let text = Value::from(text);
+    format!(
+        "{{\"time\":\"{time}\",\"level\":\"{level}\",\"server\":\"{server}\",\"pid\":{pid},\"kind\":\"Stderr\",\"text\":{text}}}\n"
+    )
+}
+
+/// Ends a bridge as a client does, after which everything is written.
+pub(crate) fn end(mut client: Client) {
+    client.stdin = None;
+    assert_eq!(client.exit_code(LATER), Some(0));
+}

@@ -1,0 +1,128 @@
+//! The names of system errors, wherever somebody says one.
+//!
+//! Node says `ECONNREFUSED`, Python `[Errno 111]`, Rust `os error 111`, Go and libc `connection refused`, and Mendline says
+//! it in a sentence. Whoever looks for one of them means all of them, so a line of the log carries the name.
+
+use rustix::io::Errno;
+
+/// A system error: its name, its number here, and how it reads in a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemError {
+    /// As in `errno.h`.
+    pub name: &'static str,
+    /// Its number on this system.
+    pub number: i32,
+    /// In lower case, as the system says it.
+    pub words: &'static str,
+}
+
+const fn error(name: &'static str, errno: Errno, words: &'static str) -> SystemError {
+    SystemError { name, number: errno.raw_os_error(), words }
+}
+
+/// Those that say something about a connection, a process or a file.
+const ERRORS: &[SystemError] = &[
+    error("ECONNREFUSED", Errno::CONNREFUSED, "connection refused"),
+    error("ECONNRESET", Errno::CONNRESET, "connection reset"),
+    error("ECONNABORTED", Errno::CONNABORTED, "connection abort"),
+    error("ETIMEDOUT", Errno::TIMEDOUT, "timed out"),
+    error("EHOSTUNREACH", Errno::HOSTUNREACH, "no route to host"),
+    error("ENETUNREACH", Errno::NETUNREACH, "network is unreachable"),
+    error("ENETDOWN", Errno::NETDOWN, "network is down"),
+    error("EADDRINUSE", Errno::ADDRINUSE, "address already in use"),
+    error("EADDRNOTAVAIL", Errno::ADDRNOTAVAIL, "cannot assign requested address"),
+    error("ENOTCONN", Errno::NOTCONN, "endpoint is not connected"),
+    error("EPIPE", Errno::PIPE, "broken pipe"),
+    error("ENOENT", Errno::NOENT, "no such file or directory"),
+    error("EACCES", Errno::ACCESS, "permission denied"),
+    error("EPERM", Errno::PERM, "operation not permitted"),
+    error("ENOEXEC", Errno::NOEXEC, "exec format error"),
+    error("ETXTBSY", Errno::TXTBSY, "text file busy"),
+    error("E2BIG", Errno::TOOBIG, "argument list too long"),
+    error("EAGAIN", Errno::AGAIN, "resource temporarily unavailable"),
+    error("EMFILE", Errno::MFILE, "too many open files"),
+    error("ENFILE", Errno::NFILE, "too many open files in system"),
+    error("ENOMEM", Errno::NOMEM, "cannot allocate memory"),
+    error("ENOSPC", Errno::NOSPC, "no space left on device"),
+    error("EDQUOT", Errno::DQUOT, "disk quota exceeded"),
+    error("EROFS", Errno::ROFS, "read-only file system"),
+    error("EIO", Errno::IO, "input/output error"),
+];
+
+impl SystemError {
+    /// The error of this name.
+    pub fn named(name: &str) -> Option<SystemError> {
+        ERRORS.iter().find(|error| error.name.eq_ignore_ascii_case(name)).copied()
+    }
+
+    /// The first one that a text speaks of.
+    pub fn told_by(text: &str) -> Option<SystemError> {
+        let lower = text.to_ascii_lowercase();
+        let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|lead| {
+            let rest = &lower[lower.find(lead)? + lead.len()..];
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let number = rest[..digits].parse::<i32>().ok()?;
+            ERRORS.iter().find(|error| error.number == number)
+        });
+        let said = |error: &&SystemError| lower.contains(error.words) || has_word(text, error.name);
+        numbered.or_else(|| ERRORS.iter().find(said)).copied()
+    }
+}
+
+/// The HTTP status that a text speaks of: `HTTP 503`, `HTTP/1.1 503`, `status 503`, `status code: 503`.
+pub fn status_told_by(text: &str) -> Option<u16> {
+    let lower = text.to_ascii_lowercase();
+    let leads =
+        ["http ", "http/1.1 ", "http/1.0 ", "http/2 ", "status ", "status: ", "status=", "status code ", "code: "];
+    leads.iter().find_map(|lead| {
+        lower.match_indices(lead).find_map(|(at, _)| {
+            let rest = &lower.as_bytes()[at + lead.len()..];
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let status = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+            (digits == 3 && (100..600).contains(&status)).then_some(status)
+        })
+    })
+}
+
+/// Whether a word stands in a text, not as part of another.
+pub fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    text.match_indices(word).any(|(at, _)| {
+        let bytes = text.as_bytes();
+        !is_part(at.checked_sub(1).and_then(|before| bytes.get(before))) && !is_part(bytes.get(at + word.len()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_known_in_everybodys_words() {
+        for text in [
+            "connect ECONNREFUSED 127.0.0.1:1",
+            "[Errno 111] Connection refused",
+            "tcp connect error (os error 111)",
+            "dial tcp 127.0.0.1:1: connect: connection refused",
+            "nothing listens on 127.0.0.1:1 (connection refused)",
+        ] {
+            assert_eq!(SystemError::told_by(text).unwrap().name, "ECONNREFUSED", "{text}");
+        }
+        assert_eq!(SystemError::told_by("timed out (os error 110)").unwrap().name, "ETIMEDOUT");
+        assert_eq!(SystemError::told_by("all is well, PIPELINE 32"), None);
+        assert_eq!(SystemError::told_by("os error 99999"), None);
+        assert_eq!(SystemError::named("etimedout").unwrap().number, Errno::TIMEDOUT.raw_os_error());
+    }
+
+    #[test]
+    fn a_status_is_known_where_it_is_called_one() {
+        for text in
+            ["the server answered HTTP 503", "HTTP/1.1 503 Service Unavailable", "status code 503", "status=503"]
+        {
+            assert_eq!(status_told_by(text), Some(503), "{text}");
+        }
+        for text in ["call 503 answered", "HTTP 5031", "http 99", "status unknown"] {
+            assert_eq!(status_told_by(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What happened, in files that outlive it.
+//!
+//! ```text
+//! $XDG_STATE_HOME/mendline/logs/                   0700
+//!   notes.20261115T122012Z.4711.1.jsonl            0600: server, start, process, and how many before it
+//!   notes.20261115T122012Z.4711.1.wire.jsonl       the messages themselves, if that was asked for
+//! ```
+//! Each process writes files of its own, so nothing interleaves and nothing is locked; `mendline logs` merges them by time.
+//! Each line is a JSON object (`record`). A file that is full is followed by the next, and when there is too much in the
+//! directory the oldest go first (`strand`).
+//!
+//! What carries calls pays as little as possible: what happened is put on a desk (`desk`) as it is, and one thread makes
+//! text of it, hides secrets and writes, a few times a second at most and not at all when nothing happens. A disk that is
+//! slow, full or gone costs lines, which are counted, and nothing else.
+//!
+//! At the usual level, single calls are no news. But when one of them goes wrong, its story is (`stories`): when it came,
+//! when it was sent, and everything from then on.
+
+mod desk;
+mod record;
+mod stories;
+mod strand;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mendline_core::{Event, UpstreamId};
+
+use super::log::LogLevel;
+use super::redact::Redactor;
+use super::stderr::StderrPen;
+use crate::driver::Way;
+use desk::{Batch, Desk, Entry, What};
+use record::Scribe;
+use stories::Stories;
+use strand::{Strand, Trouble};
+
+/// The folder of the log files inside of the state directory.
+pub const FOLDER: &str = "logs";
+
+/// How log files end.
+pub const SUFFIX: &str = ".jsonl";
+
+/// How files of messages end.
+pub const WIRE_SUFFIX: &str = ".wire.jsonl";
+
+/// How much one file holds: enough for days, and read in a blink.
+pub const FILE_BYTES: u64 = 8 << 20;
+
+/// How much all files hold together: nobody misses it on a disk.
+pub const FOLDER_BYTES: u64 = 64 << 20;
+
+/// The most of a message that is kept.
+const LONGEST_MESSAGE: usize = 16 * 1024;
+
+/// How much is handed to the disk at once.
+const BATCH: usize = 32 * 1024;
+
+/// How long a disk that failed is left alone.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the end waits for the disk.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// The thread formats and writes, and needs little more.
+const STACK: usize = 128 * 1024;
+
+/// What is kept, where, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChoices {
+    /// Where the files are.
+    pub folder: PathBuf,
+    /// What is worth a line.
+    pub level: LogLevel,
+    /// How much one file holds.
+    pub file_bytes: u64,
+    /// How much all of them hold together.
+    pub folder_bytes: u64,
+    /// Whether the messages themselves are kept.
+    pub wire: bool,
+}
+
+/// The files of this process, and the thread that writes them.
+pub(super) struct Files {
+    level: LogLevel,
+    wire: bool,
+    redactor: Redactor,
+    stories: Stories,
+    desk: Arc<Desk>,
+    done: Receiver<()>,
+}
+
+/// Writes into the files for as long as they are there.
+#[derive(Clone)]
+pub(super) struct FilesPen {
+    level: LogLevel,
+    desk: Weak<Desk>,
+}
+
+impl Files {
+    pub(super) fn open(choices: FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Files {
+        let (level, wire) = (choices.level, choices.wire);
+        let (finished, done) = sync_channel(1);
+        let desk = Arc::new(Desk::default());
+        let writer = Writer::new(choices, names, redactor.clone(), stderr);
+        let served = Arc::clone(&desk);
+        let work = move || {
+            writer.serve(&served);
+            // Nobody listens if the end could not wait for us.
+            let _ = finished.send(());
+        };
+        // Without a thread the desk fills up, and every further line is lost; the calls go on.
+        let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK).spawn(work);
+        Files { level, wire, redactor, stories: Stories::default(), desk, done }
+    }
+
+    pub(super) fn pen(&self) -> FilesPen {
+        FilesPen { level: self.level, desk: Arc::downgrade(&self.desk) }
+    }
+
+    pub(super) fn say(&self, level: LogLevel, text: &str) {
+        if level <= self.level {
+            self.desk.put(Entry::now(level, None, What::Note(text.into())));
+        }
+    }
+
+    pub(super) fn happened(&mut self, event: &Event) {
+        let level = LogLevel::from(event.level());
+        if self.level == LogLevel::Info && event_is_about_a_call(event) {
+            if let Some((level, before)) = self.stories.hear(event, level, about_now) {
+                let what = What::Event(event.clone(), before);
+                self.desk.put(Entry::now(level, event.upstream(), what));
+            }
+        } else if level <= self.level {
+            self.desk.put(Entry::now(level, event.upstream(), What::Event(event.clone(), None)));
+        }
+    }
+
+    pub(super) fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
+        if LogLevel::Info <= self.level {
+            self.desk.put(Entry::now(LogLevel::Info, Some(upstream), What::Said(line.into())));
+        }
+    }
+
+    pub(super) fn wants_wire(&self) -> bool {
+        self.wire
+    }
+
+    pub(super) fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+        if self.wire {
+            let text = self.redactor.beginning(message, LONGEST_MESSAGE).into();
+            let what = What::Passed { way, length: message.len(), text };
+            self.desk.put(Entry::now(LogLevel::Debug, Some(upstream), what));
+        }
+    }
+}
+
+impl Drop for Files {
+    /// Waits for the last lines to be written, but not long.
+    fn drop(&mut self) {
+        self.desk.close();
+        let _ = self.done.recv_timeout(FLUSH);
+    }
+}
+
+impl FilesPen {
+    pub(super) fn say(&self, level: LogLevel, text: &str) {
+        if let Some(desk) = self.desk.upgrade().filter(|_| level <= self.level) {
+            desk.put(Entry::now(level, None, What::Note(text.into())));
+        }
+    }
+}
+
+/// Whether it belongs into the story of one call.
+fn event_is_about_a_call(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::CallAccepted { .. }
+            | Event::CallSent { .. }
+            | Event::CallRetried { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallFailed { .. }
+            | Event::CallCancelled { .. }
+            | Event::CallAbandoned { .. }
+            | Event::RateLimited { .. }
+    )
+}
+
+/// Microseconds since 1970: a millisecond is long enough for a call to be accepted, sent and answered.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// The same to within a few milliseconds, for a fraction of the price: it is read twice for every call, and needed for one
+/// in thousands.
+#[cfg(target_os = "linux")]
+fn about_now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000
+}
+
+#[cfg(not(target_os = "linux"))]
+fn about_now() -> u64 {
+    now()
+}
+
+/// What the thread does.
+struct Writer {
+    scribe: Scribe,
+    log: Strand,
+    wire: Strand,
+    stderr: StderrPen,
+    lines: Vec<u8>,
+    messages: Vec<u8>,
+    /// The disk failed, and is not tried again before.
+    not_before: Option<Instant>,
+    /// Lines that were not written.
+    missing: u64,
+}
+
+impl Writer {
+    fn new(choices: FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Writer {
+        let server = names.first().map_or("mendline", String::as_str);
+        let stem = strand::stem(server, SystemTime::now(), std::process::id());
+        let log = Strand::new(&choices, &stem, SUFFIX);
+        let wire = Strand::new(&choices, &stem, WIRE_SUFFIX);
+        let scribe = Scribe::new(names, redactor);
+        Writer { scribe, log, wire, stderr, lines: Vec::new(), messages: Vec::new(), not_before: None, missing: 0 }
+    }
+
+    fn serve(mut self, desk: &Desk) {
+        while let Some(batch) = desk.next() {
+            self.write(&batch);
+            desk.give_back(batch);
+        }
+    }
+
+    fn write(&mut self, batch: &Batch) {
+        if self.not_before.is_some_and(|until| Instant::now() < until) {
+            self.missing += batch.entries.len() as u64 + batch.lost;
+            return;
+        }
+        if batch.lost > 0 {
+            let text = format!("{} log lines were dropped: the disk did not keep up", batch.lost);
+            self.scribe.note(LogLevel::Warn, &text, &mut self.lines);
+        }
+        for entry in &batch.entries {
+            let is_message = matches!(entry.what, What::Passed { .. });
+            self.scribe.write(entry, if is_message { &mut self.messages } else { &mut self.lines });
+            if self.lines.len() + self.messages.len() >= BATCH {
+                self.hand_over();
+            }
+        }
+        self.hand_over();
+    }
+
+    /// Gives to the disk what has been written up to now.
+    fn hand_over(&mut self) {
+        if self.lines.is_empty() && self.messages.is_empty() {
+            return;
+        }
+        let done = [self.log.append(&self.lines), self.wire.append(&self.messages)];
+        // Room for many lines is given back: most hours have few.
+        for buffer in [&mut self.lines, &mut self.messages] {
+            buffer.clear();
+            buffer.shrink_to(BATCH / 8);
+        }
+        let troubles: Vec<Trouble> = done.into_iter().filter_map(Result::err).collect();
+        for trouble in &troubles {
+            self.fail(trouble);
+        }
+        if troubles.is_empty() && self.not_before.take().is_some() {
+            let text = format!("log files are written again; {} lines are missing", self.missing);
+            self.missing = 0;
+            self.stderr.say(LogLevel::Info, &text);
+            self.scribe.note(LogLevel::Warn, &text, &mut self.lines);
+        }
+    }
+
+    fn fail(&mut self, trouble: &Trouble) {
+        self.missing += trouble.lost;
+        if self.not_before.is_none() {
+            let text =
+                format!("log files cannot be written: {trouble}; nothing else is affected, and it is tried again");
+            self.stderr.say(LogLevel::Warn, &text);
+        }
+        self.not_before = Some(Instant::now() + PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests;

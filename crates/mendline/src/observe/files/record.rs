@@ -1,0 +1,414 @@
+//! One line of a log file.
+//!
+//! A line is a JSON object that begins with its time, always in the same width, so that lines can be compared and searched
+//! without being parsed. `level`, `server`, `pid`, `kind` and `text` are always there; what else an event knows (`call`,
+//! `method`, `outcome`, `errno`, `status` …) follows, so that nobody has to pick it out of a sentence. `kind` is the name
+//! of the event, `Stderr` for what a child said, `Note` for what else Mendline has to say, and `Wire` for a message.
+
+use std::fmt::{self, Write as _};
+use std::time::{Duration, UNIX_EPOCH};
+
+use mendline_core::{Event, UpstreamId};
+use mendline_wire::Method;
+
+use super::desk::{Entry, What};
+use super::now;
+use super::stories::Before;
+use crate::driver::Way;
+use crate::observe::errno::{SystemError, status_told_by};
+use crate::observe::escaped::is_harmless;
+use crate::observe::log::LogLevel;
+use crate::observe::redact::Redactor;
+
+/// Makes lines of entries.
+pub(super) struct Scribe {
+    names: Vec<String>,
+    pid: u32,
+    redactor: Redactor,
+    /// Where a text is put together before secrets are hidden in it.
+    text: String,
+}
+
+impl Scribe {
+    pub(super) fn new(names: Vec<String>, redactor: Redactor) -> Scribe {
+        Scribe { names, pid: std::process::id(), redactor, text: String::new() }
+    }
+
+    /// Adds the line of this entry.
+    pub(super) fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        match &entry.what {
+            What::Event(event, before) => self.event(entry, event, before.as_deref(), out),
+            What::Said(line) => self.line(entry, "Stderr", out, |scribe, object| {
+                object.text("text", &scribe.redactor.redact(line));
+            }),
+            What::Note(text) => self.line(entry, "Note", out, |scribe, object| {
+                let text = scribe.redactor.redact(text.as_bytes());
+                object.text("text", &text);
+                object.trouble(&String::from_utf8_lossy(&text));
+            }),
+            What::Passed { way, length, text } => self.line(entry, "Wire", out, |scribe, object| {
+                object.word("way", way_word(*way));
+                object.number("bytes", *length as u64);
+                if text.len() < *length {
+                    object.raw("cut", "true");
+                }
+                object.text("text", &scribe.redactor.redact(text));
+            }),
+        }
+    }
+
+    /// Adds a line of our own.
+    pub(super) fn note(&mut self, level: LogLevel, text: &str, out: &mut Vec<u8>) {
+        self.write(&Entry { at: now(), level, upstream: None, what: What::Note(text.into()) }, out);
+    }
+
+    fn event(&mut self, entry: &Entry, event: &Event, before: Option<&Before>, out: &mut Vec<u8>) {
+        self.text.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{event}");
+        self.line(entry, kind(event).as_str(), out, |scribe, object| {
+            let text = scribe.redactor.redact(scribe.text.as_bytes());
+            object.text("text", &text);
+            facts(event, object);
+            if has_words_from_outside(event) {
+                object.trouble(&String::from_utf8_lossy(&text));
+            }
+            if let (Some(before), Some(call), Some(upstream)) = (before, call_of(event), entry.upstream) {
+                object.before(before, upstream, call);
+            }
+        });
+    }
+
+    fn line(&self, entry: &Entry, kind: &str, out: &mut Vec<u8>, fill: impl FnOnce(&Scribe, &mut Object<'_>)) {
+        let name = entry.upstream.and_then(|upstream| self.names.get(usize::from(upstream.0)));
+        // What concerns no server in particular concerns the only one there is.
+        let name = name.or(self.names.first()).map_or("mendline", String::as_str);
+        let mut object = Object { out };
+        object.out.extend_from_slice(b"{\"time\":\"");
+        object.time(entry.at);
+        object.out.push(b'"');
+        object.word("level", entry.level.word());
+        object.text("server", name.as_bytes());
+        object.number("pid", u64::from(self.pid));
+        object.word("kind", kind);
+        fill(self, &mut object);
+        object.out.extend_from_slice(b"}\n");
+    }
+}
+
+/// An object that is being written.
+struct Object<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl Object<'_> {
+    fn time(&mut self, at: u64) {
+        use std::io::Write as _;
+        let time = UNIX_EPOCH + Duration::from_micros(at);
+        let _ = write!(self.out, "{}", humantime::format_rfc3339_micros(time));
+    }
+
+    fn key(&mut self, key: &str) {
+        self.out.extend_from_slice(b",\"");
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    /// A member whose value needs no escapes.
+    fn word(&mut self, key: &str, word: &str) {
+        self.key(key);
+        self.out.push(b'"');
+        self.out.extend_from_slice(word.as_bytes());
+        self.out.push(b'"');
+    }
+
+    fn raw(&mut self, key: &str, value: &str) {
+        self.key(key);
+        self.out.extend_from_slice(value.as_bytes());
+    }
+
+    fn number(&mut self, key: &str, number: u64) {
+        use std::io::Write as _;
+        self.key(key);
+        let _ = write!(self.out, "{number}");
+    }
+
+    fn text(&mut self, key: &str, text: &[u8]) {
+        self.key(key);
+        escape(text, self.out);
+    }
+
+    /// What a person may look for by its name: a system error, an HTTP status.
+    fn trouble(&mut self, text: &str) {
+        if let Some(error) = SystemError::told_by(text) {
+            self.word("errno", error.name);
+        }
+        if let Some(status) = status_told_by(text) {
+            self.number("status", u64::from(status));
+        }
+    }
+
+    fn before(&mut self, before: &Before, upstream: UpstreamId, call: u64) {
+        let accepted = Event::CallAccepted { upstream, call, method: before.method };
+        let sent = before.sent.map(|(at, attempt)| (at, Event::CallSent { upstream, call, attempt }));
+        self.key("before");
+        let mut separator = b'[';
+        for (at, event) in std::iter::once((before.accepted, accepted)).chain(sent) {
+            self.out.push(separator);
+            separator = b',';
+            self.out.extend_from_slice(b"{\"time\":\"");
+            self.time(at);
+            self.out.push(b'"');
+            self.word("kind", kind(&event).as_str());
+            self.text("text", event.to_string().as_bytes());
+            self.out.push(b'}');
+        }
+        self.out.push(b']');
+    }
+}
+
+/// A string of JSON. What could talk to a terminal is escaped as well: people look at files with `cat`.
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    use std::io::Write as _;
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        let valid = chunk.valid();
+        let is_plain = |byte: u8| byte >= b' ' && byte < 0x7f && byte != b'"' && byte != b'\\';
+        if valid.bytes().all(is_plain) {
+            out.extend_from_slice(valid.as_bytes());
+        } else {
+            for character in valid.chars() {
+                match character {
+                    '"' => out.extend_from_slice(b"\\\""),
+                    '\\' => out.extend_from_slice(b"\\\\"),
+                    '\n' => out.extend_from_slice(b"\\n"),
+                    '\t' => out.extend_from_slice(b"\\t"),
+                    // None of these lies beyond what four digits can say.
+                    _ if !is_harmless(character) => _ = write!(out, "\\u{:04x}", u32::from(character)),
+                    _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+                }
+            }
+        }
+        for byte in chunk.invalid() {
+            // A backslash of the text itself.
+            let _ = write!(out, "\\\\x{byte:02x}");
+        }
+    }
+    out.push(b'"');
+}
+
+/// The name of an event: the first word of how it looks to us, with nothing of the rest written.
+fn kind(event: &Event) -> FirstWord {
+    let mut word = FirstWord::default();
+    // It fails, on purpose, as soon as the name is there.
+    let _ = write!(word, "{event:?}");
+    word
+}
+
+#[derive(Default)]
+struct FirstWord {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl FirstWord {
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for FirstWord {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if !byte.is_ascii_alphanumeric() || self.length == self.bytes.len() {
+                return Err(fmt::Error);
+            }
+            self.bytes[self.length] = byte;
+            self.length += 1;
+        }
+        Ok(())
+    }
+}
+
+fn way_word(way: Way) -> &'static str {
+    match way {
+        Way::FromClient => "fromClient",
+        Way::ToServer => "toServer",
+        Way::FromServer => "fromServer",
+        Way::ToClient => "toClient",
+    }
+}
+
+/// Which call it is about.
+fn call_of(event: &Event) -> Option<u64> {
+    match event {
+        Event::CallAccepted { call, .. }
+        | Event::CallSent { call, .. }
+        | Event::CallRetried { call, .. }
+        | Event::CallAnswered { call, .. }
+        | Event::CallAnsweredEarly { call, .. }
+        | Event::CallFailed { call, .. }
+        | Event::CallCancelled { call, .. }
+        | Event::CallAbandoned { call, .. }
+        | Event::RateLimited { call, .. }
+        | Event::IdMended { call, .. } => Some(*call),
+        _ => None,
+    }
+}
+
+/// What an event knows besides its text.
+fn facts(event: &Event, object: &mut Object<'_>) {
+    if let Some(call) = call_of(event) {
+        object.number("call", call);
+    }
+    let method = |object: &mut Object<'_>, method: &Method| {
+        if let Some(name) = method.name() {
+            object.word("method", name);
+        }
+    };
+    match event {
+        Event::CallAccepted { method: it, .. }
+        | Event::ErrandSent { method: it, .. }
+        | Event::ErrandFailed { method: it, .. }
+        | Event::ListChanged { method: it, .. }
+        | Event::AnsweredFromCatalogue { method: it, .. }
+        | Event::AskForwarded { method: it, .. }
+        | Event::MessageDropped { method: it, .. } => method(object, it),
+        Event::CallSent { attempt, .. } => object.number("attempt", u64::from(*attempt)),
+        Event::CallRetried { attempt, outcome, .. } => {
+            object.number("attempt", u64::from(*attempt));
+            object.word("outcome", outcome.word());
+        }
+        Event::CallAnswered { method: it, attempts, error, took, .. } => {
+            method(object, it);
+            object.number("attempts", u64::from(*attempts));
+            object.raw("error", if *error { "true" } else { "false" });
+            object.number("tookMs", took.as_millis() as u64);
+        }
+        Event::CallFailed { method: it, attempts, cause, outcome, took, .. } => {
+            method(object, it);
+            object.number("attempts", u64::from(*attempts));
+            object.word("cause", cause.word());
+            object.word("outcome", outcome.word());
+            object.number("tookMs", took.as_millis() as u64);
+        }
+        Event::CallTurnedAway { method: it, cause, .. } => {
+            method(object, it);
+            object.word("cause", cause.word());
+        }
+        Event::LinkMoved { from, to, .. } => {
+            object.text("from", from.to_string().as_bytes());
+            object.text("to", to.to_string().as_bytes());
+        }
+        Event::UpstreamReady { after, .. } => object.number("tookMs", after.as_millis() as u64),
+        Event::BreakerOpened { tool: Some(tool), .. }
+        | Event::BreakerHalfOpened { tool: Some(tool), .. }
+        | Event::BreakerClosed { tool: Some(tool), .. }
+        | Event::ToolLeftOut { tool, .. } => object.text("tool", tool.as_bytes()),
+        _ => {}
+    }
+}
+
+/// Whether somebody else's words are in it, and so perhaps the name of an error.
+fn has_words_from_outside(event: &Event) -> bool {
+    !matches!(event, Event::CallAccepted { .. } | Event::CallSent { .. } | Event::CallAnswered { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use mendline_core::words::Cause;
+    use mendline_core::{LinkState, Outcome, Secret};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn written(what: What) -> (String, Value) {
+        let redactor = Redactor::default();
+        redactor.learn(&[Secret::new("open sesame")]);
+        let mut scribe = Scribe::new(vec!["notes".to_owned()], redactor);
+        let mut out = Vec::new();
+        let (at, level) = (1_000_000, LogLevel::Info);
+        scribe.write(&Entry { at, level, upstream: Some(UpstreamId(0)), what }, &mut out);
+        let line = String::from_utf8(out).unwrap();
+        assert!(line.ends_with("}\n") && !line.trim_end().contains('\n'), "{line}");
+        let value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        (line, value)
+    }
+
+    fn failed(why: &str) -> Event {
+        Event::CallFailed {
+            upstream: UpstreamId(0),
+            call: 65537,
+            method: Method::ToolsCall,
+            attempts: 2,
+            cause: Cause::Unavailable,
+            outcome: Outcome::NotSent,
+            took: Duration::from_millis(1500),
+            why: why.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_event_is_written_with_all_that_it_knows() {
+        let before = Before { method: Method::ToolsCall, accepted: 1, sent: Some((2, 1)) };
+        let event = failed("nothing listens on 127.0.0.1:1 (connection refused)");
+        let (line, value) = written(What::Event(event, Some(Box::new(before))));
+        assert!(
+            line.starts_with(r#"{"time":"1970-01-01T00:00:01.000000Z","level":"info","server":"notes","pid":"#),
+            "{line}"
+        );
+        for (key, expected) in [
+            ("kind", Value::from("CallFailed")),
+            ("call", 65537.into()),
+            ("method", "tools/call".into()),
+            ("cause", "unavailable".into()),
+            ("outcome", "not_sent".into()),
+            ("attempts", 2.into()),
+            ("tookMs", 1500.into()),
+            ("errno", "ECONNREFUSED".into()),
+        ] {
+            assert_eq!(value[key], expected, "{line}");
+        }
+        assert_eq!(value["before"][0]["text"], "call 65537 accepted (tools/call)");
+        assert_eq!(value["before"][1]["text"], "call 65537 sent, attempt 1");
+        assert_eq!(value["before"][1]["time"], "1970-01-01T00:00:00.000002Z");
+        let (_, value) = written(What::Event(failed("the server answered HTTP 503"), None));
+        assert_eq!((&value["status"], &value["before"]), (&503.into(), &Value::Null));
+    }
+
+    #[test]
+    fn a_kind_is_the_name_of_the_event() {
+        let (from, to, why) = (LinkState::Up, LinkState::Waiting, String::new());
+        let moved = Event::LinkMoved { upstream: UpstreamId(0), from, to, why };
+        for (event, name) in [(Event::Stopped, "Stopped"), (moved, "LinkMoved"), (failed(""), "CallFailed")] {
+            assert_eq!(kind(&event).as_str(), name);
+        }
+    }
+
+    #[test]
+    fn secrets_are_hidden_and_text_from_outside_can_break_nothing() {
+        let (line, value) = written(What::Said((*b"a\"b\\c\x1b[2J\x7f\xff open sesame \xe2\x80\xae").into()));
+        assert!(!line.contains('\u{1b}') && !line.contains('\u{7f}') && !line.contains('\u{202e}'), "{line}");
+        assert_eq!(value["text"], "a\"b\\c\u{1b}[2J\u{7f}\\xff ‹secret› \u{202e}");
+        let (_, value) = written(What::Note("why: open sesame".into()));
+        assert_eq!(value["text"], "why: ‹secret›");
+        let (_, value) = written(What::Event(failed("open sesame"), None));
+        assert!(!value.to_string().contains("sesame"));
+    }
+
+    #[test]
+    fn a_message_says_which_way_it_went_and_how_long_it_was() {
+        let text = (*br#"{"jsonrpc":"2.0","params":{"password":"abcdef"}}"#).into();
+        let (_, value) = written(What::Passed { way: Way::ToServer, length: 100_000, text });
+        assert_eq!(value["way"], "toServer");
+        assert_eq!((&value["bytes"], &value["cut"]), (&100_000.into(), &true.into()));
+        assert_eq!(value["text"], r#"{"jsonrpc":"2.0","params":{"password":"‹secret›"}}"#);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_become_one_line_of_json(text in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            written(What::Said(text.into()));
+        }
+    }
+}

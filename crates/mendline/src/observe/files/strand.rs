@@ -1,0 +1,316 @@
+//! The files of one process, one after the other.
+//!
+//! A file is made when there is first something to write. One that is full is followed by the next; one that somebody
+//! removed, with or without its directory, is made again. Now and then the directory is looked over, and when it holds too
+//! much the files that were written to longest ago go, whoever wrote them. Two processes may do that at once: each only
+//! removes, and to remove what is gone is no error.
+//!
+//! A write that fails half way leaves half a line. What can be taken back is; otherwise the next line begins on a new one.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use memchr::{memchr_iter, memrchr};
+
+use super::{FileChoices, SUFFIX, WIRE_SUFFIX};
+use crate::state::own_folder;
+
+/// A directory with more files than this is slow to look over.
+const MOST_FILES: usize = 512;
+
+/// The directory is looked over whenever a process has written this part of what it may hold.
+const LOOKS: u64 = 64;
+
+/// The files of one process, one after the other.
+pub(super) struct Strand {
+    folder: PathBuf,
+    stem: String,
+    suffix: &'static str,
+    file_bytes: u64,
+    folder_bytes: u64,
+    number: u32,
+    current: Option<Current>,
+    /// Written since the directory was looked over last.
+    since_look: u64,
+}
+
+struct Current {
+    file: File,
+    path: PathBuf,
+    size: u64,
+    /// The last write left half a line behind.
+    is_torn: bool,
+}
+
+/// Why nothing could be written, and where.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    path: PathBuf,
+    error: io::Error,
+    /// How many lines are lost over it.
+    pub(super) lost: u64,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.error)
+    }
+}
+
+/// How the files of a process begin: its server, when it began, and its number.
+pub(super) fn stem(server: &str, began: SystemTime, pid: u32) -> String {
+    let began: String = humantime::format_rfc3339_seconds(began).to_string();
+    let began: String = began.chars().filter(|character| !matches!(character, '-' | ':')).collect();
+    format!("{server}.{began}.{pid}")
+}
+
+impl Strand {
+    pub(super) fn new(choices: &FileChoices, stem: &str, suffix: &'static str) -> Strand {
+        Strand {
+            folder: choices.folder.clone(),
+            stem: stem.to_owned(),
+            suffix,
+            file_bytes: choices.file_bytes,
+            folder_bytes: choices.folder_bytes.max(choices.file_bytes),
+            number: 0,
+            current: None,
+            since_look: 0,
+        }
+    }
+
+    /// Writes whole lines.
+    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), Trouble> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let all = count(lines);
+        let current = self.file_for(lines.len() as u64).map_err(|(path, error)| Trouble { path, error, lost: all })?;
+        if current.is_torn {
+            let ended = current.file.write_all(b"\n");
+            ended.map_err(|error| Trouble { path: current.path.clone(), error, lost: all })?;
+            current.size += 1;
+            current.is_torn = false;
+        }
+        let (written, failed) = write(&mut current.file, lines);
+        if let Some(error) = failed {
+            // Those lines stay that are whole.
+            let whole = memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
+            current.size += whole as u64;
+            current.is_torn = current.file.set_len(current.size).is_err();
+            return Err(Trouble { path: current.path.clone(), error, lost: count(&lines[whole..]) });
+        }
+        current.size += lines.len() as u64;
+        self.since_look += lines.len() as u64;
+        if self.since_look > self.folder_bytes / LOOKS {
+            self.look_over();
+        }
+        Ok(())
+    }
+
+    /// The file that these lines go to.
+    fn file_for(&mut self, length: u64) -> Result<&mut Current, (PathBuf, io::Error)> {
+        if let Some(current) = self.current.take() {
+            let is_there = current.file.metadata().is_ok_and(|about| about.nlink() > 0);
+            let is_full = current.size > 0 && current.size + length > self.file_bytes;
+            if is_there && !is_full {
+                return Ok(self.current.insert(current));
+            }
+        }
+        let current = self.begin()?;
+        self.current = Some(current);
+        self.look_over();
+        self.current.as_mut().ok_or_else(|| (self.folder.clone(), io::ErrorKind::Other.into()))
+    }
+
+    fn begin(&mut self) -> Result<Current, (PathBuf, io::Error)> {
+        let fail = |path: &Path, error| (path.to_owned(), error);
+        own_folder(&self.folder).map_err(|error| fail(&self.folder, error))?;
+        let number = self.number + 1;
+        let path = self.folder.join(format!("{}.{number}{}", self.stem, self.suffix));
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let file = match file {
+            // Another process had our number within the same second, or was given a clock that ran backwards.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.number = number;
+                return if number < u32::MAX { self.begin() } else { Err(fail(&path, error)) };
+            }
+            other => other.map_err(|error| fail(&path, error))?,
+        };
+        self.number = number;
+        Ok(Current { file, path, size: 0, is_torn: false })
+    }
+
+    /// Keeps the directory within its limits. That it fails is not worth a word: the next one tries again.
+    fn look_over(&mut self) {
+        self.since_look = 0;
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
+            .flatten()
+            .take(32 * MOST_FILES)
+            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(SUFFIX)))
+            .filter_map(|entry| {
+                let about = entry.metadata().ok()?;
+                Some((about.modified().ok()?, about.len(), entry.path()))
+            })
+            .collect();
+        files.sort();
+        let is_wire = |path: &Path| path.to_str().is_some_and(|path| path.ends_with(WIRE_SUFFIX));
+        let mut total: u64 = files.iter().map(|(_, size, _)| size).sum();
+        let mut messages: u64 = files.iter().filter(|(_, _, path)| is_wire(path)).map(|(_, size, _)| size).sum();
+        let mut count = files.len();
+        for (_, size, path) in &files {
+            // Messages are many and long. They may not drive out what is told in words.
+            let too_many_messages = is_wire(path) && messages > self.folder_bytes / 2;
+            let too_much = total > self.folder_bytes || count > MOST_FILES;
+            let is_ours = self.current.as_ref().is_some_and(|current| current.path == *path);
+            if !(too_much || too_many_messages) || is_ours {
+                continue;
+            }
+            let _ = fs::remove_file(path);
+            total -= size;
+            messages -= if is_wire(path) { *size } else { 0 };
+            count -= 1;
+        }
+    }
+}
+
+/// Writes as much as there is room for: how much that was, and why it was not all.
+fn write(file: &mut File, bytes: &[u8]) -> (usize, Option<io::Error>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(0) => return (written, Some(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Some(error)),
+        }
+    }
+    (written, None)
+}
+
+fn count(lines: &[u8]) -> u64 {
+    memchr_iter(b'\n', lines).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::super::super::log::LogLevel;
+    use super::*;
+
+    fn choices(folder: &Path, file_bytes: u64, folder_bytes: u64) -> FileChoices {
+        FileChoices { folder: folder.join("logs"), level: LogLevel::Info, file_bytes, folder_bytes, wire: false }
+    }
+
+    fn files(folder: &Path) -> Vec<(String, u64)> {
+        let entries = fs::read_dir(folder.join("logs")).unwrap().flatten();
+        let mut files: Vec<_> =
+            entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_full_file_is_followed_by_the_next_and_nobody_else_may_read_them() {
+        let home = tempfile::tempdir().unwrap();
+        let mut strand = Strand::new(&choices(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
+        for _ in 0..5 {
+            strand.append(&[b'x'; 40]).unwrap();
+        }
+        let names = ["notes.x.1.1.jsonl", "notes.x.1.2.jsonl", "notes.x.1.3.jsonl"].map(str::to_owned);
+        assert_eq!(files(home.path()), names.into_iter().zip([80, 80, 40]).collect::<Vec<_>>());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&home.path().join("logs")), 0o700);
+        assert_eq!(mode(&home.path().join("logs/notes.x.1.1.jsonl")), 0o600);
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_is_too_much() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("logs");
+        own_folder(&folder).unwrap();
+        for (age, name) in [(30, "a.x.1.1.jsonl"), (20, "b.x.1.1.jsonl"), (10, "c.x.1.1.jsonl"), (40, "mine.txt")] {
+            fs::write(folder.join(name), [b'x'; 400]).unwrap();
+            let file = File::options().append(true).open(folder.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        }
+        let mut strand = Strand::new(&choices(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
+        strand.append(&[b'x'; 300]).unwrap();
+        strand.append(&[b'x'; 100]).unwrap();
+        let names: Vec<String> = files(home.path()).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["c.x.1.1.jsonl", "mine.txt", "notes.x.1.1.jsonl"]);
+    }
+
+    #[test]
+    fn messages_do_not_drive_out_words() {
+        let home = tempfile::tempdir().unwrap();
+        let choices = choices(home.path(), 300, 1_000);
+        let mut log = Strand::new(&choices, "notes.x.1", SUFFIX);
+        log.append(&[b'x'; 100]).unwrap();
+        let mut wire = Strand::new(&choices, "notes.x.1", WIRE_SUFFIX);
+        for _ in 0..20 {
+            wire.append(&[b'x'; 200]).unwrap();
+        }
+        let files = files(home.path());
+        assert!(files.iter().any(|(name, _)| name == "notes.x.1.1.jsonl"), "{files:?}");
+        assert!(files.iter().map(|(_, size)| size).sum::<u64>() <= 1_000, "{files:?}");
+    }
+
+    #[test]
+    fn a_file_or_a_directory_that_was_removed_is_made_again() {
+        let home = tempfile::tempdir().unwrap();
+        let mut strand = Strand::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        strand.append(b"1\n").unwrap();
+        fs::remove_file(home.path().join("logs/notes.x.1.1.jsonl")).unwrap();
+        strand.append(b"2\n").unwrap();
+        fs::remove_dir_all(home.path().join("logs")).unwrap();
+        strand.append(b"3\n").unwrap();
+        assert_eq!(fs::read(home.path().join("logs/notes.x.1.3.jsonl")).unwrap(), b"3\n");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_to_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("logs"), "in the way").unwrap();
+        let mut strand = Strand::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let trouble = strand.append(b"1\n").unwrap_err().to_string();
+        assert!(trouble.contains("logs: "), "{trouble}");
+    }
+
+    #[test]
+    fn half_a_line_is_ended_before_the_next_one() {
+        let home = tempfile::tempdir().unwrap();
+        let mut strand = Strand::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        strand.append(b"whole\n").unwrap();
+        let current = strand.current.as_mut().unwrap();
+        current.file.write_all(b"ha").unwrap();
+        current.is_torn = true;
+        strand.append(b"next\n").unwrap();
+        assert_eq!(fs::read(home.path().join("logs/notes.x.1.1.jsonl")).unwrap(), b"whole\nha\nnext\n");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_written_the_directory_keeps_its_limit_and_the_end_is_there(
+            sizes in proptest::collection::vec(1..400usize, 1..60),
+        ) {
+            let home = tempfile::tempdir().unwrap();
+            let mut strand = Strand::new(&choices(home.path(), 500, 2_000), "notes.x.1", SUFFIX);
+            for size in &sizes {
+                strand.append(&vec![b'x'; *size]).unwrap();
+            }
+            let files = files(home.path());
+            proptest::prop_assert!(files.iter().all(|(_, size)| *size <= 500));
+            let total: u64 = files.iter().map(|(_, size)| size).sum();
+            // What was written since the last look is not counted yet.
+            proptest::prop_assert!(total <= 2_000 + 2_000 / LOOKS, "{}", total);
+            proptest::prop_assert!(total >= (*sizes.last().unwrap() as u64).min(500));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The whole way from what happened to a line on disk.
+
+use std::fs;
+use std::path::Path;
+
+use mendline_core::Secret;
+use mendline_wire::Method;
+use serde_json::Value;
+
+use super::super::stderr::Stderr;
+use super::*;
+
+fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync::Arc<std::sync::Mutex<String>>) {
+    let said = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let sink = std::sync::Arc::clone(&said);
+    let redactor = Redactor::default();
+    redactor.learn(&[Secret::new("open sesame")]);
+    let stderr = Stderr::to_writer(LogLevel::Info, redactor.clone(), move |batch| {
+        sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
+    });
+    let choices =
+        FileChoices { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
+    (Files::open(choices, vec!["notes".to_owned()], redactor, stderr.pen()), stderr, said)
+}
+
+fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
+    let entries = fs::read_dir(folder.join(FOLDER)).unwrap().flatten().map(|entry| entry.path());
+    let is_wire = |path: &Path| path.to_str().unwrap().ends_with(WIRE_SUFFIX);
+    let texts =
+        entries.filter(|path| is_wire(path) == (suffix == WIRE_SUFFIX)).map(|path| fs::read_to_string(path).unwrap());
+    let texts: Vec<String> = texts.collect();
+    texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+const NOTES: UpstreamId = UpstreamId(0);
+
+#[test]
+fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_order() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
+    files.pen().say(LogLevel::Warn, "beware of open sesame");
+    files.said(NOTES, b"listening");
+    files.happened(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
+    files.happened(&Event::Resumed { upstream: NOTES });
+    files.passed(NOTES, Way::ToServer, b"{}");
+    drop(files);
+    let texts: Vec<String> =
+        lines(home.path(), SUFFIX).iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(texts, ["beware of ‹secret›", "listening", "resumed by hand"]);
+    drop(stderr);
+}
+
+#[test]
+fn messages_are_written_to_files_of_their_own_when_that_was_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
+    assert!(files.wants_wire());
+    files.passed(NOTES, Way::FromClient, &vec![b'x'; 100_000]);
+    drop(files);
+    let lines = lines(home.path(), WIRE_SUFFIX);
+    assert_eq!((lines[0]["bytes"].as_u64(), lines[0]["cut"].as_bool()), (Some(100_000), Some(true)));
+    assert!(lines[0]["text"].as_str().unwrap().len() <= LONGEST_MESSAGE);
+    drop(stderr);
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_to_is_named_once_and_holds_nobody_up() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(FOLDER), "in the way").unwrap();
+    let (files, stderr, said) = open(home.path(), LogLevel::Info, false);
+    for _ in 0..100 {
+        files.say(LogLevel::Info, "line");
+        thread::yield_now();
+    }
+    drop(files);
+    drop(stderr);
+    let said = said.lock().unwrap();
+    assert_eq!(said.matches("log files cannot be written").count(), 1, "{said}");
+    assert!(said.contains("nothing else is affected"), "{said}");
+}
+
+#[test]
+fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut writer, stderr, said) = {
+        let (files, stderr, said) = open(home.path(), LogLevel::Info, false);
+        let choices = FileChoices {
+            folder: home.path().join("other"),
+            level: LogLevel::Info,
+            file_bytes: FILE_BYTES,
+            folder_bytes: FOLDER_BYTES,
+            wire: false,
+        };
+        let writer = Writer::new(choices, vec!["notes".to_owned()], Redactor::default(), stderr.pen());
+        drop(files);
+        (writer, stderr, said)
+    };
+    let batch =
+        |text: &str, lost| Batch { entries: vec![Entry::now(LogLevel::Info, None, What::Note(text.into()))], lost };
+    fs::write(home.path().join("other"), "in the way").unwrap();
+    writer.write(&batch("one", 0));
+    writer.write(&batch("two", 5));
+    fs::remove_file(home.path().join("other")).unwrap();
+    writer.not_before = Some(Instant::now());
+    writer.write(&batch("three", 0));
+    writer.write(&batch("four", 0));
+    drop(writer);
+    drop(stderr);
+    let path = fs::read_dir(home.path().join("other")).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(path).unwrap();
+    let texts: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["text"].clone()).collect();
+    assert_eq!(texts, ["three", "log files are written again; 7 lines are missing", "four"]);
+    let said = said.lock().unwrap();
+    assert!(said.contains("cannot be written") && said.contains("7 lines are missing"), "{said}");
+}

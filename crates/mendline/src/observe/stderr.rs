@@ -1,0 +1,197 @@
+//! Lines on our stderr, at nobody's cost.
+//!
+//! Many clients never read our stderr. A full pipe there must not cost a call anything: lines go through a bounded channel
+//! to one thread, which is the only one that may be blocked by stderr. When the channel is full, lines are dropped and
+//! counted, and the count is the first thing said when stderr flows again. At the end the thread gets `FLUSH` and no more.
+//!
+//! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. Text from outside is escaped, so
+//! that it can neither break a line nor talk to a terminal; what must not be seen is hidden by the thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use super::escaped::Escaped;
+use super::log::LogLevel;
+use super::redact::Redactor;
+
+/// How many lines may wait for stderr.
+pub(super) const WAITING: usize = 256;
+
+/// How long one line may be, after escaping.
+pub(super) const LONGEST: usize = 8 * 1024;
+
+/// How much is written at once.
+const BATCH: usize = 32 * 1024;
+
+/// How long the end waits for the last lines.
+const FLUSH: Duration = Duration::from_millis(200);
+
+/// The thread needs a buffer and no more.
+const STACK: usize = 64 * 1024;
+
+/// Our stderr, and the thread that writes to it.
+pub(super) struct Stderr {
+    level: LogLevel,
+    /// Gone only while the log itself goes.
+    lines: Option<Arc<SyncSender<String>>>,
+    dropped: Arc<AtomicU64>,
+    done: Receiver<()>,
+}
+
+/// Writes to stderr for as long as its thread is there.
+#[derive(Clone)]
+pub(super) struct StderrPen {
+    level: LogLevel,
+    lines: Weak<SyncSender<String>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Stderr {
+    pub(super) fn open(level: LogLevel, redactor: Redactor) -> Stderr {
+        Stderr::to_writer(level, redactor, |batch| {
+            // Not through `std::io::stderr`: its lock would be held for as long as the client does not read.
+            let mut rest = batch;
+            while !rest.is_empty() {
+                match rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stderr(), rest)) {
+                    Ok(count) if count > 0 => rest = &rest[count..],
+                    // Somebody made our stderr non-blocking. Waiting is what this thread is for.
+                    Err(rustix::io::Errno::AGAIN) => thread::sleep(Duration::from_millis(5)),
+                    // Nobody will ever read it.
+                    _ => return,
+                }
+            }
+        })
+    }
+
+    pub(super) fn to_writer(
+        level: LogLevel,
+        redactor: Redactor,
+        mut write: impl FnMut(&[u8]) + Send + 'static,
+    ) -> Stderr {
+        let (lines, waiting) = sync_channel::<String>(WAITING);
+        let (finished, done) = sync_channel(1);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let lost = Arc::clone(&dropped);
+        let work = move || {
+            while let Ok(first) = waiting.recv() {
+                let mut batch = first;
+                while batch.len() < BATCH {
+                    let Ok(line) = waiting.try_recv() else { break };
+                    batch.push_str(&line);
+                }
+                write(&redactor.redact(batch.as_bytes()));
+                let count = lost.swap(0, Ordering::Relaxed);
+                if count > 0 {
+                    let text = format!("{count} log lines were dropped, because stderr was not read");
+                    write(line(SystemTime::now(), LogLevel::Warn, "mendline", " ", text.as_bytes()).as_bytes());
+                }
+            }
+            // Nobody listens if the end could not wait for us.
+            let _ = finished.send(());
+        };
+        if level > LogLevel::Off {
+            // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
+            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(work);
+        }
+        Stderr { level, lines: Some(Arc::new(lines)), dropped, done }
+    }
+
+    pub(super) fn wants(&self, level: LogLevel) -> bool {
+        level <= self.level
+    }
+
+    pub(super) fn put(&self, level: LogLevel, name: &str, mark: &str, text: &[u8]) {
+        if let Some(lines) = self.lines.as_ref().filter(|_| self.wants(level)) {
+            send(lines, &self.dropped, line(SystemTime::now(), level, name, mark, text));
+        }
+    }
+
+    pub(super) fn pen(&self) -> StderrPen {
+        let lines = self.lines.as_ref().map(Arc::downgrade).unwrap_or_default();
+        StderrPen { level: self.level, lines, dropped: Arc::clone(&self.dropped) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Stderr {
+    /// Waits for the last lines to be written, but not long.
+    fn drop(&mut self) {
+        self.lines = None;
+        let _ = self.done.recv_timeout(FLUSH);
+    }
+}
+
+impl StderrPen {
+    pub(super) fn say(&self, level: LogLevel, text: &str) {
+        if let Some(lines) = self.lines.upgrade().filter(|_| level <= self.level) {
+            send(&lines, &self.dropped, line(SystemTime::now(), level, "mendline", " ", text.as_bytes()));
+        }
+    }
+}
+
+fn send(lines: &SyncSender<String>, dropped: &AtomicU64, line: String) {
+    if let Err(TrySendError::Full(_)) = lines.try_send(line) {
+        dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn line(when: SystemTime, level: LogLevel, name: &str, mark: &str, text: &[u8]) -> String {
+    let level = match level {
+        LogLevel::Off => "",
+        LogLevel::Error => "ERROR",
+        LogLevel::Warn => "WARN",
+        LogLevel::Info => "INFO",
+        LogLevel::Debug => "DEBUG",
+    };
+    let when = humantime::format_rfc3339_millis(when);
+    let text = Escaped(text);
+    let mut line = format!("{when} {level:<5} {name} {mark}{}{text}", if mark == "|" { " " } else { "" });
+    if line.len() > LONGEST {
+        let mut end = LONGEST;
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        line.truncate(end);
+        line.push('…');
+    }
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &[u8]) -> String {
+        line(SystemTime::UNIX_EPOCH, LogLevel::Info, "notes", "|", text)
+    }
+
+    #[test]
+    fn a_line_names_time_level_and_server() {
+        let event = line(SystemTime::UNIX_EPOCH, LogLevel::Warn, "notes", " ", b"ended by signal 9");
+        assert_eq!(event, "1970-01-01T00:00:00.000Z WARN  notes  ended by signal 9\n");
+        assert_eq!(said(b"hello"), "1970-01-01T00:00:00.000Z INFO  notes | hello\n");
+    }
+
+    #[test]
+    fn a_server_cannot_forge_a_line_or_talk_to_the_terminal() {
+        assert!(said(b"a\r\x1b[2Jb\x00").ends_with("| a\\r\\u{1b}[2Jb\\u{0}\n"));
+        assert!(said("a\u{202e}b\u{85}".as_bytes()).ends_with("| a\\u{202e}b\\u{85}\n"));
+        assert!(said(b"bad \xff utf-8").ends_with("| bad \\xff utf-8\n"));
+        assert!(said("Grüße 🦀".as_bytes()).ends_with("| Grüße 🦀\n"));
+    }
+
+    #[test]
+    fn an_endless_line_is_cut() {
+        let long = said(&vec![0xff; 1 << 20]);
+        assert!(long.len() < LONGEST + 8);
+        assert!(long.ends_with("…\n"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Where this user's state is kept, and whose it must be.
+//!
+//! The catalogue and the log files live side by side in one directory of the user's own. Both ask here, so that they agree
+//! where it is, and that nobody else may write to it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where this user's state is kept, by the environment.
+pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    path("MENDLINE_STATE_DIR")
+        .or_else(|| Some(path("XDG_STATE_HOME")?.join("mendline")))
+        .or_else(|| Some(path("HOME")?.join(".local/state/mendline")))
+}
+
+/// Makes a folder that is ours alone, or makes sure that it is nobody else's to write.
+pub(crate) fn own_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let about = fs::metadata(path)?;
+    check_owner(&about).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
+}
+
+/// Whether only we may change it, and if not, why.
+pub(crate) fn check_owner(about: &fs::Metadata) -> Result<(), &'static str> {
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        Err("it belongs to somebody else")
+    } else if about.permissions().mode() & 0o022 != 0 {
+        Err("others may write to it")
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_is_kept_where_the_environment_says_and_never_at_a_relative_place() {
+        let with = |variables: &'static [(&str, &str)]| {
+            state_directory(move |name| {
+                variables.iter().find(|(it, _)| *it == name).map(|(_, value)| OsString::from(value))
+            })
+        };
+        assert_eq!(with(&[("MENDLINE_STATE_DIR", "/s"), ("XDG_STATE_HOME", "/x")]), Some("/s".into()));
+        assert_eq!(with(&[("XDG_STATE_HOME", "/x"), ("HOME", "/h")]), Some("/x/mendline".into()));
+        assert_eq!(with(&[("XDG_STATE_HOME", "relative"), ("HOME", "/h")]), Some("/h/.local/state/mendline".into()));
+        assert_eq!(with(&[]), None);
+    }
+}
