@@ -8,20 +8,23 @@
 mod check;
 mod choices;
 mod cli;
+mod completions;
 mod demo;
 mod demo_server;
+mod help;
 mod ink;
+mod man;
 mod named;
 mod news;
 mod plan;
+mod prose;
 mod reload;
 mod run;
 mod wrap;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use cli::{Cli, Command};
+use cli::Command;
 
 /// The hidden subcommand under which our own program is started again as the guard.
 const GUARD: &str = "__guard";
@@ -30,13 +33,15 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
         return mendline::transport::guard::keep_watch();
     }
-    match Cli::parse().command {
+    match help::parse().command {
         Command::Run(options) => run::run(options),
         Command::Check(options) => check::run(&options),
         Command::Schema(options) => check::schema(&options),
         Command::Wrap(options) => wrap::wrap(&options),
         Command::Unwrap(options) => wrap::unwrap(&options),
         Command::Demo(options) => demo::run(&options),
+        Command::Completions(options) => completions::run(&options),
+        Command::Man(options) => man::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }
 }

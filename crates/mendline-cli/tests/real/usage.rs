@@ -41,17 +41,18 @@ macro_rules! story {
 }
 
 story!(help, ["--help"]);
-story!(help_of_run, ["run", "--help"]);
-story!(help_of_check, ["check", "--help"]);
 story!(check_without_a_file, ["check"]);
 story!(check_of_a_file_that_is_not_there, ["check", "/nonexistent/x.json"]);
 story!(a_configuration_for_a_command, ["run", "--config", "x.json", "--", "true"]);
-story!(help_of_schema, ["schema", "--help"]);
-story!(help_of_demo, ["demo", "--help"]);
-story!(help_of_wrap, ["wrap", "--help"]);
-story!(help_of_unwrap, ["unwrap", "--help"]);
 story!(version, ["--version"]);
 story!(nothing_at_all, []);
+story!(a_mistyped_command, ["chek"]);
+story!(a_url_in_place_of_a_command, ["https://mcp.example.com/mcp"]);
+story!(a_server_in_place_of_a_command, ["uvx", "notes-server"]);
+story!(completions_without_a_shell, ["completions"]);
+story!(completions_for_a_shell_that_is_none, ["completions", "tcsh"]);
+story!(the_manual_page_of_a_command_that_is_none, ["man", "fly"]);
+story!(the_manual_page_of_check, ["man", "check"]);
 story!(run_without_a_command, ["run"]);
 story!(run_without_the_dashes, ["run", "notes-server"]);
 story!(a_timeout_without_a_unit, ["run", "--call-timeout", "5", "--", "true"]);
@@ -94,6 +95,26 @@ story!(a_first_delay_beyond_the_longest, ["run", "--initial-retry-delay", "1m", 
 story!(no_keep_alive_and_its_timeout, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
 story!(a_call_longer_than_its_total, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
 story!(resumptions_of_a_command, ["run", "--resume-attempts", "3", "--", "true"]);
+
+/// The commands that the first page names.
+pub(crate) fn commands() -> Vec<String> {
+    let page = said(&["--help"], &[]);
+    let (_, groups) = page.split_once("\nConnect:\n").unwrap();
+    let (groups, _) = groups.split_once("\nOptions:").unwrap();
+    let rows = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    rows.map(|row| row.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_command_is_on_the_first_page_and_its_help_is_as_it_was_reviewed() {
+    let commands = commands();
+    assert!(commands.len() > 7 && commands.contains(&"run".to_owned()), "{commands:?}");
+    for command in commands {
+        let help = said(&[&command, "--help"], &[]);
+        assert!(help.starts_with("exit code 0\n"), "{help}");
+        insta::assert_snapshot!(format!("help_of_{command}"), help);
+    }
+}
 
 /// The flags that a text names.
 fn flags(text: &str) -> BTreeSet<&str> {
@@ -151,12 +172,4 @@ fn logs_go_to_stderr_and_can_be_turned_off_by_the_environment() {
     assert!(loud.contains("--- stdout\n--- stderr\n2") && loud.contains("DEBUG"), "{loud}");
     let quiet = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
     assert!(quiet.ends_with("--- stdout\n--- stderr\n"), "{quiet}");
-}
-
-#[test]
-fn the_demonstration_keeps_its_word() {
-    let said = said(&["demo", "--calls", "8"], &[]);
-    assert!(said.starts_with("exit code 0\n"), "{said}");
-    assert!(said.contains("31 of 32, 1 told"), "{said}");
-    assert!(said.contains("Nothing was lost, nothing ran twice."), "{said}");
 }
