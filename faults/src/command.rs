@@ -121,7 +121,7 @@ fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, F
     Ok(address)
 }
 
-fn say(line: &str) -> Result<(), Failure> {
+pub(crate) fn say(line: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")?;
     Ok(stdout.flush()?)

@@ -12,13 +12,14 @@ mod bridge;
 mod client;
 mod trial;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use bridge::Bridge;
 use serde_json::{Map, Value};
 use trial::{Came, Trouble};
 
-use crate::command::Failure;
+use crate::command::{Failure, say};
 
 /// Runs every bridge through every trouble, and prints a table.
 pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> {
@@ -42,7 +43,7 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
                 let result = trial::run(bridge, trouble, calls).await;
                 let words = result.as_ref().map_or_else(ToString::to_string, |came| came.to_string());
                 // People see where it is; stdout belongs to the table.
-                eprintln!("{} · {} · round {round}: {words}", trouble.words(), bridge.name);
+                mention(&format!("{} · {} · round {round}: {words}", trouble.words(), bridge.name));
                 came.push(words);
             }
             came.dedup();
@@ -50,8 +51,12 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
         }
         rows.push((trouble.words(), cells));
     }
-    println!("{}", table(&bridges, &rows, calls, rounds));
-    Ok(())
+    say(&table(&bridges, &rows, calls, rounds))
+}
+
+/// Tells people how it goes, if they look.
+fn mention(words: &str) {
+    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 fn table(bridges: &[Bridge], rows: &[(&str, Vec<String>)], calls: u64, rounds: u64) -> String {

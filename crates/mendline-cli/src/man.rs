@@ -178,7 +178,7 @@ mod tests {
             let page = page(command);
             let title = format!(".TH MENDLINE-{} ", command.get_name().to_uppercase());
             assert!(page.contains(&title), "{page}");
-            assert!(page.contains(".SH EXAMPLES\n.nf\n  mendline"), "{page}");
+            assert!(page.contains(".SH EXAMPLES\n.nf\n  "), "{page}");
         }
         assert!(page(&root).contains("\\fBmendline\\-run\\fR(1)"), "{}", page(&root));
     }

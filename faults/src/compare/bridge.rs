@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::mention;
 use super::trial::Trouble;
 
 /// What a machine may have set and nobody here must see.
@@ -26,7 +27,7 @@ pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>)
             let words = words.iter().map(|&word| word.to_owned()).collect();
             all.push(Bridge { name, version, words, home: home.join("home") });
         }
-        None => eprintln!("{name} is not installed in {}, and left out", home.display()),
+        None => mention(&format!("{name} is not installed in {}, and left out", home.display())),
     };
     let text = |path: PathBuf| path.display().to_string();
     let here = mendline.parent().unwrap_or(mendline);
@@ -102,11 +103,10 @@ fn version_in_json(path: &Path) -> Option<String> {
 fn version_in_python(python: &Path, package: &str) -> Option<String> {
     let entries = |path: &Path| fs::read_dir(path).ok().into_iter().flatten().flatten().map(|entry| entry.file_name());
     let library = python.join("lib");
-    let version = entries(&library).find_map(|python| {
+    entries(&library).find_map(|python| {
         entries(&library.join(python).join("site-packages")).find_map(|name| {
             let name = name.to_str()?.strip_suffix(".dist-info")?.to_owned();
             name.strip_prefix(package)?.strip_prefix('-').map(str::to_owned)
         })
-    });
-    version
+    })
 }

@@ -60,7 +60,10 @@ impl Workshop {
     /// A command of ours in surroundings of its own.
     fn command(&self, ledger: &Path) -> Command {
         let mut command = Command::new(&self.program);
-        command.env(LEDGER, ledger).env("MENDLINE_STATE_DIR", self.folder.join("state"));
+        command.env(LEDGER, ledger);
+        for name in ["MENDLINE_STATE_DIR", "MENDLINE_RUNTIME_DIR"] {
+            command.env(name, self.folder.join("kept"));
+        }
         // Nothing that a person has set up for real servers may reach these: neither a proxy nor a configuration.
         for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "MENDLINE_CONFIG", "MENDLINE_LOG"] {
             command.env_remove(name);

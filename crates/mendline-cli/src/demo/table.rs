@@ -40,7 +40,12 @@ pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool)
             cells(rule);
             cells(["\u{0}", &ink.faint(group(row.fault.over())), "", ""]);
         }
-        cells([row.fault.words(), &hits(row), &row.plain.words(), &row.mended.words()]);
+        cells([
+            row.fault.words(),
+            &hits(row),
+            &ink.paint(colour(&row.plain), &row.plain.words()),
+            &ink.paint(colour(&row.mended), &row.mended.words()),
+        ]);
     }
     cells(rule);
     cells(["answered", "", &share(&plain), &share(&mended)]);
@@ -52,6 +57,15 @@ pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool)
     let is_whole = mended.is_whole(doubtful)
         && rows.iter().all(|row| row.mended.hits > 0 && row.mended.is_whole(row.fault.doubtful()));
     (lines, is_whole)
+}
+
+/// Well, in doubt, or not well.
+fn colour(tally: &Tally) -> &'static str {
+    match (tally.is_whole(0), tally.is_whole(u32::MAX)) {
+        (true, _) => "32",
+        (false, true) => "33",
+        (false, false) => "31",
+    }
 }
 
 /// How often it happened, to each side where that differs: who keeps knocking at a busy door is refused more often.
@@ -77,10 +91,19 @@ fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
         "\u{0}" => format!("  {hits}"),
         name => {
             let [first, second, third, _] = COLUMNS;
+            // What paints takes no room on the screen, but counts as characters.
+            let third = third + plain.chars().count() - seen(plain);
             format!("  {name:<first$} {hits:<second$} {plain:<third$} {mended}")
         }
     };
     vec![line.trim_end().to_owned()]
+}
+
+/// How many columns a text takes: what stands between an escape and its `m` takes none.
+fn seen(text: &str) -> usize {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    first + parts.map(|part| part.split_once('m').map_or(0, |(_, rest)| rest.chars().count())).sum::<usize>()
 }
 
 fn paragraph([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
@@ -138,6 +161,14 @@ mod tests {
         let (lines, _) = table(&rows(), Ink::none(), 60);
         assert!(lines.iter().all(|line| line.chars().count() <= 60));
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn colours_do_not_move_the_columns() {
+        assert_eq!(seen("\u{1b}[31m4 of 20\u{1b}[0m"), 7);
+        let bare = columns(["a", "b", "4 of 20", "20 of 20"]);
+        let painted = columns(["a", "b", "\u{1b}[31m4 of 20\u{1b}[0m", "20 of 20"]);
+        assert_eq!(seen(&bare[0]), seen(&painted[0]));
     }
 
     #[test]

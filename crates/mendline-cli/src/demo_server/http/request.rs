@@ -89,7 +89,7 @@ mod tests {
             "POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(20_000)),
         ] {
-            assert!(Request::read(&mut wire.as_bytes()).is_err(), "{:.60}", wire);
+            assert!(Request::read(&mut wire.as_bytes()).is_err(), "{wire:.60}");
         }
     }
 }
