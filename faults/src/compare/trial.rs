@@ -28,6 +28,7 @@ const AWAY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     StreamCut,
+    StreamCutForGood,
     SessionForgotten,
     Restarted,
     Busy,
@@ -35,12 +36,19 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) const ALL: [Trouble; 5] =
-        [Trouble::StreamCut, Trouble::SessionForgotten, Trouble::Restarted, Trouble::Busy, Trouble::Stalled];
+    pub(super) const ALL: [Trouble; 6] = [
+        Trouble::StreamCut,
+        Trouble::StreamCutForGood,
+        Trouble::SessionForgotten,
+        Trouble::Restarted,
+        Trouble::Busy,
+        Trouble::Stalled,
+    ];
 
     pub(super) fn words(self) -> &'static str {
         match self {
-            Trouble::StreamCut => "stream cut in mid-answer",
+            Trouble::StreamCut => "stream cut, can be resumed",
+            Trouble::StreamCutForGood => "stream cut, cannot be resumed",
             Trouble::SessionForgotten => "session forgotten (404)",
             Trouble::Restarted => "server away for 1 s",
             Trouble::Busy => "429 for 1 s, with `Retry-After`",
@@ -79,13 +87,15 @@ struct Site {
     ran: BTreeMap<String, u64>,
 }
 
-fn settings() -> Settings {
-    Settings { era: Era::Legacy, retry_ms: Some(100), ..Settings::default() }
+/// Most servers keep no events, so that nothing can be resumed; this one does, except where that is the trouble.
+fn settings(trouble: Trouble) -> Settings {
+    let (ids, retry_ms) = if trouble == Trouble::StreamCutForGood { (false, None) } else { (true, Some(100)) };
+    Settings { era: Era::Legacy, ids, prime: ids, retry_ms, ..Settings::default() }
 }
 
 /// Tries it.
 pub(super) async fn run(bridge: &Bridge, trouble: Trouble, calls: u64) -> std::io::Result<Came> {
-    let server = Server::start(settings()).await?;
+    let server = Server::start(settings(trouble)).await?;
     let (url, address) = (server.url(), server.address());
     let mut site = Site { here: Some(server), address, coming: None, ran: BTreeMap::new() };
     let mut client = Client::start(bridge.command(&url, trouble)?)?;
@@ -104,6 +114,9 @@ pub(super) async fn run(bridge: &Bridge, trouble: Trouble, calls: u64) -> std::i
         client.listen(next, usize::MAX).await;
     }
     client.listen(Instant::now() + PATIENCE, usize::try_from(calls).unwrap_or(usize::MAX)).await;
+    if !site.is_struck(trouble) {
+        return Err(std::io::Error::other("the fault did not happen"));
+    }
     let ran = site.ran().await?;
     let (mut came, has_ended) = (Came::default(), client.has_ended());
     for call in 1..=calls {
@@ -129,7 +142,9 @@ impl Site {
     fn strike(&mut self, trouble: Trouble) -> std::io::Result<()> {
         let Some(server) = &self.here else { return Ok(()) };
         match trouble {
-            Trouble::StreamCut => server.add(Rule::new("t14_reset_mid_body").nth(1)).map_err(std::io::Error::other),
+            Trouble::StreamCut | Trouble::StreamCutForGood => {
+                server.add(Rule::new("t14_reset_mid_body").nth(1)).map_err(std::io::Error::other)
+            }
             Trouble::SessionForgotten => {
                 server.forget_sessions();
                 Ok(())
@@ -144,11 +159,23 @@ impl Site {
                 let address = self.address;
                 self.coming = Some(tokio::spawn(async move {
                     sleep(AWAY).await;
-                    Server::start_on(address, settings()).await
+                    Server::start_on(address, settings(trouble)).await
                 }));
                 Ok(())
             }
             Trouble::Stalled => Ok(()),
+        }
+    }
+
+    /// Whether what should have happened did: a fault that strikes nobody proves nothing.
+    fn is_struck(&self, trouble: Trouble) -> bool {
+        let counts = self.here.as_ref().map(|server| server.oracle().counts()).unwrap_or_default();
+        match trouble {
+            Trouble::StreamCut | Trouble::StreamCutForGood => counts.struck_by("t14_reset_mid_body") == 1,
+            Trouble::Busy => counts.struck_by("h30_429_retry_after") > 0,
+            Trouble::SessionForgotten => counts.sessions_opened > counts.open_sessions,
+            Trouble::Restarted => self.coming.is_some(),
+            Trouble::Stalled => counts.executions_of(&format!("k{STRUCK}")) > 0,
         }
     }
 
