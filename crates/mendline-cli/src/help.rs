@@ -54,11 +54,14 @@ pub(crate) fn visible() -> Command {
 
 /// The command line of this process. Ends it after help and after mistakes, as is usual.
 pub(crate) fn parse() -> Cli {
-    let command = command();
-    match command.clone().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let first = std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned());
+    // A bridge has to be there in a moment, and must not pay for a page that nobody asked for.
+    let asks_for_it = first.as_deref().is_none_or(|word| word.starts_with('-') || word == "help");
+    let command = if asks_for_it { command() } else { Cli::command() };
+    match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(mut error) => {
-            advise(&mut error, &command, std::env::args().nth(1).as_deref());
+            advise(&mut error, &Cli::command(), first.as_deref());
             error.exit()
         }
     }
