@@ -16,8 +16,10 @@ use super::tally::Tally;
 /// How long the eye gets for each call.
 const PACE: Duration = Duration::from_millis(60);
 
-/// How long a call takes whose server is to be killed meanwhile.
-const EXPOSED_MS: u64 = 400;
+/// How long a call takes whose server is to be killed meanwhile. A read is made again, so that people wait for it once more;
+/// a write ends with its server, so that even a busy machine has the time to kill it.
+const EXPOSED_READ_MS: u64 = 400;
+const EXPOSED_WRITE_MS: u64 = 5_000;
 
 /// What is shown while a shift goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,8 @@ pub(super) fn shift(
             match fault.blow() {
                 Some(Blow::KillBefore) => tally.hits += u32::from(stage.kill_child()),
                 Some(Blow::KillWhileItAnswers) => {
-                    arguments["delayMs"] = EXPOSED_MS.into();
+                    let exposed = if tool == "create_note" { EXPOSED_WRITE_MS } else { EXPOSED_READ_MS };
+                    arguments["delayMs"] = exposed.into();
                     blows.push(stage.kill_child_once_it_ran(tool, &key));
                 }
                 Some(Blow::Restart) => blows.push(stage.restart_site()),

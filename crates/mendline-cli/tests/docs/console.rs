@@ -4,7 +4,8 @@
 //! (```` ```jsonc ~/.config/mendline/config.json ````) is written to that file first. All blocks of a page share one home,
 //! so a page is a story from its first line to its last. In what is shown `[..]` stands for anything within a line, and a
 //! line `[...]` for any lines. A command that ends in `&` goes on in the background until the end of the page; once there
-//! is one, later commands are asked again until they say what the page says, for a while.
+//! is one, later commands are asked again until they say what the page says, for a while. A block ```` ```console pending ````
+//! is not run: it shows a command that is still being built, and a test asks for it as soon as the command is there.
 //!
 //! `MENDLINE_RECORD=1 cargo test -p mendline-cli --test docs` writes what really came back into the page, to be reviewed.
 
@@ -76,7 +77,7 @@ impl Sandbox {
 
     fn start(&mut self, line: &str) {
         // Held open until the end: a bridge goes when its client does.
-        let mut command = self.command(&format!("exec {line}"));
+        let mut command = self.command(line);
         self.background
             .push(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     }
@@ -226,6 +227,16 @@ fn files_of_a_page_are_there_for_its_commands_and_homes_are_nobodys() {
 fn what_runs_in_the_background_is_waited_for_and_ends_with_the_page() {
     let page = "```console\n$ sh -c 'sleep 0.3; echo there > x; cat' &\n$ cat x\nthere\n```\n";
     assert_eq!(followed(page).as_deref(), Ok(page));
+}
+
+/// The first commands of blocks that are not run yet.
+pub(crate) fn pending(page: &str) -> Vec<String> {
+    let blocks = super::blocks(page, "console pending");
+    blocks
+        .iter()
+        .filter_map(|block| block.lines().rev().find_map(|line| line.strip_prefix("$ ")))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Every page with commands, for the test of their names.

@@ -142,6 +142,18 @@ fn the_guide_names_every_command_and_only_flags_that_there_are() {
 }
 
 #[test]
+fn what_is_shown_without_being_run_waits_for_a_command_that_is_not_there() {
+    let commands = commands();
+    for line in console::pending(&fs::read_to_string(root().join("docs/guide.md")).unwrap()) {
+        let name = line.split("mendline ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+        assert!(
+            !commands.contains(&name),
+            "`mendline {name}` is there: make its blocks in docs/guide.md ```console, and record them with MENDLINE_RECORD=1"
+        );
+    }
+}
+
+#[test]
 fn the_guide_names_every_exit_code_and_variable_of_the_manual() {
     let guide = fs::read_to_string(root().join("docs/guide.md")).unwrap();
     let manual = said_by(&["man"]);
