@@ -3,6 +3,7 @@
 //! ```text
 //! mendline-faults server [listen=ADDRESS] [control=ADDRESS] [stay=true] [ledger=FILE] [era=modern] [answers=json] …
 //! mendline-faults proxy to=ADDRESS [listen=ADDRESS] [control=ADDRESS] [stay=true]
+//! mendline-faults compare mendline=PATH [peers=FOLDER] [fastmcp=FOLDER] [rounds=2] [calls=10]
 //! mendline-faults list
 //! ```
 //! The first line on stdout is a JSON object that says where everything is. It runs until its stdin ends, so that it cannot
@@ -18,17 +19,24 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 
+use crate::compare;
 use crate::control::{Control, Subject};
 use crate::proxy::Proxy;
 use crate::server::Server;
 use crate::settings::{Settings, object_from_words};
 use crate::{fault, toxic};
 
-const USAGE: &str = "usage: mendline-faults server|proxy|list [name=value …]";
+const USAGE: &str = "usage: mendline-faults server|proxy|compare|list [name=value …]";
 
 /// Why a command did not run.
 #[derive(Debug)]
 pub struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(words: &str) -> Failure {
+        Failure(words.to_owned())
+    }
+}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,6 +59,9 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     if command == "list" {
         return list();
+    }
+    if command == "compare" {
+        return compare::run(options).await;
     }
     let listen = address(&mut options, "listen")?;
     let control = address(&mut options, "control")?;
@@ -110,7 +121,7 @@ fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, F
     Ok(address)
 }
 
-fn say(line: &str) -> Result<(), Failure> {
+pub(crate) fn say(line: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")?;
     Ok(stdout.flush()?)

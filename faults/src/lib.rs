@@ -15,6 +15,7 @@ pub mod command;
 pub mod fault;
 pub mod toxic;
 
+mod compare;
 mod control;
 mod identity;
 mod oracle;

@@ -77,7 +77,7 @@ fn finished(bench: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err("the bench failed; see above".into()) }
 }
 
-fn build(target: &Path, package: &str) -> Result<(), String> {
+pub(crate) fn build(target: &Path, package: &str) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--release", "--quiet", "--package", package, "--target-dir"])

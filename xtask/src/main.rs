@@ -4,6 +4,7 @@
 
 mod bench;
 mod command;
+mod compare;
 mod cuts;
 mod defaults;
 mod installation;
@@ -33,6 +34,7 @@ Commands:
   defaults docs/defaults.md against the one file of defaults: --write
   mutants  changes decisions of the core and looks whether a test notices: --shard K/N
   bench    speed and memory as ratios against minimal relays, measured in one run
+  compare  what becomes of calls behind Mendline and behind other bridges when a server breaks: --rounds N
   instructions
            what a healthy call costs in the core, counted, against what is recorded; part of `test`: --write
   help     this text
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         "defaults" => defaults::run(&rest),
         "mutants" => mutants::run(&rest),
         "bench" => bench::run(&rest),
+        "compare" => compare::run(&rest),
         "instructions" => instructions::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

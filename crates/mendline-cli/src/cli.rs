@@ -1,7 +1,9 @@
 //! The command line as it is written: every flag with its words, its parser and its complaint.
 
 use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
@@ -9,10 +11,13 @@ use mendline_config::Name;
 
 use crate::call::CallOptions;
 use crate::choices::Choices;
-use crate::demo_server::temper::Temper;
+use crate::completions::CompletionsOptions;
+use crate::demo::DemoOptions;
+use crate::demo_server::DemoServerOptions;
 use crate::doctor::DoctorOptions;
 use crate::log_files::LogFileOptions;
 use crate::logs::LogsOptions;
+use crate::man::ManOptions;
 use crate::server_flags::{Line, ServerFlags};
 use crate::status::StatusOptions;
 use crate::steer::{ReconnectOptions, SteerOptions};
@@ -36,6 +41,18 @@ pub(crate) const NEEDS_LOGIN: u8 = 6;
 
 /// Exit code: the command line or the configuration cannot be carried out as written.
 pub(crate) const USAGE: u8 = 2;
+
+/// Prints to stdout, where whoever reads may have had enough: that is no mistake.
+pub(crate) fn print(bytes: &[u8]) -> ExitCode {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("error: stdout: {error}");
+            ExitCode::from(NEGATIVE)
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
 
 /// Keeps MCP connections alive.
 ///
@@ -76,8 +93,12 @@ pub(crate) enum Command {
     Call(Box<CallOptions>),
     /// Show what the servers said and what Mendline decided, by time
     Logs(LogsOptions),
-    /// Show, in a few seconds and with nothing to set up, what breaks and what is mended
+    /// Show in twenty seconds, with nothing to set up, what breaks and what is mended
     Demo(DemoOptions),
+    /// Print what a shell needs to complete the command line
+    Completions(CompletionsOptions),
+    /// Print the manual pages, or write them
+    Man(ManOptions),
     /// The server of the demonstration and of the tests
     #[command(hide = true)]
     DemoServer(DemoServerOptions),
@@ -220,33 +241,33 @@ pub(crate) struct WhichServers {
     pub(crate) yes: bool,
 }
 
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  mendline check                        the file that `mendline run NAME` uses
+  mendline check ~/.cursor/mcp.json     that of a client
+
+Next: `mendline run NAME` runs one of its servers, `mendline schema` helps your editor.
+Exit codes: 0 it can be used, 2 it cannot.";
+
 #[derive(Args)]
-#[command(after_help = "Exit codes: 0 it can be used, 2 it cannot.")]
+#[command(after_help = CHECK_EXAMPLES)]
 pub(crate) struct CheckOptions {
     /// The file [default: $MENDLINE_CONFIG, else config.json in the user's configuration directory for mendline]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  mendline schema > mendline.schema.json    then \"$schema\": \"./mendline.schema.json\" in the file
+  mendline schema --table                   every key with its default, in Markdown";
+
 #[derive(Args)]
+#[command(after_help = SCHEMA_EXAMPLES)]
 pub(crate) struct SchemaOptions {
     /// Print the keys as a table in Markdown instead
     #[arg(long)]
     pub(crate) table: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct DemoOptions {
-    /// How many calls are made under each fault
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(8..=1000))]
-    pub(crate) calls: u32,
-}
-
-#[derive(Args)]
-pub(crate) struct DemoServerOptions {
-    /// A way to misbehave, as NAME or NAME=VALUE; may be given several times
-    #[arg(long, value_name = "TEMPER")]
-    pub(crate) temper: Vec<Temper>,
 }
 
 #[cfg(test)]

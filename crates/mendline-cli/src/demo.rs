@@ -1,32 +1,66 @@
-//! `mendline demo`: the same calls under the same faults, once plainly and once through Mendline.
+//! `mendline demo`: the same calls under the same faults at the same time, once plainly and once through Mendline.
 //!
-//! Both sides are real processes: the plain client talks to a demo server, the other to `mendline run` around an equal one,
-//! and the servers are really killed. Everything that is printed was counted here, from the replies and from the servers'
-//! own ledgers. The exit code is 0 only if, through Mendline, nothing was lost, nothing ran twice and nothing was made up.
+//! Both sides are real processes: the plain client talks to a demo server, as a child or at a URL, the other to `mendline
+//! run` before an equal one, and the servers are really killed, cut off and made to forget. Everything that is printed was
+//! counted here, from the replies and from the servers' own ledgers. The exit code is 0 only if, through Mendline, nothing
+//! was lost, nothing ran twice and nothing was made up.
 
 mod fault;
 mod peer;
+mod screen;
+mod shift;
+mod stage;
+mod stop;
+mod table;
+mod tally;
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::io::{ErrorKind, IsTerminal};
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Instant;
 
-use fault::{Fault, Moment, Tally, shift};
-use peer::Reply;
+use clap::Args;
+use fault::Fault;
+use screen::Screen;
+use shift::{Moment, Report, shift};
+use stage::{Side, Workshop};
+use table::{Row, table};
 
-use crate::cli::{DemoOptions, NEGATIVE};
-use crate::demo_server::LEDGER;
-use crate::ink::Ink;
+use crate::cli::NEGATIVE;
+use crate::ink::{Ink, width};
+use crate::prose::folded;
 
-/// How long the eye gets for each call.
-const PACE: Duration = Duration::from_millis(40);
+/// What we end with when somebody did not want to see the rest.
+const STOPPED: u8 = NEGATIVE;
+
+const EXAMPLES: &str = "\
+Examples:
+  mendline demo                 about twenty seconds, and a table
+  mendline demo --calls 50      more calls under each fault
+  NO_COLOR=1 mendline demo      without colours; a pipe gets plain lines too
+
+Next: `mendline wrap --dry-run` shows what it would take for your own clients.
+Exit codes: 0 nothing was lost, run twice or made up; 1 something was, or it was stopped.";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DemoOptions {
+    /// How many calls are made under each fault
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(8..=1000))]
+    calls: u32,
+}
 
 /// Shows everything.
 pub(crate) fn run(options: &DemoOptions) -> ExitCode {
-    match Workshop::new().and_then(|workshop| show(&workshop, options.calls)) {
+    let shown = stop::listen().and_then(|()| Workshop::new()).and_then(|workshop| show(&workshop, options.calls));
+    match shown {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NEGATIVE),
+        Err(error) if error.kind() == ErrorKind::Interrupted => {
+            eprintln!("stopped; every process and file of the demonstration is gone");
+            ExitCode::from(STOPPED)
+        }
         Err(error) => {
             eprintln!("error: the demonstration could not run: {error}");
             ExitCode::from(NEGATIVE)
@@ -35,156 +69,71 @@ pub(crate) fn run(options: &DemoOptions) -> ExitCode {
 }
 
 fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
+    let begin = Instant::now();
     let ink = Ink::for_stdout();
-    println!("{}", ink.bold("The same calls, the same faults, side by side."));
-    println!("{}", ink.faint("  plain     client ─────────────────── server"));
-    println!("{}", ink.faint("  mendline  client ── mendline run ─── server"));
-    println!();
-    println!(
-        "  {} answered   {} told that it may have run   {} lost   {} the server is hit",
-        mark(ink, Reply::Answered),
-        mark(ink, Reply::MayHaveRun),
-        mark(ink, Reply::Lost),
-        hit(ink)
-    );
-    let mut rows = Vec::new();
-    for fault in Fault::ALL {
-        println!("\n{}", ink.bold(fault.words()));
-        let plain = one_side(workshop, fault, calls, Side::Plain, ink)?;
-        let mended = one_side(workshop, fault, calls, Side::Mended, ink)?;
-        rows.push((fault, plain, mended));
+    let mut screen = Screen::new(ink, std::io::stdout().is_terminal(), width());
+    screen.introduce();
+    let (mut rows, mut told) = (Vec::new(), Vec::new());
+    for (number, fault) in (1..).zip(Fault::ALL) {
+        screen.begin(fault, number);
+        let [plain, mended] = both_sides(workshop, fault, calls, &mut screen)?;
+        screen.finish();
+        told.extend(mended.told);
+        rows.push(Row { fault, plain: plain.tally, mended: mended.tally });
     }
-    Ok(table(&rows, ink))
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Plain,
-    Mended,
-}
-
-impl Side {
-    fn word(self) -> &'static str {
-        match self {
-            Side::Plain => "plain",
-            Side::Mended => "mendline",
+    let (lines, is_whole) = table(&rows, ink, screen.width());
+    screen.line("");
+    lines.iter().for_each(|line| screen.line(line));
+    if !told.is_empty() {
+        screen.line("\n  What a model read where nobody can know:");
+        for line in told.iter().flat_map(|words| folded("  - ", words, screen.width().min(100))) {
+            screen.line(&line);
         }
     }
+    screen.line("");
+    verdict(is_whole)
+        .iter()
+        .for_each(|line| screen.line(&format!("  {}", ink.paint(if is_whole { "1;32" } else { "1;31" }, line))));
+    let next =
+        format!("  {:.0} s. Next: mendline wrap --dry-run   for your own clients", begin.elapsed().as_secs_f32());
+    screen.line(&ink.faint(&next));
+    Ok(is_whole)
 }
 
-fn one_side(workshop: &Workshop, fault: Fault, calls: u32, side: Side, ink: Ink) -> std::io::Result<Tally> {
-    let ledger = workshop.ledger(fault, side);
-    let command = workshop.command(fault, side, &ledger)?;
-    print!("  {:<9} ", side.word());
-    let tally = shift(fault, calls, PACE, command, &ledger, |moment| {
-        match moment {
-            Moment::Hurt => print!("{}", hit(ink)),
-            Moment::Done(reply) => print!("{}", mark(ink, reply)),
+/// A shift on either side, both at once.
+fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen) -> std::io::Result<[Report; 2]> {
+    let (sender, moments) = channel::<(Side, Moment)>();
+    let reports = thread::scope(|scope| {
+        let sides = Side::BOTH.map(|side| {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                shift(workshop, fault, side, calls, |moment| {
+                    // The screen outlasts both sides.
+                    let _ = sender.send((side, moment));
+                })
+            })
+        });
+        drop(sender);
+        for (side, moment) in moments {
+            screen.mark_down(side, moment);
         }
-        let _ = std::io::stdout().flush();
-    })?;
-    let slowest = format!("slowest {} ms", tally.slowest.as_millis());
-    println!("  {}", ink.faint(&slowest));
-    Ok(tally)
+        sides.map(|side| side.join().unwrap_or_else(|_| Err(std::io::Error::other("one side fell over"))))
+    });
+    if stop::is_wanted() {
+        return Err(ErrorKind::Interrupted.into());
+    }
+    let [plain, mended] = reports;
+    let reports = [plain?, mended?];
+    for (side, report) in Side::BOTH.into_iter().zip(&reports) {
+        screen.end(side, &report.tally);
+    }
+    Ok(reports)
 }
 
-/// Prints the closing table, and says whether Mendline kept its word.
-fn table(rows: &[(Fault, Tally, Tally)], ink: Ink) -> bool {
-    let (mut plain_all, mut mended_all) = (Tally::default(), Tally::default());
-    let rule = "─".repeat(104);
-    println!("\n  {:<42} {:<26} through Mendline", "fault", "plain client");
-    println!("  {}", ink.faint(&rule));
-    for (fault, plain, mended) in rows {
-        println!("  {:<42} {:<26} {}", fault.words(), result(plain), result(mended));
-        plain_all.add(plain);
-        mended_all.add(mended);
-    }
-    println!("  {}", ink.faint(&rule));
-    println!("  {:<42} {:<26} {}", "in all", result(&plain_all), result(&mended_all));
-    println!("  {:<42} {:<26} {}", "writes that ran twice", plain_all.twice, mended_all.twice);
-    println!("  {:<42} {:<26} {}", "writes reported that never ran", plain_all.invented, mended_all.invented);
-    let cut_writes = rows.iter().filter(|(fault, ..)| matches!(fault, Fault::KilledUnderAWrite)).count();
-    let whole = mended_all.is_whole(u32::try_from(cut_writes).unwrap_or(u32::MAX));
-    let verdict = if whole {
-        ink.paint("1;32", "Nothing was lost, nothing ran twice. What could not be known was said.")
+fn verdict(is_whole: bool) -> [&'static str; 2] {
+    if is_whole {
+        ["Nothing was lost, nothing ran twice, nothing was made up.", "What could not be known was said."]
     } else {
-        ink.paint("1;31", "Mendline did not keep its word here. Please report this.")
-    };
-    println!("\n  {verdict}");
-    whole
-}
-
-fn result(tally: &Tally) -> String {
-    let mut words = format!("{} of {}", tally.answered, tally.calls);
-    for (count, what) in [(tally.may_have_run, "told"), (tally.failed, "failed"), (tally.lost, "lost")] {
-        if count > 0 {
-            words += &format!(", {count} {what}");
-        }
+        ["Mendline did not keep its word here.", "Please report this, with the table."]
     }
-    words
-}
-
-/// Where the servers keep their ledgers; gone afterwards.
-struct Workshop {
-    folder: PathBuf,
-    program: PathBuf,
-}
-
-impl Workshop {
-    fn new() -> std::io::Result<Workshop> {
-        let folder = std::env::temp_dir().join(format!("mendline-demo-{}", std::process::id()));
-        std::fs::create_dir(&folder)?;
-        Ok(Workshop { folder, program: std::env::current_exe()? })
-    }
-
-    fn ledger(&self, fault: Fault, side: Side) -> PathBuf {
-        self.folder.join(format!("{}-{}", side.word(), fault.words().replace([' ', ','], "-")))
-    }
-
-    fn command(&self, fault: Fault, side: Side, ledger: &Path) -> std::io::Result<Command> {
-        std::fs::write(ledger, "")?;
-        let mut command = Command::new(&self.program);
-        if side == Side::Mended {
-            command
-                .args([
-                    "run",
-                    "--name",
-                    "demo",
-                    "--log-level",
-                    "off",
-                    "--no-log-files",
-                    "--no-catalogue",
-                    "--startup",
-                    "wait",
-                    "--",
-                ])
-                .arg(&self.program);
-        }
-        command.arg("demo-server").env(LEDGER, ledger);
-        if let Some(temper) = fault.temper() {
-            command.arg("--temper").arg(temper);
-        }
-        Ok(command)
-    }
-}
-
-impl Drop for Workshop {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// How a reply looks.
-fn mark(ink: Ink, reply: Reply) -> String {
-    match reply {
-        Reply::Answered => ink.green("●"),
-        Reply::MayHaveRun => ink.yellow("?"),
-        Reply::Failed => ink.red("!"),
-        Reply::Lost => ink.red("✗"),
-    }
-}
-
-/// How a fault looks.
-fn hit(ink: Ink) -> String {
-    ink.paint("1;33", "⚡")
 }

@@ -1,10 +1,11 @@
-//! `mendline demo-server`: an ordinary MCP server on stdio, which can be told to misbehave.
+//! `mendline demo-server`: an ordinary MCP server on stdio or at a URL, which can be told to misbehave.
 //!
-//! It speaks both eras (initialize and server/discover) and has a tool for each kind of effect: `lookup` only reads,
+//! On stdio it speaks both eras (initialize and server/discover), at a URL the older one. It has a tool for each kind of effect: `lookup` only reads,
 //! `create_note` writes, `slow` reports progress, `big` answers at length. How it misbehaves is in [`temper`]; what it
 //! really did is in [`ledger`], so that a test or the demonstration can compare that with what a client was told. It is
 //! written with threads and blocking reads, unlike everything that it is used to test.
 
+mod http;
 mod ledger;
 mod server;
 pub(crate) mod temper;
@@ -14,12 +15,24 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use ledger::Ledger;
 pub(crate) use ledger::VARIABLE as LEDGER;
 use server::Server;
 use temper::{Temper, Tempers};
 
-use crate::cli::DemoServerOptions;
+use crate::cli::USAGE;
+
+#[derive(Args)]
+pub(crate) struct DemoServerOptions {
+    /// A way to misbehave, as NAME or NAME=VALUE; may be given several times
+    #[arg(long, value_name = "TEMPER")]
+    temper: Vec<Temper>,
+
+    /// Be a server at a URL, on this port of loopback; 0: any that is free
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    http: Option<u16>,
+}
 
 /// The longest that a server which will not go stays: a bound for tests that fail, not a feature.
 const LONGEST_LIFE: Duration = Duration::from_secs(120);
@@ -27,6 +40,13 @@ const LONGEST_LIFE: Duration = Duration::from_secs(120);
 /// Runs the server until its stdin ends, or as its temper has it.
 pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
     let tempers = Tempers::new(&options.temper);
+    if !tempers.suit(options.http.is_some()) {
+        eprintln!(
+            "error: a server {} cannot have that temper",
+            if options.http.is_some() { "at a URL" } else { "on stdio" }
+        );
+        return ExitCode::from(USAGE);
+    }
     let ledger = Ledger::from_environment();
     if tempers.has(&Temper::IgnoreTerm) || tempers.has(&Temper::Linger) {
         mendline::transport::ignore_endings();
@@ -52,6 +72,15 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
         sleep(Duration::from_millis(5));
     }
     ledger.note("serves");
+    if let Some(port) = options.http {
+        return match http::serve(port, tempers, ledger) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("demo-server: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let ignores_eof = tempers.has(&Temper::IgnoreEof);
     Server::new(tempers, ledger).serve();
     if ignores_eof {

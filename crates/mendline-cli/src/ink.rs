@@ -1,6 +1,6 @@
 //! Colour, where somebody sees it and wants it.
 //!
-//! `NO_COLOR`, set to anything but nothing, means no; so does a pipe or a file. Every command asks here, so that they agree.
+//! `NO_COLOR`, set to anything but nothing, means no; so does a pipe or a file. Every command asks here, so that they agree, and for the width of the terminal as well.
 
 use std::io::IsTerminal;
 
@@ -19,7 +19,7 @@ impl Ink {
         Ink(std::io::stderr().is_terminal() && is_wanted())
     }
 
-    /// None, whoever looks.
+    /// None, for texts that are compared.
     #[cfg(test)]
     pub(crate) fn none() -> Ink {
         Ink(false)
@@ -59,6 +59,13 @@ impl Ink {
     pub(crate) fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
+}
+
+/// How many columns there are on stdout: what `COLUMNS` says, else the terminal, else 80.
+pub(crate) fn width() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|columns| *columns > 0);
+    let seen = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    said.or_else(|| seen().filter(|columns| *columns > 0)).unwrap_or(80).max(40)
 }
 
 fn is_wanted() -> bool {

@@ -9,19 +9,23 @@ mod call;
 mod check;
 mod choices;
 mod cli;
+mod completions;
 mod conversation;
 mod demo;
 mod demo_server;
 mod doctor;
+mod help;
 mod ink;
 mod json_text;
 mod log_files;
 mod logs;
+mod man;
 mod named;
 mod news;
 mod outside;
 mod plan;
 mod progress;
+mod prose;
 mod reload;
 mod reporter;
 mod run;
@@ -34,8 +38,7 @@ mod wrap;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use cli::{Cli, Command};
+use cli::Command;
 
 /// The hidden subcommand under which our own program is started again as the guard.
 const GUARD: &str = "__guard";
@@ -44,7 +47,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
         return mendline::transport::guard::keep_watch();
     }
-    match Cli::parse().command {
+    match help::parse().command {
         Command::Run(options) => run::run(options),
         Command::Status(options) => status::run(&options),
         Command::Reconnect(options) => steer::reconnect(&options),
@@ -59,6 +62,8 @@ fn main() -> ExitCode {
         Command::Call(options) => call::run(&options),
         Command::Logs(options) => logs::run(&options),
         Command::Demo(options) => demo::run(&options),
+        Command::Completions(options) => completions::run(&options),
+        Command::Man(options) => man::run(&options),
         Command::DemoServer(options) => demo_server::run(&options),
     }
 }

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Parser;
-use mendline::catalogue::{Identity};
+use mendline::catalogue::Identity;
 use mendline::decisions::config::{Dialect, Transport};
 use mendline::decisions::{Secret, UpstreamConfig, defaults};
 use mendline::transport::child::ChildCommand;

@@ -1,17 +1,20 @@
-//! A plain MCP client over a process's stdin and stdout, as simple as one can be: it asks, waits, and gives up.
+//! A plain MCP client, as simple as one can be: it asks, waits, and gives up.
 //!
-//! Both sides of the demonstration use this one, so that nothing but Mendline can make the difference.
+//! It speaks to a process over its stdin and stdout, or to a URL. Both sides of the demonstration use it, so that nothing
+//! but Mendline can make the difference. Like the clients that people have, it greets once and never again.
+
+mod web;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use web::Web;
 
-/// How long the client waits for one answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+use super::stop::{self, GLANCE};
 
 /// How long an ended process may take to go.
 const FAREWELL: Duration = Duration::from_secs(6);
@@ -27,19 +30,113 @@ pub(super) enum Reply {
     Failed,
     /// No answer came, and none will.
     Lost,
+    /// No answer came for as long as the client waited.
+    Hung,
 }
 
-/// A client and the process that it talks to.
+/// Whom a client talks to.
+pub(super) enum Whom {
+    Process(Command),
+    Url(String),
+}
+
+/// A client and what it talks through.
 pub(super) struct Peer {
-    process: Child,
-    stdin: Option<ChildStdin>,
-    lines: Receiver<String>,
+    line: Line,
+    patience: Duration,
     last_id: u64,
+    last_words: String,
+}
+
+enum Line {
+    Pipe(Pipe),
+    Web(Web),
 }
 
 impl Peer {
-    /// Starts the process and greets it.
-    pub(super) fn start(mut command: Command) -> std::io::Result<Peer> {
+    /// Starts the process, or goes to the URL, and greets.
+    pub(super) fn start(whom: Whom, patience: Duration) -> std::io::Result<Peer> {
+        let line = match whom {
+            Whom::Process(command) => Line::Pipe(Pipe::start(command)?),
+            Whom::Url(url) => Line::Web(Web::new(&url)?),
+        };
+        let mut peer = Peer { line, patience, last_id: 0, last_words: String::new() };
+        if peer.greet() { Ok(peer) } else { Err(std::io::Error::other("the server did not answer the greeting")) }
+    }
+
+    fn greet(&mut self) -> bool {
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": { "name": "mendline-demo", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        if self.request("initialize", &hello).is_err() {
+            return false;
+        }
+        let is_noted = match &mut self.line {
+            Line::Pipe(pipe) => pipe.send(&note),
+            Line::Web(web) => web.send(&note, self.patience).is_ok(),
+        };
+        // The list is what a client asks for first; it also tells whoever listens which tools only read.
+        is_noted && self.request("tools/list", &json!({})).is_ok()
+    }
+
+    /// Calls a tool.
+    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Reply {
+        let answer = match self.request("tools/call", &json!({ "name": tool, "arguments": arguments })) {
+            Ok(answer) => answer,
+            Err(reply) => return reply,
+        };
+        let result = &answer["result"];
+        self.last_words = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        let outcome = result["_meta"]["dev.mendline/failure"]["outcome"].as_str();
+        match (result["isError"].as_bool(), outcome) {
+            (Some(true), Some("unknown")) => Reply::MayHaveRun,
+            (Some(true), _) => Reply::Failed,
+            _ if result.is_object() => Reply::Answered,
+            _ => Reply::Failed,
+        }
+    }
+
+    /// What a model would have read in the last answer.
+    pub(super) fn last_words(&self) -> &str {
+        &self.last_words
+    }
+
+    /// The answer, or what came in its place.
+    fn request(&mut self, method: &str, params: &Value) -> Result<Value, Reply> {
+        self.last_id += 1;
+        let id = self.last_id;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        match &mut self.line {
+            Line::Pipe(pipe) => {
+                if !pipe.send(&request) {
+                    return Err(Reply::Lost);
+                }
+                pipe.answer(id, self.patience)
+            }
+            Line::Web(web) => web.send(&request, self.patience),
+        }
+    }
+
+    /// Says goodbye.
+    pub(super) fn finish(self) {
+        if let Line::Pipe(pipe) = self.line {
+            pipe.finish();
+        }
+    }
+}
+
+/// A process, line by line.
+struct Pipe {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Pipe {
+    fn start(mut command: Command) -> std::io::Result<Pipe> {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let stdin = process.stdin.take();
         let (sender, lines) = channel();
@@ -52,53 +149,7 @@ impl Peer {
                 }
             });
         }
-        let mut peer = Peer { process, stdin, lines, last_id: 0 };
-        peer.greet()?;
-        Ok(peer)
-    }
-
-    fn greet(&mut self) -> std::io::Result<()> {
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": { "name": "mendline-demo", "version": env!("CARGO_PKG_VERSION") },
-        });
-        // The list is what a client asks for first; it also tells whoever listens which tools only read.
-        let greeted = self.request("initialize", &hello).is_some()
-            && self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
-            && self.request("tools/list", &json!({})).is_some();
-        if greeted { Ok(()) } else { Err(std::io::Error::other("the server did not answer the greeting")) }
-    }
-
-    /// Calls a tool.
-    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Reply {
-        let Some(answer) = self.request("tools/call", &json!({ "name": tool, "arguments": arguments })) else {
-            return Reply::Lost;
-        };
-        let result = &answer["result"];
-        let outcome = result["_meta"]["dev.mendline/failure"]["outcome"].as_str();
-        match (result["isError"].as_bool(), outcome) {
-            (Some(true), Some("unknown")) => Reply::MayHaveRun,
-            (Some(true), _) => Reply::Failed,
-            _ if result.is_object() => Reply::Answered,
-            _ => Reply::Failed,
-        }
-    }
-
-    fn request(&mut self, method: &str, params: &Value) -> Option<Value> {
-        self.last_id += 1;
-        let id = self.last_id;
-        if !self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })) {
-            return None;
-        }
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let line = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?;
-            let message: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
-            if message["id"] == id && message.get("method").is_none() {
-                return Some(message);
-            }
-        }
+        Ok(Pipe { process, stdin, lines })
     }
 
     fn send(&mut self, message: &Value) -> bool {
@@ -106,8 +157,26 @@ impl Peer {
         self.stdin.as_mut().is_some_and(|stdin| stdin.write_all(line.as_bytes()).is_ok())
     }
 
+    fn answer(&self, id: u64, patience: Duration) -> Result<Value, Reply> {
+        let deadline = Instant::now() + patience;
+        while !stop::is_wanted() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = match self.lines.recv_timeout(left.min(GLANCE)) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Reply::Hung),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let message: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
+            if message["id"] == id && message.get("method").is_none() {
+                return Ok(message);
+            }
+        }
+        Err(Reply::Lost)
+    }
+
     /// Closes its stdin and waits for it to go.
-    pub(super) fn finish(mut self) {
+    fn finish(mut self) {
         self.stdin = None;
         let deadline = Instant::now() + FAREWELL;
         while Instant::now() < deadline {
@@ -116,6 +185,11 @@ impl Peer {
             }
             thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

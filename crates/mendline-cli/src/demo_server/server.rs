@@ -105,6 +105,7 @@ impl Server {
             die();
         }
         if now(Temper::PartialLine) {
+            self.ledger.note("hit");
             write_text(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"ty"#));
             die();
         }
@@ -164,7 +165,7 @@ impl Server {
     }
 }
 
-fn greeting(params: &Value) -> Value {
+pub(super) fn greeting(params: &Value) -> Value {
     json!({
         "protocolVersion": params["protocolVersion"].as_str().unwrap_or("2025-11-25"),
         "capabilities": { "tools": {} },
@@ -197,7 +198,7 @@ fn write_text(text: &str) {
 }
 
 /// As a crash would: at once, with nothing flushed and nothing said.
-fn die() -> ! {
+pub(super) fn die() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::abort()
 }

@@ -46,6 +46,39 @@ pub(crate) enum Temper {
     UnknownId,
     /// Writes broken JSON before every answer.
     Malformed,
+    /// Breaks off its answer to the n-th call in the middle. Over HTTP only, and so are the others below.
+    CutStream(usize),
+    /// Knows no session any more from the n-th call on.
+    Forget(usize),
+    /// Says nothing more to the n-th call, having run it.
+    Stall(usize),
+    /// Answers 429 from the n-th call on, for the second that it says.
+    Busy(usize),
+    /// Answers 503 to the n-th call and to the next.
+    Unavailable(usize),
+}
+
+impl Temper {
+    /// Whether a server at a URL can have it.
+    pub(super) fn is_for_http(&self) -> bool {
+        matches!(
+            self,
+            Temper::DieBefore(_)
+                | Temper::DieAfter(_)
+                | Temper::ExitAtOnce(_)
+                | Temper::SlowStart(_)
+                | Temper::WaitFor(_)
+                | Temper::ToolIf(_)
+        ) || self.is_only_for_http()
+    }
+
+    /// Whether only a server at a URL can have it.
+    pub(super) fn is_only_for_http(&self) -> bool {
+        matches!(
+            self,
+            Temper::CutStream(_) | Temper::Forget(_) | Temper::Stall(_) | Temper::Busy(_) | Temper::Unavailable(_)
+        )
+    }
 }
 
 impl FromStr for Temper {
@@ -76,6 +109,11 @@ impl FromStr for Temper {
             "answer-twice" => Temper::AnswerTwice,
             "unknown-id" => Temper::UnknownId,
             "malformed" => Temper::Malformed,
+            "cut-stream" => Temper::CutStream(number(1)?),
+            "forget-sessions" => Temper::Forget(number(1)?),
+            "stall" => Temper::Stall(number(1)?),
+            "busy" => Temper::Busy(number(1)?),
+            "unavailable" => Temper::Unavailable(number(1)?),
             _ => return Err("no such temper".to_owned()),
         })
     }
@@ -88,6 +126,11 @@ pub(super) struct Tempers(Vec<Temper>);
 impl Tempers {
     pub(super) fn new(tempers: &[Temper]) -> Tempers {
         Tempers(tempers.to_vec())
+    }
+
+    /// Whether a server can have all of them, at a URL or as a child.
+    pub(super) fn suit(&self, over_http: bool) -> bool {
+        self.0.iter().all(|temper| if over_http { temper.is_for_http() } else { !temper.is_only_for_http() })
     }
 
     /// Whether this one is among them.
@@ -137,7 +180,16 @@ mod tests {
         assert_eq!("noise".parse(), Ok(Temper::Noise));
         assert_eq!("die-after=3".parse(), Ok(Temper::DieAfter(3)));
         assert_eq!("slow-start=50ms".parse(), Ok(Temper::SlowStart(Duration::from_millis(50))));
+        assert_eq!("busy=5".parse(), Ok(Temper::Busy(5)));
         assert!("die-after=x".parse::<Temper>().is_err());
         assert!("kindness".parse::<Temper>().is_err());
+    }
+
+    #[test]
+    fn a_temper_suits_a_child_or_a_url_or_both() {
+        let suit = |temper, over_http| Tempers::new(&[temper]).suit(over_http);
+        assert!(suit(Temper::DieAfter(1), true) && suit(Temper::DieAfter(1), false));
+        assert!(suit(Temper::Busy(1), true) && !suit(Temper::Busy(1), false));
+        assert!(!suit(Temper::Noise, true) && suit(Temper::Noise, false));
     }
 }

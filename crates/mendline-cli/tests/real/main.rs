@@ -8,8 +8,10 @@
 mod choices;
 #[path = "../client/mod.rs"]
 mod client;
+mod demo;
 mod ending;
 mod faults;
+mod pages;
 mod policies;
 mod startup;
 mod still;

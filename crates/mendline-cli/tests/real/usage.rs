@@ -42,28 +42,22 @@ macro_rules! story {
 }
 
 story!(help, ["--help"]);
-story!(help_of_run, ["run", "--help"]);
-story!(help_of_check, ["check", "--help"]);
 story!(check_without_a_file, ["check"]);
 story!(check_of_a_file_that_is_not_there, ["check", "/nonexistent/x.json"]);
 story!(a_configuration_for_a_command, ["run", "--config", "x.json", "--", "true"]);
-story!(help_of_schema, ["schema", "--help"]);
-story!(help_of_demo, ["demo", "--help"]);
-story!(help_of_doctor, ["doctor", "--help"]);
-story!(help_of_tools, ["tools", "--help"]);
-story!(help_of_call, ["call", "--help"]);
-story!(help_of_status, ["status", "--help"]);
-story!(help_of_reconnect, ["reconnect", "--help"]);
-story!(help_of_isolate, ["isolate", "--help"]);
-story!(help_of_logs, ["logs", "--help"]);
 story!(logs_since_something_that_is_no_time, ["logs", "--since", "yesterday"]);
 story!(logs_of_a_call_that_is_none, ["logs", "--call", "mine"]);
 story!(logs_of_no_level_at_all, ["logs", "--level", "off"]);
 story!(log_files_of_a_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
-story!(help_of_wrap, ["wrap", "--help"]);
-story!(help_of_unwrap, ["unwrap", "--help"]);
 story!(version, ["--version"]);
 story!(nothing_at_all, []);
+story!(a_mistyped_command, ["chek"]);
+story!(a_url_in_place_of_a_command, ["https://mcp.example.com/mcp"]);
+story!(a_server_in_place_of_a_command, ["uvx", "notes-server"]);
+story!(completions_without_a_shell, ["completions"]);
+story!(completions_for_a_shell_that_is_none, ["completions", "tcsh"]);
+story!(the_manual_page_of_a_command_that_is_none, ["man", "fly"]);
+story!(the_manual_page_of_check, ["man", "check"]);
 story!(run_without_a_command, ["run"]);
 story!(run_without_the_dashes, ["run", "notes-server"]);
 story!(a_timeout_without_a_unit, ["run", "--call-timeout", "5", "--", "true"]);
@@ -107,6 +101,26 @@ story!(no_keep_alive_and_its_timeout, ["run", "--keep-alive", "off", "--keep-ali
 story!(a_call_longer_than_its_total, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
 story!(resumptions_of_a_command, ["run", "--resume-attempts", "3", "--", "true"]);
 
+/// The commands that the first page names.
+pub(crate) fn commands() -> Vec<String> {
+    let page = said(&["--help"], &[]);
+    let (_, groups) = page.split_once("\nConnect:\n").unwrap();
+    let (groups, _) = groups.split_once("\nOptions:").unwrap();
+    let rows = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    rows.map(|row| row.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_command_is_on_the_first_page_and_its_help_is_as_it_was_reviewed() {
+    let commands = commands();
+    assert!(commands.len() > 7 && commands.contains(&"run".to_owned()), "{commands:?}");
+    for command in commands {
+        let help = said(&[&command, "--help"], &[]);
+        assert!(help.starts_with("exit code 0\n"), "{help}");
+        insta::assert_snapshot!(format!("help_of_{command}"), help);
+    }
+}
+
 /// The flags that a text names.
 fn flags(text: &str) -> BTreeSet<&str> {
     let words = text.split(|character: char| !(character.is_ascii_lowercase() || character == '-'));
@@ -114,18 +128,17 @@ fn flags(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_readme_lists_every_choice_and_no_other() {
-    let readme = include_str!("../../../../README.md");
-    let listed = readme.split("\n## ").find(|section| section.starts_with("Choices")).expect("no section of that name");
+fn the_guide_lists_every_choice_and_no_other() {
+    let guide = include_str!("../../../../docs/guide.md");
+    let (_, listed) = guide.split_once("\n### Choices\n").expect("no section of that name");
+    let (listed, _) = listed.split_once("\n\n").expect("a table has an end");
     let help = said(&["run", "--help"], &[]);
     let (_, choices) = help.split_once("\nReconnecting:").unwrap();
     let (choices, _) = choices.split_once("\nExamples:").unwrap();
     // It stands among the options for servers at a URL, and is one all the same.
     let mut offered = flags(choices);
     offered.insert("--connect-timeout");
-    let mut listed = flags(listed);
-    listed.remove("--help");
-    assert_eq!(listed, offered);
+    assert_eq!(flags(listed), offered);
 }
 
 #[test]
@@ -163,12 +176,4 @@ fn logs_go_to_stderr_and_can_be_turned_off_by_the_environment() {
     assert!(loud.contains("--- stdout\n--- stderr\n2") && loud.contains("DEBUG"), "{loud}");
     let quiet = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
     assert!(quiet.ends_with("--- stdout\n--- stderr\n"), "{quiet}");
-}
-
-#[test]
-fn the_demonstration_keeps_its_word() {
-    let said = said(&["demo", "--calls", "8"], &[]);
-    assert!(said.starts_with("exit code 0\n"), "{said}");
-    assert!(said.contains("31 of 32, 1 told"), "{said}");
-    assert!(said.contains("Nothing was lost, nothing ran twice."), "{said}");
 }

@@ -1,7 +1,10 @@
-//! The pages about strategies say what the program does: every snippet is a configuration that `check` accepts, every flag
-//! and every key exists, and every sentence that a model reads there is one that the words' own tests have seen.
+//! The pages say what the program does. Those about strategies: every snippet is a configuration that `check` accepts, every
+//! flag and every key exists, and every sentence that a model reads there is one that the words' own tests have seen. The
+//! guide and the README: every command is typed and says what is shown, and everything that there is, is named.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod console;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -99,5 +102,66 @@ fn every_sentence_for_a_model_is_one_that_it_can_get() {
         for sentence in page.lines().filter_map(|line| line.strip_prefix("> ")) {
             assert!(words.contains(sentence), "{name}.md: no such words: {sentence}");
         }
+    }
+}
+
+/// The commands that the first page of the help names.
+fn commands() -> BTreeSet<String> {
+    let page = said_by(&["--help"]);
+    let (_, groups) = page.split_once("\nConnect:\n").unwrap();
+    let (groups, _) = groups.split_once("\nOptions:").unwrap();
+    let rows = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    rows.map(|row| row.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_guide_names_every_command_and_only_flags_that_there_are() {
+    let page = fs::read_to_string(root().join("docs/guide.md")).unwrap();
+    let commands = commands();
+    for command in &commands {
+        assert!(
+            page.contains(&format!("mendline {command}")),
+            "the guide does not say what `mendline {command}` is for"
+        );
+    }
+    for page in ["README.md", "docs/guide.md"] {
+        for line in console::lines_typed(&root().join(page)) {
+            let line = line.split(" # ").next().unwrap();
+            let Some((_, rest)) = line.split_once("mendline ") else { continue };
+            let mut words = rest.split(' ').take_while(|word| *word != "--");
+            let command = words.next().unwrap();
+            if !commands.contains(command) {
+                continue;
+            }
+            let help = said_by(&[command, "--help"]);
+            for flag in words.filter(|word| word.starts_with("--")) {
+                assert!(help.contains(flag), "{page}: {line}: `mendline {command}` knows no {flag}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_shown_without_being_run_waits_for_a_command_that_is_not_there() {
+    let commands = commands();
+    for line in console::pending(&fs::read_to_string(root().join("docs/guide.md")).unwrap()) {
+        let name = line.split("mendline ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+        assert!(
+            !commands.contains(&name),
+            "`mendline {name}` is there: make its blocks in docs/guide.md ```console, and record them with MENDLINE_RECORD=1"
+        );
+    }
+}
+
+#[test]
+fn the_guide_names_every_exit_code_and_variable_of_the_manual() {
+    let guide = fs::read_to_string(root().join("docs/guide.md")).unwrap();
+    let manual = said_by(&["man"]);
+    let (_, lists) = manual.split_once(".SH EXIT STATUS").unwrap();
+    let bold = lists.split("\\fB").skip(1).map(|rest| rest.split("\\fR").next().unwrap());
+    let names: Vec<_> = bold.flat_map(|names| names.split(", ")).map(|name| name.replace("\\-", "-")).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        assert!(guide.contains(&format!("`{name}`")), "the guide does not name `{name}`");
     }
 }

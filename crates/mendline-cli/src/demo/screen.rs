@@ -1,0 +1,189 @@
+//! What is seen while it goes on.
+//!
+//! In a terminal the two rows of a fault grow side by side; elsewhere each row is one line, written when it is complete. A
+//! row is never longer than the terminal is wide: a line that wraps could not be drawn over.
+
+use std::io::Write;
+
+use super::fault::{Fault, Over};
+use super::peer::Reply;
+use super::shift::Moment;
+use super::stage::Side;
+use super::stop;
+use super::tally::Tally;
+use crate::ink::Ink;
+
+/// The room that stands before the marks of a row.
+const BEFORE: usize = 18;
+
+/// The room that the count of those takes that are not shown.
+const COUNT: usize = 8;
+
+/// What everybody sees.
+pub(super) struct Screen {
+    ink: Ink,
+    is_live: bool,
+    width: usize,
+    rows: [Row; 2],
+}
+
+#[derive(Default)]
+struct Row {
+    marks: Vec<Moment>,
+    end: String,
+}
+
+impl Screen {
+    pub(super) fn new(ink: Ink, is_live: bool, width: usize) -> Screen {
+        Screen { ink, is_live, width, rows: Default::default() }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// One line. Whoever no longer reads has seen enough.
+    pub(super) fn line(&self, text: &str) {
+        write(&format!("{text}\n"));
+    }
+
+    /// What the demonstration is, and how to read it.
+    pub(super) fn introduce(&self) {
+        let ink = self.ink;
+        self.line(&ink.bold("The same calls, the same faults, at the same time."));
+        self.line(&ink.faint("  plain     client ─────────────────── server"));
+        self.line(&ink.faint("  mendline  client ── mendline run ─── server"));
+        let legend = [
+            (Moment::Done(Reply::Answered), "answered"),
+            (Moment::Done(Reply::MayHaveRun), "told that it may have run"),
+            (Moment::Hurt, "the server is hit"),
+            (Moment::Done(Reply::Failed), "failed"),
+            (Moment::Done(Reply::Lost), "lost"),
+            (Moment::Done(Reply::Hung), "hung"),
+        ];
+        let mut room = 0;
+        for (moment, words) in legend {
+            // What stands between two, a mark of up to two columns, a space.
+            let needed = words.chars().count() + 6;
+            let gap = if room < needed { "\n  " } else { "   " };
+            room = if room < needed { self.width } else { room } - needed;
+            write(&format!("{gap}{} {words}", self.mark(moment)));
+        }
+        self.line("");
+    }
+
+    /// A fault begins.
+    pub(super) fn begin(&mut self, fault: Fault, number: usize) {
+        self.rows = Default::default();
+        if number == 1 || Fault::ALL[number - 2].over() != fault.over() {
+            self.line("");
+            self.line(&self.ink.bold(group(fault.over())));
+        }
+        let count = format!("{number:>2}/{}", Fault::ALL.len());
+        self.line(&format!(" {}  {}", self.ink.faint(&count), fault.words()));
+        if self.is_live {
+            write(&self.both());
+        }
+    }
+
+    /// Something happened on one side.
+    pub(super) fn mark_down(&mut self, side: Side, moment: Moment) {
+        self.row(side).marks.push(moment);
+        self.redraw();
+    }
+
+    /// One side is through.
+    pub(super) fn end(&mut self, side: Side, tally: &Tally) {
+        let end = format!("  slowest {} ms", tally.slowest.as_millis());
+        self.row(side).end = end;
+        self.redraw();
+    }
+
+    /// Both are.
+    pub(super) fn finish(&self) {
+        if !self.is_live {
+            write(&self.both());
+        }
+    }
+
+    fn row(&mut self, side: Side) -> &mut Row {
+        &mut self.rows[usize::from(side == Side::Mended)]
+    }
+
+    fn redraw(&self) {
+        if self.is_live {
+            write(&format!("\x1b[2A{}", self.both()));
+        }
+    }
+
+    fn both(&self) -> String {
+        let clear = if self.is_live { "\r\x1b[2K" } else { "" };
+        let rows = Side::BOTH.iter().zip(&self.rows);
+        rows.map(|(side, row)| format!("{clear}        {:<9} {}\n", side.word(), self.drawn(row))).collect()
+    }
+
+    fn drawn(&self, row: &Row) -> String {
+        // One mark, that of the hit, is two columns wide.
+        let mut room = self.width.saturating_sub(BEFORE + row.end.len() + 2).max(10);
+        if row.marks.len() > room {
+            room -= COUNT;
+        }
+        let mut drawn: String = row.marks.iter().take(room).map(|moment| self.mark(*moment)).collect();
+        if row.marks.len() > room {
+            drawn += &format!("… {}", row.marks.len());
+        }
+        drawn + &self.ink.faint(&row.end)
+    }
+
+    fn mark(&self, moment: Moment) -> String {
+        match moment {
+            Moment::Hurt => self.ink.paint("1;33", "⚡"),
+            Moment::Done(Reply::Answered) => self.ink.green("●"),
+            Moment::Done(Reply::MayHaveRun) => self.ink.yellow("?"),
+            Moment::Done(Reply::Failed) => self.ink.red("!"),
+            Moment::Done(Reply::Lost) => self.ink.red("✗"),
+            Moment::Done(Reply::Hung) => self.ink.red("~"),
+        }
+    }
+}
+
+/// What servers that are reached in this way are called.
+pub(super) fn group(over: Over) -> &'static str {
+    match over {
+        Over::Stdio => "A server that is a child process",
+        Over::Http => "A server at a URL",
+    }
+}
+
+/// Writes at once. A pipe that nobody reads any more is a reason to end.
+fn write(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        stop::ask();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn screen(width: usize) -> Screen {
+        Screen::new(Ink::none(), false, width)
+    }
+
+    #[test]
+    fn a_row_never_outgrows_the_terminal() {
+        for width in [60, 80, 120] {
+            let mut screen = screen(width);
+            for _ in 0..1000 {
+                screen.mark_down(Side::Plain, Moment::Done(Reply::Answered));
+            }
+            screen.mark_down(Side::Mended, Moment::Hurt);
+            screen.end(Side::Plain, &Tally { slowest: std::time::Duration::from_secs(10), ..Tally::default() });
+            let both = screen.both();
+            let longest = both.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest < width, "{longest} of {width}: {both}");
+            assert!(both.contains("… 1000"), "{both}");
+        }
+    }
+}

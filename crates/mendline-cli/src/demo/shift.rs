@@ -1,0 +1,82 @@
+//! One shift of work under one fault, for one side.
+//!
+//! A shift is a number of calls, reads and writes in turn, with a fault in the middle. What the server really did is read
+//! from its ledger afterwards, not believed from anybody's answer.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::fault::{Blow, Fault};
+use super::peer::{Peer, Reply};
+use super::stage::{Side, Stage, Workshop};
+use super::stop;
+use super::tally::Tally;
+
+/// How long the eye gets for each call.
+const PACE: Duration = Duration::from_millis(60);
+
+/// How long a call takes whose server is to be killed meanwhile. A read is made again, so that people wait for it once more;
+/// a write ends with its server, so that even a busy machine has the time to kill it.
+const EXPOSED_READ_MS: u64 = 400;
+const EXPOSED_WRITE_MS: u64 = 5_000;
+
+/// What is shown while a shift goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    Hurt,
+    Done(Reply),
+}
+
+/// What a shift came to, and what the client read where nobody could know.
+pub(super) struct Report {
+    pub(super) tally: Tally,
+    pub(super) told: Vec<String>,
+}
+
+/// Does one shift.
+pub(super) fn shift(
+    workshop: &Workshop,
+    fault: Fault,
+    side: Side,
+    calls: u32,
+    show: impl Fn(Moment),
+) -> std::io::Result<Report> {
+    let stage = Stage::open(workshop, fault, side)?;
+    let mut peer = Peer::start(stage.whom(), fault.patience())?;
+    let (mut tally, mut reported, mut told, mut blows) = (Tally::default(), Vec::new(), Vec::new(), Vec::new());
+    for call in 1..=calls {
+        if stop::is_wanted() {
+            break;
+        }
+        let (tool, key) = (fault.tool(call), format!("k{call}"));
+        let mut arguments = json!({ "key": key });
+        if fault.strikes(call) {
+            show(Moment::Hurt);
+            match fault.blow() {
+                Some(Blow::KillBefore) => tally.hits += u32::from(stage.kill_child()),
+                Some(Blow::KillWhileItAnswers) => {
+                    let exposed = if tool == "create_note" { EXPOSED_WRITE_MS } else { EXPOSED_READ_MS };
+                    arguments["delayMs"] = exposed.into();
+                    blows.push(stage.kill_child_once_it_ran(tool, &key));
+                }
+                Some(Blow::Restart) => blows.push(stage.restart_site()),
+                None => {}
+            }
+        }
+        let begin = Instant::now();
+        let reply = peer.call(tool, &arguments);
+        tally.note(reply, begin.elapsed());
+        match reply {
+            Reply::Answered if tool == "create_note" => reported.push(key),
+            Reply::MayHaveRun => told.push(peer.last_words().to_owned()),
+            _ => {}
+        }
+        show(Moment::Done(reply));
+        stop::sleep(PACE);
+    }
+    peer.finish();
+    tally.hits += blows.into_iter().map(|blow| u32::from(blow.join().unwrap_or(false))).sum::<u32>();
+    tally.audit(&reported, &stage.ledger());
+    Ok(Report { tally, told })
+}

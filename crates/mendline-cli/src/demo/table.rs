@@ -1,0 +1,188 @@
+//! The closing table: what was counted, and nothing else.
+//!
+//! Where the terminal is too narrow for columns, each fault is a paragraph instead.
+
+use super::fault::Fault;
+use super::screen::group;
+use super::tally::Tally;
+use crate::ink::Ink;
+
+/// The width of the columns: fault, hits, plain, mended.
+const COLUMNS: [usize; 4] = [25, 6, 26, 17];
+
+/// How wide the whole table is.
+const WIDTH: usize = 2 + COLUMNS[0] + 1 + COLUMNS[1] + 1 + COLUMNS[2] + 1 + COLUMNS[3];
+
+/// What one fault did to both sides.
+pub(super) struct Row {
+    pub(super) fault: Fault,
+    pub(super) plain: Tally,
+    pub(super) mended: Tally,
+}
+
+/// The table as lines, and whether Mendline kept its word.
+pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool) {
+    let (mut plain, mut mended) = (Tally::default(), Tally::default());
+    for row in rows {
+        plain.add(&row.plain);
+        mended.add(&row.mended);
+    }
+    let is_wide = width >= WIDTH;
+    let mut lines = Vec::new();
+    let mut cells = |cells: [&str; 4]| lines.extend(if is_wide { columns(cells) } else { paragraph(cells) });
+    let rule = ink.faint(&"─".repeat(WIDTH.min(width) - 2));
+    let rule = ["\u{0}", &rule, "", ""];
+    if is_wide {
+        cells(["fault", "hits", "plain client", "through Mendline"]);
+    }
+    for (number, row) in rows.iter().enumerate() {
+        if number == 0 || rows[number - 1].fault.over() != row.fault.over() {
+            cells(rule);
+            cells(["\u{0}", &ink.faint(group(row.fault.over())), "", ""]);
+        }
+        cells([
+            row.fault.words(),
+            &hits(row),
+            &ink.paint(colour(&row.plain), &row.plain.words()),
+            &ink.paint(colour(&row.mended), &row.mended.words()),
+        ]);
+    }
+    cells(rule);
+    cells(["answered", "", &share(&plain), &share(&mended)]);
+    cells(["writes that ran twice", "", &plain.twice.to_string(), &mended.twice.to_string()]);
+    cells(["writes reported, not run", "", &plain.invented.to_string(), &mended.invented.to_string()]);
+    cells(["slowest call", "", &seconds(&plain), &seconds(&mended)]);
+    let doubtful = rows.iter().map(|row| row.fault.doubtful()).sum();
+    // A fault that did not happen to Mendline proves nothing.
+    let is_whole = mended.is_whole(doubtful)
+        && rows.iter().all(|row| row.mended.hits > 0 && row.mended.is_whole(row.fault.doubtful()));
+    (lines, is_whole)
+}
+
+/// Well, in doubt, or not well.
+fn colour(tally: &Tally) -> &'static str {
+    match (tally.is_whole(0), tally.is_whole(u32::MAX)) {
+        (true, _) => "32",
+        (false, true) => "33",
+        (false, false) => "31",
+    }
+}
+
+/// How often it happened, to each side where that differs: who keeps knocking at a busy door is refused more often.
+fn hits(row: &Row) -> String {
+    if row.plain.hits == row.mended.hits {
+        format!("{}×", row.plain.hits)
+    } else {
+        format!("{}×/{}×", row.plain.hits, row.mended.hits)
+    }
+}
+
+fn share(tally: &Tally) -> String {
+    let percent = u64::from(tally.answered) * 100 / u64::from(tally.calls.max(1));
+    format!("{} of {} ({percent} %)", tally.answered, tally.calls)
+}
+
+fn seconds(tally: &Tally) -> String {
+    format!("{:.1} s", tally.slowest.as_secs_f32())
+}
+
+fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
+    let line = match name {
+        "\u{0}" => format!("  {hits}"),
+        name => {
+            let [first, second, third, _] = COLUMNS;
+            // What paints takes no room on the screen, but counts as characters.
+            let third = third + plain.chars().count() - seen(plain);
+            format!("  {name:<first$} {hits:<second$} {plain:<third$} {mended}")
+        }
+    };
+    vec![line.trim_end().to_owned()]
+}
+
+/// How many columns a text takes: what stands between an escape and its `m` takes none.
+fn seen(text: &str) -> usize {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    first + parts.map(|part| part.split_once('m').map_or(0, |(_, rest)| rest.chars().count())).sum::<usize>()
+}
+
+fn paragraph([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
+    if name == "\u{0}" {
+        return vec![format!("  {hits}")];
+    }
+    let hits = if hits.is_empty() { String::new() } else { format!("  {hits}") };
+    vec![format!("  {name}{hits}"), format!("    plain     {plain}"), format!("    mendline  {mended}")]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::demo::peer::Reply;
+
+    fn tally(hits: u32, replies: &[(Reply, u32)]) -> Tally {
+        let mut tally = Tally { hits, ..Tally::default() };
+        for (reply, count) in replies {
+            (0..*count).for_each(|_| tally.note(*reply, Duration::from_millis(40)));
+        }
+        tally
+    }
+
+    fn rows() -> Vec<Row> {
+        use Reply::{Answered, Failed, Lost, MayHaveRun};
+        let cut = Row {
+            fault: Fault::KilledUnderAWrite,
+            plain: tally(1, &[(Answered, 5), (Lost, 7)]),
+            mended: tally(1, &[(Answered, 11), (MayHaveRun, 1)]),
+        };
+        let away = Row {
+            fault: Fault::Restarted,
+            plain: tally(1, &[(Answered, 4), (Lost, 3), (Failed, 5)]),
+            mended: tally(1, &[(Answered, 12)]),
+        };
+        let busy = Row {
+            fault: Fault::Busy,
+            plain: tally(8, &[(Answered, 4), (Failed, 8)]),
+            mended: tally(1, &[(Answered, 12)]),
+        };
+        vec![cut, away, busy]
+    }
+
+    #[test]
+    fn the_table_in_columns() {
+        let (lines, is_whole) = table(&rows(), Ink::none(), 80);
+        assert!(is_whole);
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn the_table_in_paragraphs() {
+        let (lines, _) = table(&rows(), Ink::none(), 60);
+        assert!(lines.iter().all(|line| line.chars().count() <= 60));
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn colours_do_not_move_the_columns() {
+        assert_eq!(seen("\u{1b}[31m4 of 20\u{1b}[0m"), 7);
+        let bare = columns(["a", "b", "4 of 20", "20 of 20"]);
+        let painted = columns(["a", "b", "\u{1b}[31m4 of 20\u{1b}[0m", "20 of 20"]);
+        assert_eq!(seen(&bare[0]), seen(&painted[0]));
+    }
+
+    #[test]
+    fn a_fault_that_never_struck_proves_nothing() {
+        let mut rows = rows();
+        rows[1].mended.hits = 0;
+        assert!(!table(&rows, Ink::none(), 80).1);
+    }
+
+    #[test]
+    fn a_doubt_that_one_fault_may_leave_does_not_excuse_another() {
+        let mut rows = rows();
+        rows[0].mended = tally(1, &[(Reply::Answered, 12)]);
+        rows[1].mended = tally(1, &[(Reply::Answered, 11), (Reply::MayHaveRun, 1)]);
+        assert!(!table(&rows, Ink::none(), 80).1);
+    }
+}

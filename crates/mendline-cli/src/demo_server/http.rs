@@ -1,0 +1,266 @@
+//! The demo server at a URL: Streamable HTTP on loopback, with sessions, event streams and a nasty temper.
+//!
+//! Written with threads and blocking reads, one thread per connection, and with no library for HTTP: what it is used to
+//! test has one already. It says its URL on the first line of its stdout and ends when its stdin does, so that it never
+//! outlives whoever started it. Answers of tools are event streams whose events have ids, and one that broke off can be
+//! asked for again, as the specification has it; everything else is answered in one piece.
+
+mod request;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use request::Request;
+use serde_json::{Value, json};
+
+use super::ledger::Ledger;
+use super::server::{die, greeting};
+use super::temper::{Temper, Tempers};
+use super::{LONGEST_LIFE, tools};
+
+/// How long a busy server refuses calls, which is also what it says in `Retry-After`.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// How many calls in a row meet a 503.
+const UNAVAILABLE: usize = 2;
+
+/// How soon a stream that broke off may be asked for again, as the server says on it.
+const RETRY_MS: u32 = 100;
+
+/// How many connections there are at most; a client that wants more waits for one to be closed.
+const CONNECTIONS: usize = 64;
+
+/// How many answers are kept for streams that broke off.
+const KEPT: usize = 64;
+
+/// What all connections share.
+struct Site {
+    tempers: Tempers,
+    ledger: Ledger,
+    sessions: Mutex<HashSet<String>>,
+    /// What streams that broke off still owe, by the number of the stream.
+    owed: Mutex<HashMap<usize, String>>,
+    busy_until: Mutex<Option<Instant>>,
+    streams: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+/// Listens on this port of loopback, any free one for 0, until stdin ends.
+pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "http://{}/mcp", listener.local_addr()?)?;
+    stdout.flush()?;
+    let site = Arc::new(Site {
+        tempers,
+        ledger,
+        sessions: Mutex::default(),
+        owed: Mutex::default(),
+        busy_until: Mutex::default(),
+        streams: AtomicUsize::new(0),
+        connections: AtomicUsize::new(0),
+    });
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            while site.connections.load(Ordering::Relaxed) >= CONNECTIONS {
+                sleep(Duration::from_millis(5));
+            }
+            site.connections.fetch_add(1, Ordering::Relaxed);
+            let site = Arc::clone(&site);
+            thread::spawn(move || {
+                // A connection that breaks is its client's business.
+                let _ = site.talk(&connection);
+                site.connections.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).map(drop)
+}
+
+/// What becomes of a connection after an answer.
+#[derive(PartialEq, Eq)]
+enum After {
+    GoOn,
+    HangUp,
+}
+
+impl Site {
+    fn talk(&self, connection: &TcpStream) -> std::io::Result<()> {
+        connection.set_read_timeout(Some(LONGEST_LIFE))?;
+        connection.set_nodelay(true)?;
+        let mut reader = BufReader::new(connection);
+        while let Some(request) = Request::read(&mut reader)? {
+            let is_last = request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+            if self.answer(&request, connection)? == After::HangUp || is_last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, request: &Request, out: &TcpStream) -> std::io::Result<After> {
+        // A page in a browser could be made to send requests here; nothing that people use sends an Origin.
+        if request.header("origin").is_some() {
+            return plain(out, "403 Forbidden", "");
+        }
+        match (request.verb.as_str(), request.path.as_str()) {
+            ("POST", "/mcp") => self.post(request, out),
+            ("GET", "/mcp") => self.resume(request, out),
+            ("DELETE", "/mcp") => {
+                lock(&self.sessions).remove(request.header("mcp-session-id").unwrap_or_default());
+                plain(out, "204 No Content", "")
+            }
+            (_, "/mcp") => plain(out, "405 Method Not Allowed", ""),
+            _ => plain(out, "404 Not Found", ""),
+        }
+    }
+
+    fn post(&self, request: &Request, out: &TcpStream) -> std::io::Result<After> {
+        let Ok(message) = serde_json::from_slice::<Value>(&request.body) else {
+            return plain(out, "400 Bad Request", "");
+        };
+        let (method, params, id) = (message["method"].as_str().unwrap_or_default(), &message["params"], &message["id"]);
+        let body = |member: &str, value: &Value| json!({ "jsonrpc": "2.0", "id": id, member: value }).to_string();
+        if method == "initialize" {
+            let session = format!("{:016x}", fastrand::u64(..));
+            let head = format!("Mcp-Session-Id: {session}\r\n");
+            lock(&self.sessions).insert(session);
+            return whole(out, "200 OK", &head, &body("result", &greeting(params)));
+        }
+        let number = if method == "tools/call" {
+            let number = self.ledger.count_call(params["name"].as_str().unwrap_or_default());
+            if let Some(refusal) = self.refusal(number) {
+                return plain(out, refusal.0, refusal.1);
+            }
+            number
+        } else {
+            0
+        };
+        let session = request.header("mcp-session-id").unwrap_or_default();
+        if !lock(&self.sessions).contains(session) {
+            let status = if session.is_empty() { "400 Bad Request" } else { "404 Not Found" };
+            return plain(out, status, "");
+        }
+        match method {
+            _ if id.is_null() => plain(out, "202 Accepted", ""),
+            "ping" => whole(out, "200 OK", "", &body("result", &json!({}))),
+            "tools/list" => whole(out, "200 OK", "", &body("result", &tools::list(self.tempers.has_more_tools()))),
+            "tools/call" => self.call(number, id, params, out),
+            _ => {
+                let error = json!({ "code": -32601, "message": format!("no method {method}") });
+                whole(out, "200 OK", "", &body("error", &error))
+            }
+        }
+    }
+
+    /// How the n-th call is turned away before anything is done, if it is.
+    fn refusal(&self, number: usize) -> Option<(&'static str, &'static str)> {
+        if self.tempers.has(&Temper::Forget(number)) {
+            self.ledger.note("hit");
+            lock(&self.sessions).clear();
+        }
+        let mut busy_until = lock(&self.busy_until);
+        if self.tempers.has(&Temper::Busy(number)) {
+            *busy_until = Some(Instant::now() + BUSY);
+        }
+        if busy_until.is_some_and(|until| Instant::now() < until) {
+            self.ledger.note("hit");
+            return Some(("429 Too Many Requests", "Retry-After: 1\r\n"));
+        }
+        if (0..UNAVAILABLE).any(|before| self.tempers.has(&Temper::Unavailable(number.saturating_sub(before)))) {
+            self.ledger.note("hit");
+            return Some(("503 Service Unavailable", ""));
+        }
+        None
+    }
+
+    fn call(&self, number: usize, id: &Value, params: &Value, mut out: &TcpStream) -> std::io::Result<After> {
+        let now = |temper: fn(usize) -> Temper| self.tempers.has(&temper(number));
+        if now(Temper::DieBefore) {
+            die();
+        }
+        let tool = params["name"].as_str().unwrap_or_default();
+        let arguments = &params["arguments"];
+        let key = arguments["key"].as_str().unwrap_or("-");
+        let Some(text) = tools::answer(tool, key, arguments) else {
+            let error = json!({ "code": -32602, "message": format!("no tool {tool}") });
+            return whole(out, "200 OK", "", &json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
+        };
+        self.ledger.executed(tool, key);
+        if now(Temper::DieAfter) {
+            die();
+        }
+        if now(Temper::Stall) {
+            self.ledger.note("hit");
+            sleep(LONGEST_LIFE);
+        }
+        let answer = json!({ "jsonrpc": "2.0", "id": id, "result": tools::result(&text) }).to_string();
+        let stream = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        out.write_all(STREAM_HEAD.as_bytes())?;
+        out.write_all(chunk(&format!("id: {stream}-0\nretry: {RETRY_MS}\ndata:\n\n")).as_bytes())?;
+        sleep(Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0)));
+        let event = event(stream, &answer);
+        if now(Temper::CutStream) {
+            self.ledger.note("hit");
+            let mut owed = lock(&self.owed);
+            if owed.len() < KEPT {
+                owed.insert(stream, answer);
+            }
+            drop(owed);
+            // Half of the event, and half of the chunk that it was to travel in.
+            let chunk = chunk(&event);
+            out.write_all(&chunk.as_bytes()[..chunk.len() / 2])?;
+            out.shutdown(std::net::Shutdown::Both)?;
+            return Ok(After::HangUp);
+        }
+        out.write_all(format!("{}{LAST_CHUNK}", chunk(&event)).as_bytes())?;
+        Ok(After::GoOn)
+    }
+
+    /// The rest of a stream that broke off. There is no other stream to be had.
+    fn resume(&self, request: &Request, mut out: &TcpStream) -> std::io::Result<After> {
+        let stream = request.header("last-event-id").and_then(|id| id.strip_suffix("-0")?.parse().ok());
+        let Some(stream) = stream else { return plain(out, "405 Method Not Allowed", "") };
+        let Some(answer) = lock(&self.owed).remove(&stream) else { return plain(out, "404 Not Found", "") };
+        let event = chunk(&event(stream, &answer));
+        out.write_all(format!("{STREAM_HEAD}{event}{LAST_CHUNK}").as_bytes())?;
+        Ok(After::GoOn)
+    }
+}
+
+const STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+const LAST_CHUNK: &str = "0\r\n\r\n";
+
+fn event(stream: usize, answer: &str) -> String {
+    format!("id: {stream}-1\ndata: {answer}\n\n")
+}
+
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+/// An answer without a body.
+fn plain(mut out: &TcpStream, status: &str, head: &str) -> std::io::Result<After> {
+    // A 204 has no body, and so no length of one.
+    let length = if status.starts_with("204") { "" } else { "Content-Length: 0\r\n" };
+    out.write_all(format!("HTTP/1.1 {status}\r\n{head}{length}\r\n").as_bytes())?;
+    Ok(After::GoOn)
+}
+
+/// An answer in one piece.
+fn whole(mut out: &TcpStream, status: &str, head: &str, body: &str) -> std::io::Result<After> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{head}\r\n");
+    out.write_all(format!("{head}{body}").as_bytes())?;
+    Ok(After::GoOn)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,199 @@
+//! Help that teaches: the first page, ordered by what people want, and what is said after a mistake.
+//!
+//! The words of every command are its own, in the file of its options. This only orders them: a command that is in none of
+//! the groups below comes out under "More", and a test asks for a better place. What the first page, the completions and
+//! the manual pages show is the same command.
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use crate::cli::Cli;
+use crate::ink::width;
+use crate::prose::folded;
+
+/// What people want, and the commands that do it.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Connect", &["run", "serve", "login", "logout"]),
+    ("See", &["status", "logs", "doctor", "tools"]),
+    ("Steer", &["call", "reconnect", "isolate", "resume"]),
+    ("Set up", &["wrap", "unwrap", "check", "schema", "completions", "man"]),
+    ("Try it", &["demo", "chaos"]),
+];
+
+/// Where commands stand that are in no group.
+const REST: &str = "More";
+
+/// What to do first, in this order.
+const FIRST_STEPS: [(&str, &str); 5] = [
+    ("demo", "what breaks and what is mended, in twenty seconds"),
+    ("wrap --dry-run", "what it would change in the files of your clients"),
+    ("wrap", "change it; `mendline unwrap` gives every byte back"),
+    ("status --watch", "how your servers are, live"),
+    ("doctor", "what is wrong, and what to do about it"),
+];
+
+/// The widest that help becomes; longer lines are hard to read.
+const WIDEST: usize = 100;
+
+/// The whole command line, with its first page.
+pub(crate) fn command() -> Command {
+    let command = Cli::command();
+    let page = first_page(&command, width().min(WIDEST));
+    command.help_template(page)
+}
+
+/// The same without what nobody is meant to see, for completions and manual pages.
+pub(crate) fn visible() -> Command {
+    let whole = Cli::command();
+    let shown: Vec<_> = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    let mut visible = Command::new("mendline").version(env!("CARGO_PKG_VERSION")).subcommands(shown);
+    visible = visible.about(whole.get_about().cloned().unwrap_or_default());
+    visible.long_about(whole.get_long_about().cloned().unwrap_or_default())
+}
+
+/// The command line of this process. Ends it after help and after mistakes, as is usual.
+pub(crate) fn parse() -> Cli {
+    let first = std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned());
+    // A bridge has to be there in a moment, and must not pay for a page that nobody asked for.
+    let asks_for_it = first.as_deref().is_none_or(|word| word.starts_with('-') || word == "help");
+    let command = if asks_for_it { command() } else { Cli::command() };
+    match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(mut error) => {
+            advise(&mut error, &Cli::command(), first.as_deref());
+            error.exit()
+        }
+    }
+}
+
+/// The groups that have commands, with the commands in their order.
+pub(crate) fn groups(command: &Command) -> Vec<(&'static str, Vec<&Command>)> {
+    let visible = || command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help");
+    let mut groups: Vec<_> = GROUPS
+        .iter()
+        .map(|(name, members)| {
+            let named = |member: &&str| visible().find(|command| command.get_name() == *member);
+            (*name, members.iter().filter_map(named).collect::<Vec<_>>())
+        })
+        .collect();
+    let is_placed = |name: &str| GROUPS.iter().any(|(_, members)| members.contains(&name));
+    groups.push((REST, visible().filter(|command| !is_placed(command.get_name())).collect()));
+    groups.retain(|(_, commands)| !commands.is_empty());
+    groups
+}
+
+fn first_page(command: &Command, width: usize) -> StyledStr {
+    let styles = command.get_styles();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let heading = |name: &str| format!("\n{header}{name}:{header:#}\n");
+    let mut page = format!("{{about-with-newline}}\n{header}Usage:{header:#} {{usage}}\n");
+    let is_there = |name: &str| command.find_subcommand(name).is_some_and(|command| !command.is_hide_set());
+    let steps: Vec<_> =
+        FIRST_STEPS.iter().filter(|(step, _)| is_there(step.split(' ').next().unwrap_or_default())).collect();
+    let longest = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
+    page += &heading("First steps");
+    for (step, words) in steps {
+        page += &row(&format!("mendline {step}"), longest + 9, words, width, literal);
+    }
+    let groups = groups(command);
+    let longest = groups.iter().flat_map(|(_, commands)| commands).map(|command| command.get_name().len()).max();
+    for (name, commands) in &groups {
+        page += &heading(name);
+        for command in commands {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            page += &row(command.get_name(), longest.unwrap_or(0), &about, width, literal);
+        }
+    }
+    page += &heading("Options");
+    page += &format!(
+        "{{options}}\n\nEvery command explains itself, with examples: {literal}mendline run --help{literal:#}\n"
+    );
+    StyledStr::from(page)
+}
+
+/// What stands left in its style, and the words beside it.
+fn row(left: &str, longest: usize, words: &str, width: usize, style: &clap::builder::styling::Style) -> String {
+    let lines = folded(&format!("  {left:<longest$}  "), words, width).join("\n");
+    format!("{}\n", lines.replacen(left, &format!("{style}{left}{style:#}"), 1))
+}
+
+/// Adds to a mistake what could be meant instead.
+fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
+            if first.is_some_and(|word| word.contains("://")) {
+                "a server at a URL is run by 'mendline run URL'".to_owned()
+            } else {
+                "a server is run by 'mendline run -- COMMAND', 'mendline run URL' or 'mendline run NAME'".to_owned()
+            }
+        }
+        ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => {
+            match first.and_then(|name| example(command.find_subcommand(name)?)) {
+                Some(example) => format!("for example '{example}'"),
+                None => return,
+            }
+        }
+        _ => return,
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+}
+
+/// The first example of a command, without what is said about it.
+fn example(command: &Command) -> Option<String> {
+    let examples = command.get_after_help()?.to_string();
+    let (ours, sole) = (format!("  mendline {} ", command.get_name()), format!("  mendline {}", command.get_name()));
+    let line = examples.lines().find(|line| line.starts_with(&ours) || *line == sole)?.trim();
+    Some(line.split("  ").next().unwrap_or(line).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_place_on_the_first_page() {
+        let command = Cli::command();
+        let rest = groups(&command).into_iter().find(|(name, _)| *name == REST);
+        let names =
+            rest.map(|(_, commands)| commands.iter().map(|command| command.get_name().to_owned()).collect::<Vec<_>>());
+        assert_eq!(names, None, "give it a place in GROUPS");
+    }
+
+    #[test]
+    fn every_command_teaches_by_example() {
+        let command = visible();
+        for command in command.get_subcommands() {
+            let name = command.get_name();
+            let words = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                words.contains("Examples:\n") && example(command).is_some(),
+                "`mendline {name} --help` has no examples"
+            );
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_answered_with_what_could_be_meant() {
+        let said = |line: &str| {
+            let command = command();
+            let words: Vec<_> = line.split(' ').collect();
+            let mut error = command.clone().try_get_matches_from(&words).unwrap_err();
+            advise(&mut error, &command, words.get(1).copied());
+            error.to_string()
+        };
+        assert!(said("mendline chek").contains("'check'"), "{}", said("mendline chek"));
+        assert!(said("mendline https://example.com/mcp").contains("'mendline run URL'"));
+        assert!(said("mendline uvx notes-server").contains("'mendline run -- COMMAND'"));
+        assert!(said("mendline completions").contains("for example 'mendline completions bash"));
+    }
+
+    #[test]
+    fn the_first_page_keeps_to_its_width() {
+        let page = first_page(&Cli::command(), 60).to_string();
+        let template_free = page.lines().filter(|line| !line.contains('{') && !line.starts_with("Every command"));
+        for line in template_free {
+            assert!(line.chars().count() <= 60, "{line}");
+        }
+    }
+}

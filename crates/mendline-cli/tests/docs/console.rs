@@ -1,0 +1,253 @@
+//! The pages that show commands are run: what a reader types is typed here, and what the page shows must come back.
+//!
+//! A block ```` ```console ```` holds commands behind `$ ` and what they say, in order. A block whose fence names a file
+//! (```` ```jsonc ~/.config/mendline/config.json ````) is written to that file first. All blocks of a page share one home,
+//! so a page is a story from its first line to its last. In what is shown `[..]` stands for anything within a line, and a
+//! line `[...]` for any lines. A command that ends in `&` goes on in the background until the end of the page; once there
+//! is one, later commands are asked again until they say what the page says, for a while. A block ```` ```console pending ````
+//! is not run: it shows a command that is still being built, and a test asks for it as soon as the command is there.
+//!
+//! `MENDLINE_RECORD=1 cargo test -p mendline-cli --test docs` writes what really came back into the page, to be reviewed.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{MENDLINE, root};
+
+/// How long a page may wait for its background.
+const SOON: Duration = Duration::from_secs(15);
+
+/// What the page calls the folder of the program, and the home of its reader.
+const BIN: &str = "/usr/local/bin";
+const HOME: &str = "/home/you";
+
+/// A home that nobody lives in.
+struct Sandbox {
+    folder: TempDir,
+    background: Vec<Child>,
+}
+
+impl Sandbox {
+    fn new() -> Sandbox {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["home", "bin", "run"] {
+            fs::DirBuilder::new().mode(0o700).create(folder.path().join(name)).unwrap();
+        }
+        symlink(MENDLINE, folder.path().join("bin/mendline")).unwrap();
+        Sandbox { folder, background: Vec::new() }
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.home().join(path.strip_prefix("~/").expect("files are written at home"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.create(true).write(true).truncate(true).mode(0o600).open(&path).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let bin = self.folder.path().join("bin");
+        // What a build has made is not an installed program, so the page's reader and we differ in this.
+        let installed = format!("mendline wrap --binary {}", bin.join("mendline").display());
+        let line = if line.contains("--binary") { line.to_owned() } else { line.replace("mendline wrap", &installed) };
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(line).env_clear().current_dir(self.home()).stdin(Stdio::null());
+        command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display())).env("HOME", self.home());
+        command.env("XDG_RUNTIME_DIR", self.folder.path().join("run")).env("LC_ALL", "C.UTF-8").env("COLUMNS", "100");
+        command
+    }
+
+    /// What a command says on stdout and stderr together, in the words of the page.
+    fn said_by(&self, line: &str) -> String {
+        let output = self.command(&format!("{{ {line}\n}} 2>&1")).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let text = text.replace(self.folder.path().join("bin").to_str().unwrap(), BIN);
+        text.replace(self.home().to_str().unwrap(), HOME)
+    }
+
+    fn start(&mut self, line: &str) {
+        // Held open until the end: a bridge goes when its client does.
+        let mut command = self.command(line);
+        self.background
+            .push(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        for mut process in self.background.drain(..) {
+            drop(process.stdin.take());
+            let deadline = Instant::now() + SOON;
+            while Instant::now() < deadline && matches!(process.try_wait(), Ok(None)) {
+                sleep(Duration::from_millis(10));
+            }
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// Follows a page from its first line to its last, and gives it as it should read.
+fn followed(page: &str) -> Result<String, String> {
+    let mut sandbox = Sandbox::new();
+    let (mut now, mut wrong) = (String::new(), String::new());
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        now += &format!("{line}\n");
+        let Some(fence) = line.strip_prefix("```").filter(|fence| !fence.is_empty()) else { continue };
+        let mut body = Vec::new();
+        while let Some(line) = lines.next_if(|line| !line.starts_with("```")) {
+            body.push(line);
+        }
+        match fence.split_once(' ') {
+            None if fence == "console" => {
+                for (command, shown) in entries(&body) {
+                    let said = ask(&mut sandbox, command, &shown);
+                    now += &format!("$ {command}\n");
+                    if is_like(&said, &shown) {
+                        now += &shown.iter().map(|line| format!("{line}\n")).collect::<String>();
+                    } else {
+                        now += &said;
+                        wrong += &format!("$ {command}\n{said}\n--- is shown as\n{}\n\n", shown.join("\n"));
+                    }
+                }
+            }
+            Some((_, path)) if path.starts_with("~/") => {
+                sandbox.write(path, &(body.join("\n") + "\n"));
+                now += &body.iter().map(|line| format!("{line}\n")).collect::<String>();
+            }
+            _ => now += &body.iter().map(|line| format!("{line}\n")).collect::<String>(),
+        }
+        now += &lines.next().map(|line| format!("{line}\n")).expect("a fence without an end");
+    }
+    if wrong.is_empty() { Ok(now) } else { Err(format!("{wrong}\u{0}{now}")) }
+}
+
+/// Types a command, again and again where something in the background has to come to it first.
+fn ask(sandbox: &mut Sandbox, command: &str, shown: &[&str]) -> String {
+    if let Some(command) = command.strip_suffix(" &") {
+        sandbox.start(command);
+        return String::new();
+    }
+    let deadline = Instant::now() + SOON;
+    loop {
+        let said = sandbox.said_by(command);
+        if is_like(&said, shown) || sandbox.background.is_empty() || Instant::now() > deadline {
+            return said;
+        }
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// The commands of a block, each with what is shown below it.
+fn entries<'a>(body: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut entries: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in body {
+        match line.strip_prefix("$ ") {
+            Some(command) => entries.push((command, Vec::new())),
+            None => entries.last_mut().expect("a block begins with a command").1.push(line),
+        }
+    }
+    entries
+}
+
+/// Whether what was said is what is shown.
+fn is_like(said: &str, shown: &[&str]) -> bool {
+    let said: Vec<_> = said.lines().map(str::trim_end).collect();
+    are_like(&said, shown)
+}
+
+fn are_like(said: &[&str], shown: &[&str]) -> bool {
+    match shown.split_first() {
+        None => said.is_empty(),
+        Some((&"[...]", rest)) => (0..=said.len()).any(|skipped| are_like(&said[skipped..], rest)),
+        Some((first, rest)) => said.first().is_some_and(|line| matches(line, first)) && are_like(&said[1..], rest),
+    }
+}
+
+/// Whether a line is like a pattern with `[..]` in it.
+fn matches(line: &str, pattern: &str) -> bool {
+    match pattern.split_once("[..]") {
+        None => line == pattern,
+        Some((before, after)) => line
+            .strip_prefix(before)
+            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches(&rest[at..], after))),
+    }
+}
+
+/// Follows a page of the repository.
+pub(crate) fn follow(path: &str) {
+    let file = root().join(path);
+    let page = fs::read_to_string(&file).unwrap();
+    assert!(page.contains("```console\n"), "{path} shows no commands");
+    match followed(&page) {
+        Ok(now) => assert_eq!(now, page),
+        Err(wrong) => {
+            let (wrong, now) = wrong.split_once('\u{0}').unwrap();
+            if std::env::var_os("MENDLINE_RECORD").is_some() {
+                fs::write(&file, now).unwrap();
+            }
+            panic!("{path} shows what is not so:\n\n{wrong}");
+        }
+    }
+}
+
+#[test]
+fn the_guide_shows_what_really_happens() {
+    follow("docs/guide.md");
+}
+
+#[test]
+fn a_page_that_shows_something_else_is_found_out() {
+    let page = "```console\n$ echo one; echo 17\none\n[..]\n$ printf 'a\\nb\\nc\\n'\n[...]\nc\n```\n";
+    assert_eq!(followed(page).as_deref(), Ok(page));
+    let wrong = followed(&page.replace("\none\n", "\ntwo\n")).unwrap_err();
+    assert!(wrong.starts_with("$ echo one; echo 17\none\n17\n"), "{wrong}");
+    assert!(followed("```console\n$ true\nmore\n```\n").is_err(), "less was said than is shown");
+    assert!(followed("```console\n$ echo more\n```\n").is_err(), "more was said than is shown");
+}
+
+#[test]
+fn files_of_a_page_are_there_for_its_commands_and_homes_are_nobodys() {
+    let page = "```json ~/a/b.json\n{}\n```\n```console\n$ cat a/b.json; pwd\n{}\n/home/you\n```\n";
+    assert_eq!(followed(page).as_deref(), Ok(page));
+}
+
+#[test]
+fn what_runs_in_the_background_is_waited_for_and_ends_with_the_page() {
+    let page = "```console\n$ sh -c 'sleep 0.3; echo there > x; cat' &\n$ cat x\nthere\n```\n";
+    assert_eq!(followed(page).as_deref(), Ok(page));
+}
+
+/// The first commands of blocks that are not run yet.
+pub(crate) fn pending(page: &str) -> Vec<String> {
+    let blocks = super::blocks(page, "console pending");
+    blocks
+        .iter()
+        .filter_map(|block| block.lines().rev().find_map(|line| line.strip_prefix("$ ")))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every page with commands, for the test of their names.
+pub(crate) fn lines_typed(path: &Path) -> Vec<String> {
+    let page = fs::read_to_string(path).unwrap();
+    let mut typed = Vec::new();
+    for language in ["console", "sh"] {
+        for block in super::blocks(&page, language) {
+            let lines = block.lines().filter(|line| language == "sh" || line.starts_with("$ "));
+            typed.extend(lines.map(|line| line.trim_start_matches("$ ").to_owned()));
+        }
+    }
+    typed
+}

@@ -1,0 +1,111 @@
+//! The demonstration keeps its word, shows what it counted, and leaves nothing behind.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::support::{MENDLINE, SOON, eventually, is_gone, kill, lines_of};
+
+/// How long a whole demonstration may take on a machine with other things to do.
+const LONG: Duration = Duration::from_secs(90);
+
+/// The demonstration with few calls, in surroundings of its own.
+fn demo(folder: &TempDir) -> Command {
+    let mut command = Command::new(MENDLINE);
+    command.args(["demo", "--calls", "8"]).env("TMPDIR", folder.path()).env("XDG_RUNTIME_DIR", folder.path());
+    command.env("HOME", folder.path()).env("COLUMNS", "80").stdin(Stdio::null());
+    command
+}
+
+/// The faults of the closing table, each with what became of the calls through Mendline.
+fn rows(text: &str) -> Vec<(String, String)> {
+    let cell = |line: &str, from: usize, to: usize| -> String { line.chars().skip(from).take(to - from).collect() };
+    let rows = text.lines().filter(|line| line.contains('×'));
+    rows.map(|line| (cell(line, 2, 28).trim().to_owned(), cell(line, 62, 80).trim().to_owned())).collect()
+}
+
+/// The same in the README, whose twenty calls are eight here.
+fn rows_of_the_readme() -> Vec<(String, String)> {
+    let shown = include_str!("../../../../README.md").split("```").nth(1).expect("the README begins with the table");
+    let rows = rows(shown).into_iter();
+    rows.map(|(fault, mended)| (fault, mended.replace("20", "8").replace("19", "7"))).collect()
+}
+
+/// What the demonstration left, apart from what a process of ours would leave anyway.
+fn leftovers(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("mendline-demo")).collect()
+}
+
+/// The processes that servers have noted so far.
+fn servers(folder: &Path) -> Vec<i32> {
+    let mut servers = Vec::new();
+    for workshop in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let ledgers = fs::read_dir(&workshop).into_iter().flatten().map(|entry| entry.unwrap().path());
+        for text in ledgers.filter_map(|ledger| fs::read_to_string(ledger).ok()) {
+            servers.extend(text.lines().filter_map(|line| line.strip_prefix("start ")?.parse::<i32>().ok()));
+        }
+    }
+    servers
+}
+
+#[test]
+fn the_demonstration_keeps_its_word_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = demo(&folder).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let faulty = format!("{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{faulty}");
+    // Ten faults, eight calls each; two of them nobody can know about, and both were told.
+    assert!(said.contains(" 78 of 80 (97 %)\n"), "{faulty}");
+    let rows = rows(&said);
+    assert_eq!(rows.iter().filter(|(_, mended)| mended == "8 of 8").count(), 8, "{faulty}");
+    assert_eq!(rows.iter().filter(|(_, mended)| mended == "7 of 8, 1 told").count(), 2, "{faulty}");
+    let shown = rows_of_the_readme();
+    assert_eq!(shown, rows, "the README shows another table");
+    assert!(said.contains("create_note was sent to the server"), "{faulty}");
+    assert!(said.contains("Nothing was lost, nothing ran twice, nothing was made up."), "{faulty}");
+    assert!(!said.contains('\u{1b}'), "a pipe gets plain lines: {faulty}");
+    let longest = said.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(longest <= 80, "{longest} columns: {faulty}");
+    assert_eq!(leftovers(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_demonstration_that_is_stopped_leaves_no_process_and_no_file() {
+    for (signal, when) in [(Signal::INT, " 2/10"), (Signal::TERM, " 6/10")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = demo(&folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        while !lines.recv_timeout(LONG).unwrap().contains(when) {}
+        eventually("a server runs", SOON, || servers(folder.path()).iter().any(|server| !is_gone(*server)));
+        let servers = servers(folder.path());
+        kill(i32::try_from(process.id()).unwrap(), signal);
+        let mut status = None;
+        eventually("it ends", SOON * 2, || {
+            status = process.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.unwrap().code(), Some(1));
+        assert_eq!(leftovers(folder.path()), Vec::<String>::new());
+        eventually("all servers are gone", SOON, || servers.iter().all(|server| is_gone(*server)));
+    }
+}
+
+#[test]
+fn a_demonstration_that_nobody_reads_any_more_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = demo(&folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(process.stdout.take());
+    let mut code = None;
+    eventually("it ends", LONG, || {
+        code = process.try_wait().unwrap();
+        code.is_some()
+    });
+    assert_eq!(code.unwrap().code(), Some(1));
+    assert_eq!(leftovers(folder.path()), Vec::<String>::new());
+}

@@ -1,0 +1,112 @@
+//! Who is compared: programs that stand between a client on stdio and a server at a URL.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::mention;
+use super::trial::Trouble;
+
+/// What a machine may have set and nobody here must see.
+const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+
+/// One of them.
+pub(super) struct Bridge {
+    pub(super) name: &'static str,
+    pub(super) version: String,
+    words: Vec<String>,
+    /// What it writes belongs there, and not to whoever compares.
+    home: PathBuf,
+}
+
+/// All that are installed, Mendline first.
+pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>) -> Vec<Bridge> {
+    let mut all = Vec::new();
+    let mut add = |name, version: Option<String>, home: &Path, words: &[&str]| match version {
+        Some(version) => {
+            let words = words.iter().map(|&word| word.to_owned()).collect();
+            all.push(Bridge { name, version, words, home: home.join("home") });
+        }
+        None => mention(&format!("{name} is not installed in {}, and left out", home.display())),
+    };
+    let text = |path: PathBuf| path.display().to_string();
+    let here = mendline.parent().unwrap_or(mendline);
+    add("Mendline", version_of_mendline(mendline), here, &[&text(mendline.to_owned()), "run", "--log-level", "off"]);
+    if let Some(peers) = peers {
+        let script = |path| text(peers.join("node_modules").join(path));
+        let version = |package: &str| version_in_json(&peers.join("node_modules").join(package).join("package.json"));
+        let remote = script("mcp-remote/dist/proxy.js");
+        add(
+            "mcp-remote",
+            version("mcp-remote"),
+            peers,
+            &["node", &remote, "{url}", "--allow-http", "--transport", "http-only"],
+        );
+        let gateway = script("supergateway/dist/index.js");
+        add(
+            "supergateway",
+            version("supergateway"),
+            peers,
+            &["node", &gateway, "--logLevel", "none", "--streamableHttp"],
+        );
+        let python = peers.join("python");
+        let proxy = text(python.join("bin/mcp-proxy"));
+        add("mcp-proxy", version_in_python(&python, "mcp_proxy"), peers, &[&proxy, "--transport", "streamablehttp"]);
+    }
+    if let Some(python) = fastmcp {
+        let program = text(python.join("bin/fastmcp"));
+        add(
+            "FastMCP",
+            version_in_python(python, "fastmcp"),
+            python,
+            &[&program, "run", "--no-banner", "--transport", "stdio"],
+        );
+    }
+    all
+}
+
+impl Bridge {
+    /// The command that stands before this URL while this happens.
+    pub(super) fn command(&self, url: &str, trouble: Trouble) -> std::io::Result<Command> {
+        fs::create_dir_all(&self.home)?;
+        let mut words = self.words.clone();
+        if self.name == "Mendline" {
+            words.extend(trouble.patience().iter().map(|&word| word.to_owned()));
+        }
+        match words.iter_mut().find(|word| *word == "{url}") {
+            Some(place) => url.clone_into(place),
+            None => words.push(url.to_owned()),
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        for name in PROXIES {
+            command.env_remove(name);
+        }
+        for name in ["HOME", "MCP_REMOTE_CONFIG_DIR", "MENDLINE_STATE_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
+            command.env(name, &self.home);
+        }
+        Ok(command)
+    }
+}
+
+fn version_of_mendline(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    Some(String::from_utf8(output.stdout).ok()?.split_whitespace().nth(1)?.to_owned())
+}
+
+fn version_in_json(path: &Path) -> Option<String> {
+    let package: serde_json::Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    Some(package["version"].as_str()?.to_owned())
+}
+
+/// Packages of Python lie beside a folder that is named after them and their version.
+fn version_in_python(python: &Path, package: &str) -> Option<String> {
+    let entries = |path: &Path| fs::read_dir(path).ok().into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let library = python.join("lib");
+    entries(&library).find_map(|python| {
+        entries(&library.join(python).join("site-packages")).find_map(|name| {
+            let name = name.to_str()?.strip_suffix(".dist-info")?.to_owned();
+            name.strip_prefix(package)?.strip_prefix('-').map(str::to_owned)
+        })
+    })
+}

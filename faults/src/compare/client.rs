@@ -1,0 +1,114 @@
+//! A client on stdio that makes its calls by the clock and writes down what comes back.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, timeout_at};
+
+/// How long the client waits after its last call.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a bridge may take to start and to greet: some have an interpreter to load first.
+const START: Duration = Duration::from_secs(60);
+
+/// A client and the bridge that it talks to.
+pub(super) struct Client {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    lines: UnboundedReceiver<String>,
+    answers: BTreeMap<u64, Value>,
+}
+
+impl Client {
+    pub(super) fn start(mut command: Command) -> std::io::Result<Client> {
+        let mut process = command.spawn()?;
+        let stdin = process.stdin.take();
+        let (sender, lines) = unbounded_channel();
+        if let Some(stdout) = process.stdout.take() {
+            thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Ok(Client { process, stdin, lines, answers: BTreeMap::new() })
+    }
+
+    /// Greets, and asks for the list of tools, as every client does.
+    pub(super) async fn greet(&mut self) -> std::io::Result<()> {
+        let who = json!({ "name": "compare", "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who });
+        self.request(0, "initialize", &hello);
+        self.listen(Instant::now() + START, 1).await;
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        self.request(1_000_000, "tools/list", &json!({}));
+        self.listen(Instant::now() + START, 2).await;
+        let is_well = self.answers.len() == 2 && self.answers.values().all(|answer| answer.get("result").is_some());
+        self.answers.clear();
+        if is_well { Ok(()) } else { Err(std::io::Error::other("did not start")) }
+    }
+
+    pub(super) fn request(&mut self, id: u64, method: &str, params: &Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+    }
+
+    fn send(&mut self, message: &Value) {
+        // A bridge that has ended cannot be written to; its silence is counted.
+        if let Some(stdin) = &mut self.stdin {
+            let _ = stdin.write_all(format!("{message}\n").as_bytes());
+        }
+    }
+
+    /// Writes down answers until then, or until there are so many, or no more can come.
+    pub(super) async fn listen(&mut self, until: Instant, enough: usize) {
+        while self.answers.len() < enough {
+            let line = match timeout_at(until, self.lines.recv()).await {
+                Ok(Some(line)) => line,
+                Ok(None) => {
+                    // It has closed its stdout, so nothing will come; the clock goes on all the same.
+                    if enough == usize::MAX {
+                        tokio::time::sleep_until(until).await;
+                    }
+                    return;
+                }
+                Err(_) => return,
+            };
+            let message: Value = serde_json::from_str(&line).unwrap_or_default();
+            if let (Some(id), None) = (message["id"].as_u64(), message.get("method")) {
+                self.answers.entry(id).or_insert(message);
+            }
+        }
+    }
+
+    /// The answers so far, by their id.
+    pub(super) fn answers(&self) -> &BTreeMap<u64, Value> {
+        &self.answers
+    }
+
+    /// Whether the bridge has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // A bridge that is well goes when its stdin ends, and takes what it started along.
+        self.stdin = None;
+        for _ in 0..100 {
+            if self.has_ended() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

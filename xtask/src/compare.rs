@@ -1,0 +1,60 @@
+//! `cargo xtask compare`: the bridges that people use, before our fault server, one after the other.
+//!
+//! What happens, and how it is counted, lives with the faults; this builds, installs and calls. A few minutes, and no part of `test`: what
+//! others do is theirs, and changes with their versions.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::bench::{build, install_peers};
+use crate::command::root;
+use crate::installation;
+use crate::tools::PYTHON;
+
+const HELP: &str = "\
+What becomes of calls behind Mendline, mcp-remote, supergateway, mcp-proxy and FastMCP when a server breaks.
+
+Usage: cargo xtask compare [--rounds N]
+
+  --rounds N  how often each is tried [default: 2]
+
+Prints a Markdown table. Installs the others from lock files into the target directory.
+";
+
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let rounds = match args {
+        [] => "2",
+        [option, rounds] if option == "--rounds" => rounds,
+        [help] if help == "--help" || help == "-h" => {
+            print!("{HELP}");
+            return Ok(());
+        }
+        other => return Err(format!("unknown options {other:?}\n{HELP}")),
+    };
+    // We run from `<target>/<profile>/xtask`, which finds the target directory however it was configured.
+    let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
+    let peers = install_peers(target)?;
+    let fastmcp = install_fastmcp(target)?;
+    build(target, "mendline-cli")?;
+    build(target, "mendline-faults")?;
+    let word = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let status = Command::new(target.join("release/mendline-faults"))
+        .arg("compare")
+        .arg(word("mendline", &target.join("release/mendline")))
+        .arg(word("peers", &peers))
+        .arg(word("fastmcp", &fastmcp))
+        .arg(format!("rounds={rounds}"))
+        .status()
+        .map_err(|error| format!("mendline-faults: {error}"))?;
+    if status.success() { Ok(()) } else { Err("the comparison failed; see above".into()) }
+}
+
+fn install_fastmcp(target: &Path) -> Result<PathBuf, String> {
+    let (folder, lock) = (target.join("peers/fastmcp"), root().join("bench/peers/fastmcp.txt"));
+    installation::ensure(&folder, std::slice::from_ref(&lock), || {
+        PYTHON.ensure()?;
+        installation::pip(&lock, &folder)
+    })?;
+    Ok(folder)
+}
