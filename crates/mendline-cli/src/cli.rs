@@ -10,6 +10,8 @@ use mendline_config::Name;
 
 use crate::choices::{Choices, duration};
 use crate::demo_server::temper::Temper;
+use crate::status::StatusOptions;
+use crate::steer::{ReconnectOptions, SteerOptions};
 use crate::wrap::clients::Scope;
 
 /// Exit code: a negative result, such as a server that never became ready.
@@ -39,6 +41,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one MCP server behind a connection that mends itself
     Run(Box<RunOptions>),
+    /// Show every server of every running Mendline: how it is, since when, and what its calls do
+    Status(StatusOptions),
+    /// Make a running Mendline connect to its server anew, without touching the client
+    Reconnect(ReconnectOptions),
+    /// Take a server out: nothing is sent to it until it is resumed
+    Isolate(SteerOptions),
+    /// Bring a server back that was isolated
+    Resume(SteerOptions),
     /// Say what is wrong with a configuration file, and what it means
     Check(CheckOptions),
     /// Print the JSON Schema of the configuration file, for editors

@@ -19,6 +19,12 @@ impl Ink {
         Ink(std::io::stderr().is_terminal() && is_wanted())
     }
 
+    /// None, whoever looks.
+    #[cfg(test)]
+    pub(crate) fn none() -> Ink {
+        Ink(false)
+    }
+
     /// Whether there is any.
     pub(crate) fn is_coloured(self) -> bool {
         self.0

@@ -16,6 +16,9 @@ mod news;
 mod plan;
 mod reload;
 mod run;
+mod status;
+mod steer;
+mod target;
 mod wrap;
 
 use std::process::ExitCode;
@@ -32,6 +35,10 @@ fn main() -> ExitCode {
     }
     match Cli::parse().command {
         Command::Run(options) => run::run(options),
+        Command::Status(options) => status::run(&options),
+        Command::Reconnect(options) => steer::reconnect(&options),
+        Command::Isolate(options) => steer::isolate(&options),
+        Command::Resume(options) => steer::resume(&options),
         Command::Check(options) => check::run(&options),
         Command::Schema(options) => check::schema(&options),
         Command::Wrap(options) => wrap::wrap(&options),

@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use super::message::{Level, Told};
 use super::registry::Heard;
 use super::snapshot::{
-    Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessFacts, Rate, Server, Snapshot, Standing, State,
-    StateKind, ToolBreaker, TransportKind, VERSION,
+    Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessFacts, Rate, Server, Snapshot, Standing,
+    State, StateKind, ToolBreaker, TransportKind, VERSION,
 };
 use crate::driver::Observer;
 use crate::observe::log::Escaped;

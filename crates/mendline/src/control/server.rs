@@ -69,7 +69,8 @@ impl Socket {
     pub fn open(candidates: &[PathBuf], name: &str) -> Result<Socket, String> {
         let directory = place::first_usable(candidates)?;
         let pid = std::process::id();
-        let plain = |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
+        let plain =
+            |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
         let name: String = name.chars().take(NAME).map(plain).collect();
         let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
         let listener = listen(&directory.join(format!("{pid}.new")), &path)

@@ -1,0 +1,106 @@
+//! What children take.
+//!
+//! A server is often a launcher with the real one below it, so all that belongs to it is added up: its process group, and
+//! whoever descends from it and has left the group. One look through `/proc` serves all servers; without `/proc` nothing is
+//! known, which is no error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde::Serialize;
+
+/// What a server and all that it has started take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Memory {
+    /// Resident, shared pages counted for everyone who has them.
+    pub(crate) bytes: u64,
+    /// How many they are.
+    pub(crate) processes: u32,
+}
+
+/// One line of the table of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    parent: u32,
+    group: u32,
+    pages: u64,
+}
+
+/// What the groups that these children lead take.
+pub(crate) fn of_groups(children: &[u32]) -> BTreeMap<u32, Memory> {
+    if children.is_empty() {
+        return BTreeMap::new();
+    }
+    let processes = table();
+    children.iter().filter_map(|child| Some((*child, sum(*child, &processes)?))).collect()
+}
+
+fn sum(child: u32, processes: &BTreeMap<u32, Process>) -> Option<Memory> {
+    processes.get(&child)?;
+    let mut belongs: BTreeSet<u32> = BTreeSet::from([child]);
+    belongs.extend(processes.iter().filter(|(_, process)| process.group == child).map(|(pid, _)| *pid));
+    // Whoever has a parent that belongs to it does, too. Each round finds a generation, so this ends.
+    loop {
+        let further = |(pid, process): &(&u32, &Process)| belongs.contains(&process.parent) && !belongs.contains(pid);
+        let further: Vec<u32> = processes.iter().filter(further).map(|(pid, _)| *pid).collect();
+        if further.is_empty() {
+            break;
+        }
+        belongs.extend(further);
+    }
+    let pages: u64 = belongs.iter().filter_map(|pid| processes.get(pid)).map(|process| process.pages).sum();
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    Some(Memory { bytes: pages * page, processes: u32::try_from(belongs.len()).unwrap_or(u32::MAX) })
+}
+
+fn table() -> BTreeMap<u32, Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))).collect()
+}
+
+/// A line of `/proc/PID/stat`. The name of the command is in brackets and may contain anything, brackets too.
+fn parse(stat: &str) -> Option<Process> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(Process {
+        parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
+        pages: fields.get(21)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_whatever_the_command_is_called() {
+        let line = "42 (a) b (c)) S 7 41 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 1000 250 1844";
+        assert_eq!(parse(line), Some(Process { parent: 7, group: 41, pages: 250 }));
+        assert_eq!(parse("42 (sh"), None);
+    }
+
+    #[test]
+    fn grandchildren_and_whoever_left_the_group_are_counted_and_strangers_are_not() {
+        let process = |parent, group| Process { parent, group, pages: 1 };
+        let processes = BTreeMap::from([
+            (10, process(1, 10)),
+            (11, process(10, 10)),
+            // Its parent is gone; the group is not.
+            (12, process(1, 10)),
+            // It made a group of its own, and so did its child.
+            (13, process(11, 13)),
+            (14, process(13, 14)),
+            (99, process(1, 99)),
+        ]);
+        assert_eq!(sum(10, &processes).unwrap().processes, 5);
+        assert_eq!(sum(7, &processes), None);
+    }
+
+    #[test]
+    fn this_process_takes_something() {
+        let own = std::process::id();
+        assert!(of_groups(&[own])[&own].bytes > 100 * 1024);
+    }
+}

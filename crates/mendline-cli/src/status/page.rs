@@ -1,0 +1,300 @@
+//! What a person reads: a table over all servers, or everything about the one that was asked for.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use mendline::control::snapshot::{Server, Standing, StateKind, TransportKind};
+use mendline::control::words::{Mood, span_ms, took_us};
+
+use super::memory::Memory;
+use super::report::{ProbeOutcome, Probed, Report, Row};
+use super::table::{Cell, Column, Table, Tone, shortened};
+use crate::ink::Ink;
+
+/// An error that is older than this is no news in a table, if all is well again.
+const NEWS_MS: u64 = 60 * 60 * 1_000;
+
+/// How wide a page may be: as wide as the terminal, or as wide as it wants to be where there is none.
+pub(super) fn width() -> usize {
+    let of_terminal = || {
+        let stdout = std::io::stdout();
+        stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()
+    };
+    match of_terminal() {
+        Some(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        // Somebody who pipes it wants all of it.
+        _ => usize::MAX,
+    }
+}
+
+/// What is shown of a report.
+pub(super) struct Page<'a> {
+    report: &'a Report,
+    ink: Ink,
+    width: usize,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn new(report: &'a Report, ink: Ink, width: usize) -> Page<'a> {
+        Page { report, ink, width }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let Report { servers, silent, probed, .. } = self.report;
+        let (others, trials) = (silent.len(), probed.len());
+        // Processes that say nothing, and servers that do not run, have a name and a state and nothing else.
+        let of = |cell: &dyn Fn(&Row) -> Cell| -> Vec<Cell> {
+            let empty = std::iter::repeat_n(Cell::default(), others + trials);
+            servers.iter().map(cell).chain(empty).collect()
+        };
+        let count = |number: &dyn Fn(&Server) -> u64, tone: Tone| {
+            of(&|row| match number(&row.server) {
+                0 => Cell::new("0", Tone::Faint),
+                some => Cell::new(some.to_string(), tone),
+            })
+        };
+        let took = |micros: &dyn Fn(&Server) -> Option<u64>| {
+            of(&|row| micros(&row.server).map(|micros| took_us(micros).replace(' ', "")).unwrap_or_default().into())
+        };
+        let names = servers.iter().map(|row| Cell::new(&row.id, Tone::Bold));
+        let names = names.chain(silent.iter().map(|it| Cell::new(format!("{}#{}", it.name, it.pid), Tone::Bold)));
+        let names = names.chain(probed.iter().map(|it| Cell::new(&it.name, Tone::Bold)));
+        let states = servers.iter().map(|row| Cell::new(row.server.state.words(), tone(row.server.state.kind)));
+        let states = states.chain(silent.iter().map(|it| Cell::new(&it.why, Tone::Red)));
+        let states = states.chain(probed.iter().map(|it| Cell::new(trial(it), trial_tone(it.outcome))));
+        let vias = servers.iter().map(|row| via(row.server.transport).into());
+        let vias = vias.chain(std::iter::repeat_n(Cell::default(), others));
+        let vias = vias.chain(probed.iter().map(|it| via(it.transport).into()));
+        let is_any = |so: &dyn Fn(&Server) -> bool| servers.iter().any(|row| so(&row.server));
+        let breakers = is_any(&|it| it.breaker.standing != Standing::Closed || !it.breaker.tools.is_empty());
+        let mut columns = vec![
+            Column::text("SERVER", 0, names.collect()).down_to(10),
+            Column::text("VIA", 4, vias.collect()),
+            Column::text("STATE", 0, states.collect()).down_to(20),
+            Column::text("BREAKER", if breakers { 1 } else { 8 }, of(&breaker)),
+        ];
+        if is_any(&|it| !it.limit.words().is_empty()) {
+            let paused = is_any(&|it| it.limit.paused_ms.is_some());
+            columns.push(Column::text("LIMIT", if paused { 1 } else { 6 }, of(&limit)));
+        }
+        let unknown = is_any(&|it| it.calls.unknown > 0);
+        columns.extend([
+            Column::numbers("NOW", 5, of(&now)),
+            Column::numbers("OK", 0, count(&|it| it.calls.answered, Tone::Plain)),
+            Column::numbers("FAILED", 0, count(&|it| it.calls.failed, Tone::Yellow)),
+            Column::numbers("RETRIED", 3, count(&|it| it.calls.retried, Tone::Plain)),
+            Column::numbers("UNKNOWN", if unknown { 1 } else { 3 }, count(&|it| it.calls.unknown, Tone::Yellow)),
+            Column::numbers("P50", 5, took(&|it| it.latency.p50_us)),
+            Column::numbers("P95", 2, took(&|it| it.latency.p95_us)),
+            Column::numbers("P99", 5, took(&|it| it.latency.p99_us)),
+            Column::numbers("LOST", 4, count(&|it| it.connection.losses, Tone::Yellow)),
+        ]);
+        if is_any(&|it| it.connection.child.is_some()) {
+            let pid = |row: &Row| row.server.connection.child.map(|pid| pid.to_string()).unwrap_or_default().into();
+            let memory = |row: &Row| row.child_memory.map(size).unwrap_or_default().into();
+            columns.push(Column::numbers("CHILD", 6, of(&pid)));
+            columns.push(Column::numbers("MEMORY", 6, of(&memory)));
+        }
+        columns
+    }
+
+    /// What is to be said below a row.
+    fn remark(&self, row: &Row) -> Option<String> {
+        let server = &row.server;
+        let tools = server
+            .breaker
+            .tools
+            .iter()
+            .find_map(|tool| tool.why.as_ref().map(|why| format!("breaker of {}: {why}", tool.tool)));
+        let breaker = server.breaker.why.as_ref().map(|why| format!("breaker: {why}")).or(tools);
+        let is_news = |ago_ms: u64| ago_ms < NEWS_MS || server.state.kind.mood() > Mood::Well;
+        let error = server.last_error.as_ref().filter(|error| is_news(error.ago_ms));
+        let error = error.map(|error| format!("last error {} ago: {}", span_ms(error.ago_ms), error.what));
+        let is_said = |error: &String| server.state.why.as_ref().is_some_and(|why| error.ends_with(why.as_str()));
+        let error = error.filter(|error| server.state.kind != StateKind::Parked || !is_said(error));
+        breaker.into_iter().chain(error).reduce(|first, second| format!("{first}; {second}"))
+    }
+
+    fn summary(&self) -> String {
+        let Report { servers, silent, probed, .. } = self.report;
+        let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let mut parts = Vec::new();
+        if !servers.is_empty() {
+            let kinds = self.report.tally();
+            let kinds =
+                kinds.iter().map(|(kind, count)| tone(*kind).paint(&format!("{count} {}", kind.word()), self.ink));
+            parts.push(format!("{}: {}", counted(servers.len(), "server"), kinds.collect::<Vec<_>>().join(", ")));
+        }
+        match silent.len() {
+            0 => {}
+            1 => parts.push("1 process does not answer".to_owned()),
+            several => parts.push(format!("{several} processes do not answer")),
+        }
+        if !probed.is_empty() {
+            let answers = probed.iter().filter(|it| it.outcome == ProbeOutcome::Answers).count();
+            parts.push(format!("{} not running, of which {answers} would answer", counted(probed.len(), "server")));
+        }
+        parts.join("; ")
+    }
+
+    /// What can be done about what is not well.
+    fn hint(&self) -> Option<String> {
+        let first = |kind: StateKind| self.report.servers.iter().find(|row| row.server.state.kind == kind);
+        let hints = [
+            first(StateKind::NeedsLogin).map(|row| format!("`mendline doctor {}` says what it wants", row.id)),
+            first(StateKind::Parked).map(|row| format!("`mendline reconnect {}` tries it now", row.id)),
+            first(StateKind::Isolated).map(|row| format!("`mendline resume {}` brings it back", row.id)),
+        ];
+        hints.into_iter().flatten().next()
+    }
+}
+
+impl fmt::Display for Page<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let ([only], []) = (self.report.servers.as_slice(), self.report.probed.as_slice())
+            && self.report.silent.is_empty()
+            && self.report.is_asked_by_name
+        {
+            return detail(only, self.ink, f);
+        }
+        let table = Table::fit(self.columns(), self.width);
+        let mut lines = table.lines(self.ink).into_iter();
+        writeln!(f, "{}", lines.next().unwrap_or_default())?;
+        for (index, line) in lines.enumerate() {
+            writeln!(f, "{line}")?;
+            if let Some(remark) = self.report.servers.get(index).and_then(|row| self.remark(row)) {
+                writeln!(f, "{}", self.ink.faint(&shortened(&format!("  └ {remark}"), self.width)))?;
+            }
+        }
+        writeln!(f, "\n{}", self.summary())?;
+        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.ink.faint(&hint)))
+    }
+}
+
+/// Everything about one server.
+fn detail(row: &Row, ink: Ink, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Row { server, process, .. } = row;
+    let state = tone(server.state.kind).paint(&server.state.words(), ink);
+    writeln!(f, "{}  {state}", ink.bold(&row.id))?;
+    let mut line = |title: &str, text: String| writeln!(f, "  {}  {text}", ink.faint(&format!("{title:10}")));
+    if let Some(why) = server.state.why.as_ref().filter(|_| server.state.kind == StateKind::Reconnecting) {
+        line("because", why.clone())?;
+    }
+    let client = process.client.as_ref().map(|client| format!(", for {} {}", client.name, client.version));
+    let client = client.unwrap_or_default();
+    line("process", format!("{}, mendline {}{}", process.pid, process.mendline, client.trim_end()))?;
+    if let Some(file) = &process.configuration {
+        line("configured", format!("in {file}"))?;
+    }
+    let child = server.connection.child.map(|pid| format!(", process {pid}")).unwrap_or_default();
+    let memory = row.child_memory.map(|memory| match memory.processes {
+        1 => format!(", {}", size(memory)),
+        several => format!(", {} in {several} processes", size(memory)),
+    });
+    line("reached", format!("{} {}{child}{}", via(server.transport), server.target, memory.unwrap_or_default()))?;
+    let connection = &server.connection;
+    let took = connection.took_ms.map(|took| format!("; the last took {}", span_ms(took))).unwrap_or_default();
+    line(
+        "connection",
+        format!("{} made, {} failed, {} lost{took}", connection.dials, connection.dials_failed, connection.losses),
+    )?;
+    let calls = &server.calls;
+    line(
+        "calls",
+        format!(
+            "{} answered ({} with an error), {} failed ({} may have run), {} retried",
+            calls.answered, calls.errors, calls.failed, calls.unknown, calls.retried
+        ),
+    )?;
+    line(
+        "",
+        format!(
+            "{} cancelled, {} turned away, {} answered before it was there",
+            calls.cancelled, calls.turned_away, calls.answered_early
+        ),
+    )?;
+    line("now", format!("{} in flight, {} waiting", server.in_flight, server.waiting))?;
+    if let (Some(p50), Some(p95), Some(p99)) = (server.latency.p50_us, server.latency.p95_us, server.latency.p99_us) {
+        line("latency", format!("p50 {}, p95 {}, p99 {}", took_us(p50), took_us(p95), took_us(p99)))?;
+    }
+    let why = server.breaker.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    line("breaker", format!("{}{why}", server.breaker.words()))?;
+    for tool in &server.breaker.tools {
+        let why = tool.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        line("", format!("{} {}{why}", tool.tool, tool.standing.word()))?;
+    }
+    if !server.limit.words().is_empty() {
+        let burst = server.limit.rate.map(|rate| format!(", {} at once", rate.burst)).unwrap_or_default();
+        line("limit", format!("{}{burst}; {} had to wait", server.limit.words(), server.limit.slowed))?;
+    }
+    match &server.last_error {
+        Some(error) => line("last error", format!("{} ago: {}", span_ms(error.ago_ms), error.what)),
+        None => Ok(()),
+    }
+}
+
+fn tone(kind: StateKind) -> Tone {
+    match kind.mood() {
+        _ if kind == StateKind::Idle => Tone::Faint,
+        Mood::Well => Tone::Green,
+        Mood::Passing => Tone::Yellow,
+        Mood::Bad => Tone::Red,
+    }
+}
+
+fn breaker(row: &Row) -> Cell {
+    let breaker = &row.server.breaker;
+    let is_closed = breaker.standing == Standing::Closed && breaker.tools.is_empty();
+    Cell::new(breaker.words(), if is_closed { Tone::Faint } else { Tone::Yellow })
+}
+
+fn limit(row: &Row) -> Cell {
+    let limit = &row.server.limit;
+    Cell::new(limit.words(), if limit.paused_ms.is_some() { Tone::Yellow } else { Tone::Plain })
+}
+
+/// Calls that are with the server, and those that wait.
+fn now(row: &Row) -> Cell {
+    match (row.server.in_flight, row.server.waiting) {
+        (0, 0) => Cell::new("0", Tone::Faint),
+        (out, 0) => out.to_string().into(),
+        (out, waiting) => Cell::new(format!("{out}+{waiting}"), Tone::Yellow),
+    }
+}
+
+fn via(transport: TransportKind) -> &'static str {
+    match transport {
+        TransportKind::Child => "child",
+        TransportKind::Http => "http",
+        TransportKind::Sse => "sse",
+    }
+}
+
+fn trial(probed: &Probed) -> String {
+    let took = span_ms(probed.took_ms);
+    match (probed.outcome, &probed.server, &probed.why) {
+        (ProbeOutcome::Answers, Some(who), _) => format!("not running; {who} answers in {took}"),
+        (ProbeOutcome::Answers, None, _) => format!("not running; answers in {took}"),
+        (ProbeOutcome::NeedsLogin, _, _) => "not running; needs login".to_owned(),
+        (ProbeOutcome::Fails, _, Some(why)) => format!("not running; fails: {why}"),
+        (ProbeOutcome::Fails, _, None) => "not running; fails".to_owned(),
+        (ProbeOutcome::Disabled, _, _) => "disabled".to_owned(),
+    }
+}
+
+fn trial_tone(outcome: ProbeOutcome) -> Tone {
+    match outcome {
+        ProbeOutcome::Answers => Tone::Green,
+        ProbeOutcome::Disabled => Tone::Faint,
+        ProbeOutcome::NeedsLogin | ProbeOutcome::Fails => Tone::Red,
+    }
+}
+
+fn size(memory: Memory) -> String {
+    const MIB: u64 = 1024 * 1024;
+    match memory.bytes {
+        bytes if bytes < 10 * MIB => format!("{}.{} MiB", bytes / MIB, bytes % MIB * 10 / MIB),
+        bytes if bytes < 10 * 1024 * MIB => format!("{} MiB", bytes / MIB),
+        bytes => format!("{} GiB", bytes / 1024 / MIB),
+    }
+}

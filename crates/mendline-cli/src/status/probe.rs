@@ -1,0 +1,223 @@
+//! Configured servers that do not run, tried.
+//!
+//! Each is reached the way `mendline run` would reach it, by the same engine and the same driver, with a client of our own
+//! that greets it and nothing more. All are tried at once; what has not answered in time has not answered. A child that was
+//! started for this is ended again, with all that it has started.
+
+use std::future::pending;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use mendline::Observer;
+use mendline::control::snapshot::TransportKind;
+use mendline::decisions::config::{AutoReconnect, Catalogue, Dialect, Reconnect, Startup, Transport};
+use mendline::decisions::words::Cause;
+use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, UpstreamConfig, UpstreamId};
+use mendline::driver::{Client, Driver, Host};
+use mendline::observe::log::Escaped;
+use mendline::transport::child::Children;
+use mendline::transport::guard::Guard;
+use mendline::transport::remote::Remote;
+use mendline_wire::Limits;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+
+use super::report::{ProbeOutcome, Probed, Report};
+use crate::GUARD;
+use crate::named::{Refusal, locate, read};
+use crate::plan::{Plan, Way};
+
+/// Tries every configured server, or the one of this name, of which none runs.
+pub(super) fn probe(
+    file: Option<&Path>,
+    name: Option<&str>,
+    within: Duration,
+    running: &Report,
+) -> Result<Vec<Probed>, Refusal> {
+    let loaded = locate(file).and_then(|found| read(&found))?;
+    let is_running = |name: &str| running.servers.iter().any(|row| row.server.name == name);
+    let is_meant = |server: &str| name.is_none_or(|name| name == server) && !is_running(server);
+    let mut trials = Vec::new();
+    for name in loaded.names.iter().filter(|name| is_meant(name)) {
+        let obstacle = loaded.obstacles(name).first().map(|finding| finding.line(&loaded.source));
+        trials.push(match (loaded.server(name), obstacle) {
+            (Some(server), None) if server.is_disabled => {
+                Trial::Known(known(&server.policies, ProbeOutcome::Disabled, None))
+            }
+            (Some(server), None) => match Plan::of_server(server, None) {
+                Ok(plan) => Trial::Open(Box::new(plan)),
+                Err(why) => Trial::Known(known(&server.policies, ProbeOutcome::Fails, Some(why))),
+            },
+            (_, obstacle) => {
+                let why = obstacle.unwrap_or_else(|| "its entry cannot be understood".to_owned());
+                Trial::Known(known(&UpstreamConfig::child(name, ""), ProbeOutcome::Fails, Some(why)))
+            }
+        });
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
+    let probed = runtime.block_on(async {
+        let running: Vec<_> = trials.into_iter().map(|trial| tokio::spawn(trial.run(within))).collect();
+        let mut probed = Vec::new();
+        for trial in running {
+            probed.extend(trial.await.ok());
+        }
+        probed
+    });
+    runtime.shutdown_background();
+    Ok(probed)
+}
+
+/// A server about which something is to be found out, or is known already.
+enum Trial {
+    Known(Probed),
+    Open(Box<Plan>),
+}
+
+impl Trial {
+    async fn run(self, within: Duration) -> Probed {
+        match self {
+            Trial::Known(probed) => probed,
+            Trial::Open(plan) => attempt(*plan, within).await,
+        }
+    }
+}
+
+async fn attempt(plan: Plan, within: Duration) -> Probed {
+    let Plan { mut upstream, way, limits } = plan;
+    let mut probed = known(&upstream, ProbeOutcome::Fails, None);
+    // Nothing is answered in its stead, and one attempt has to do: the question is whether it is there now.
+    upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
+    upstream.reconnect = Reconnect::from(AutoReconnect { max_retries: Some(Some(0)), ..AutoReconnect::default() });
+    upstream.timeouts.handshake = upstream.timeouts.handshake.min(within);
+    let begun = Instant::now();
+    let answer = match way {
+        Way::Child(command) => {
+            let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
+            greet(upstream, limits, Children::new(vec![command], guard), within).await
+        }
+        Way::Remote(address) => match address.target() {
+            Ok(target) => greet(upstream, limits.clone(), Remote::new(target.limits(limits)), within).await,
+            Err(why) => Err(Failure { outcome: ProbeOutcome::Fails, why }),
+        },
+    };
+    probed.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match answer {
+        Ok(server) => (probed.outcome, probed.server) = (ProbeOutcome::Answers, server),
+        Err(failure) => (probed.outcome, probed.why) = (failure.outcome, Some(failure.why)),
+    }
+    probed
+}
+
+/// Why a server did not answer.
+struct Failure {
+    outcome: ProbeOutcome,
+    why: String,
+}
+
+/// Greets a server through a driver of its own. Gives who it is, if it says so.
+async fn greet<H: Host + 'static>(
+    upstream: UpstreamConfig,
+    limits: Limits,
+    host: H,
+    within: Duration,
+) -> Result<Option<String>, Failure> {
+    let engine = Engine::new(Config::new(vec![upstream]), fastrand::u64(..));
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let (reader, writer) = tokio::io::split(far);
+    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+    let trouble = Trouble::default();
+    let driver = Driver::new(engine, limits, host, client, trouble.clone());
+    let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
+    let (hears, mut says) = tokio::io::split(near);
+    let said = tokio::time::timeout(within, async {
+        if says.write_all(greeting().as_bytes()).await.is_err() {
+            pending::<()>().await;
+        }
+        answer(hears).await
+    })
+    .await;
+    // Our leaving is what ends the driver, and with it the child; a stubborn one is left to the guard.
+    drop(says);
+    let _ = tokio::time::timeout(Duration::from_secs(1), driven).await;
+    match said {
+        Ok(Some(answer)) if answer.get("result").is_some() => Ok(who(&answer["result"]["serverInfo"])),
+        Ok(answer) => {
+            let code = answer.as_ref().and_then(|answer| answer["error"]["code"].as_i64());
+            let said = answer.as_ref().and_then(|answer| answer["error"]["message"].as_str());
+            let needs_login = code == Some(Cause::NeedsLogin.code());
+            let outcome = if needs_login { ProbeOutcome::NeedsLogin } else { ProbeOutcome::Fails };
+            let why = trouble.take().unwrap_or_else(|| plain(said.unwrap_or("it ended without an answer")));
+            Err(Failure { outcome, why })
+        }
+        Err(_) => {
+            let why = trouble.take().unwrap_or_else(|| "no answer in time".to_owned());
+            Err(Failure { outcome: ProbeOutcome::Fails, why })
+        }
+    }
+}
+
+fn greeting() -> String {
+    let who = json!({ "name": "mendline-status", "version": env!("CARGO_PKG_VERSION") });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
+    format!("{}\n", json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))
+}
+
+/// The answer to the greeting; what comes before it is of no interest.
+async fn answer(hears: impl AsyncRead + Unpin) -> Option<Value> {
+    let mut lines = BufReader::new(hears).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        match serde_json::from_str::<Value>(&line) {
+            Ok(message) if message["id"] == 1 && message.get("method").is_none() => return Some(message),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn who(server: &Value) -> Option<String> {
+    let name = server["name"].as_str()?;
+    let version = server["version"].as_str().unwrap_or_default();
+    Some(plain(format!("{name} {version}").trim()))
+}
+
+fn plain(text: &str) -> String {
+    Escaped(text.as_bytes()).to_string().chars().take(200).collect()
+}
+
+fn known(upstream: &UpstreamConfig, outcome: ProbeOutcome, why: Option<String>) -> Probed {
+    let transport = match upstream.transport {
+        Transport::Child => TransportKind::Child,
+        Transport::Http(Dialect::Sse) => TransportKind::Sse,
+        Transport::Http(_) => TransportKind::Http,
+    };
+    let (name, target) = (upstream.name.clone(), upstream.place.clone());
+    Probed { name, transport, target, outcome, took_ms: 0, server: None, why }
+}
+
+/// What went wrong last, by the events.
+#[derive(Clone, Default)]
+struct Trouble(Arc<Mutex<Option<String>>>);
+
+impl Trouble {
+    fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Observer for Trouble {
+    fn happened(&mut self, event: &Event) {
+        let why = match event {
+            Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }
+            | Event::DialFailed { why, .. }
+            | Event::LeftAlone { why, .. }
+            | Event::CallFailed { why, .. } => why,
+            _ => return,
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain(why));
+    }
+
+    fn said(&mut self, _: UpstreamId, _: &[u8]) {}
+}

@@ -1,0 +1,189 @@
+//! What is known of everything that runs, in the shape that `mendline status --json` prints.
+//!
+//! The shape is a promise, described by `schema.json` beside this file and held against it by a test: members may be added,
+//! none goes or changes its meaning while `version` stays.
+
+use std::collections::BTreeMap;
+
+use mendline::control::snapshot::{ProcessFacts, Server, StateKind, TransportKind, VERSION};
+use mendline::control::words::Mood;
+use mendline::control::{Found, Silence};
+use serde::Serialize;
+
+use super::memory::Memory;
+use crate::target::Wanted;
+
+/// The shape, as a JSON Schema.
+pub(crate) const SCHEMA: &str = include_str!("schema.json");
+
+/// Everything that runs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Report {
+    pub(crate) version: u32,
+    /// By name, then by process.
+    pub(crate) servers: Vec<Row>,
+    /// Processes that have a socket and say nothing that can be understood.
+    pub(crate) silent: Vec<SilentProcess>,
+    /// Configured servers that do not run, tried.
+    pub(crate) probed: Vec<Probed>,
+    /// Somebody asked for one of them.
+    #[serde(skip)]
+    pub(crate) is_asked_by_name: bool,
+}
+
+/// One server of one process.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    /// What it is called here: its name, and its process if there are several of that name.
+    pub(crate) id: String,
+    pub(crate) process: ProcessFacts,
+    #[serde(flatten)]
+    pub(crate) server: Server,
+    /// What its process and all that it has started take, if it is a child.
+    pub(crate) child_memory: Option<Memory>,
+}
+
+/// A process that says nothing.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SilentProcess {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    pub(crate) why: String,
+}
+
+/// A configured server that does not run, and what came of trying it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Probed {
+    pub(crate) name: String,
+    pub(crate) transport: TransportKind,
+    pub(crate) target: String,
+    pub(crate) outcome: ProbeOutcome,
+    /// How long it took to find out.
+    pub(crate) took_ms: u64,
+    /// Who answered, by its own words.
+    pub(crate) server: Option<String>,
+    /// Why it did not.
+    pub(crate) why: Option<String>,
+}
+
+/// What came of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ProbeOutcome {
+    /// It answered.
+    Answers,
+    /// It lets nobody in without a login.
+    NeedsLogin,
+    /// It did not answer.
+    Fails,
+    /// It is not meant to be used.
+    Disabled,
+}
+
+impl ProbeOutcome {
+    pub(crate) fn mood(self) -> Mood {
+        match self {
+            ProbeOutcome::Answers | ProbeOutcome::Disabled => Mood::Well,
+            ProbeOutcome::NeedsLogin | ProbeOutcome::Fails => Mood::Bad,
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn of(found: Vec<Found>) -> Report {
+        let mut report = Report {
+            version: VERSION,
+            servers: Vec::new(),
+            silent: Vec::new(),
+            probed: Vec::new(),
+            is_asked_by_name: false,
+        };
+        for Found { process, answer } in found {
+            match answer {
+                Ok(snapshot) => {
+                    for server in snapshot.servers {
+                        let id = server.name.clone();
+                        let process = snapshot.process.clone();
+                        report.servers.push(Row { id, process, server, child_memory: None });
+                    }
+                }
+                Err(silence) => {
+                    let why = match silence {
+                        Silence::Hangs => "does not answer".to_owned(),
+                        other => other.to_string(),
+                    };
+                    report.silent.push(SilentProcess { name: process.name, pid: process.pid, why });
+                }
+            }
+        }
+        report.servers.sort_by(|left, right| left.key().cmp(&right.key()));
+        report.number();
+        report.weigh();
+        report
+    }
+
+    /// Doubles are told apart by their process.
+    fn number(&mut self) {
+        let mut names = BTreeMap::new();
+        let silent = self.silent.iter().map(|process| process.name.clone());
+        for name in self.servers.iter().map(|row| row.server.name.clone()).chain(silent) {
+            *names.entry(name).or_insert(0) += 1;
+        }
+        for row in &mut self.servers {
+            if names.get(&row.server.name).is_some_and(|count| *count > 1) {
+                row.id = format!("{}#{}", row.server.name, row.process.pid);
+            }
+        }
+    }
+
+    fn weigh(&mut self) {
+        let children: Vec<u32> = self.servers.iter().filter_map(|row| row.server.connection.child).collect();
+        let memory = super::memory::of_groups(&children);
+        for row in &mut self.servers {
+            row.child_memory = row.server.connection.child.and_then(|child| memory.get(&child).copied());
+        }
+    }
+
+    /// What can be asked for.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let silent = self.silent.iter().map(|process| format!("{}#{}", process.name, process.pid));
+        self.servers.iter().map(|row| row.id.clone()).chain(silent).collect()
+    }
+
+    /// Keeps what is meant, and nothing else.
+    pub(crate) fn keep(&mut self, wanted: &Wanted) {
+        self.is_asked_by_name = true;
+        self.servers.retain(|row| wanted.is(&row.server.name, row.process.pid));
+        self.silent.retain(|process| wanted.is(&process.name, process.pid));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.is_empty() && self.silent.is_empty() && self.probed.is_empty()
+    }
+
+    /// How much somebody should care, at most.
+    pub(crate) fn mood(&self) -> Mood {
+        let silent = if self.silent.is_empty() { Mood::Well } else { Mood::Bad };
+        let servers = self.servers.iter().map(|row| row.server.state.kind.mood());
+        servers.chain(self.probed.iter().map(|probed| probed.outcome.mood())).max().unwrap_or(silent).max(silent)
+    }
+
+    /// How many servers are how, in the order of how well that is.
+    pub(crate) fn tally(&self) -> BTreeMap<StateKind, usize> {
+        let mut tally = BTreeMap::new();
+        for row in &self.servers {
+            *tally.entry(row.server.state.kind).or_insert(0) += 1;
+        }
+        tally
+    }
+}
+
+impl Row {
+    fn key(&self) -> (&str, u32) {
+        (&self.server.name, self.process.pid)
+    }
+}

@@ -1,0 +1,213 @@
+//! Columns that fit a width.
+//!
+//! Every column has a rank. When the table is too wide, the columns of the highest rank go first; of those that stay, the
+//! ones that may be shortened are, the widest first. So a narrow terminal shows less, and never a broken line.
+
+use std::fmt::Write as _;
+
+use crate::ink::Ink;
+
+/// How a cell is painted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tone {
+    #[default]
+    Plain,
+    Faint,
+    Bold,
+    Green,
+    Yellow,
+    Red,
+}
+
+impl Tone {
+    pub(super) fn paint(self, text: &str, ink: Ink) -> String {
+        match self {
+            Tone::Plain => text.to_owned(),
+            Tone::Faint => ink.faint(text),
+            Tone::Bold => ink.bold(text),
+            Tone::Green => ink.green(text),
+            Tone::Yellow => ink.yellow(text),
+            Tone::Red => ink.red(text),
+        }
+    }
+}
+
+/// One cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    pub(super) fn new(text: impl Into<String>, tone: Tone) -> Cell {
+        Cell { text: text.into(), tone }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell::new(text, Tone::Plain)
+    }
+}
+
+/// One column.
+pub(super) struct Column {
+    title: &'static str,
+    cells: Vec<Cell>,
+    /// 0 always stays.
+    rank: u8,
+    is_number: bool,
+    /// What it may be shortened to.
+    least: Option<usize>,
+}
+
+impl Column {
+    /// Text, on the left.
+    pub(super) fn text(title: &'static str, rank: u8, cells: Vec<Cell>) -> Column {
+        Column { title, cells, rank, is_number: false, least: None }
+    }
+
+    /// Numbers, on the right.
+    pub(super) fn numbers(title: &'static str, rank: u8, cells: Vec<Cell>) -> Column {
+        Column { is_number: true, ..Column::text(title, rank, cells) }
+    }
+
+    /// It may be shortened to this.
+    pub(super) fn down_to(mut self, least: usize) -> Column {
+        self.least = Some(least);
+        self
+    }
+
+    fn width(&self) -> usize {
+        self.cells.iter().map(Cell::width).max().unwrap_or_default().max(self.title.chars().count())
+    }
+}
+
+/// What is between two columns.
+const GAP: &str = "  ";
+
+/// A table that fits.
+pub(super) struct Table {
+    columns: Vec<(Column, usize)>,
+}
+
+impl Table {
+    /// These columns, as far as they have a place in this width.
+    pub(super) fn fit(columns: Vec<Column>, width: usize) -> Table {
+        let mut columns: Vec<(Column, usize)> =
+            columns.into_iter().map(|column| (column.width(), column)).map(|(width, column)| (column, width)).collect();
+        // What a table needs at least, once everything is shortened that may be.
+        let need = |columns: &[(Column, usize)]| -> usize {
+            let cells = columns.iter().map(|(column, width)| column.least.map_or(*width, |least| least.min(*width)));
+            cells.sum::<usize>() + GAP.len() * columns.len().saturating_sub(1)
+        };
+        while need(&columns) > width {
+            let Some(rank) = columns.iter().map(|(column, _)| column.rank).max().filter(|rank| *rank > 0) else {
+                break;
+            };
+            // The last one of that rank: what is further to the right is less important.
+            let Some(at) = columns.iter().rposition(|(column, _)| column.rank == rank) else { break };
+            columns.remove(at);
+        }
+        shorten(&mut columns, width);
+        Table { columns }
+    }
+
+    /// The line of titles, and one line for each row.
+    pub(super) fn lines(&self, ink: Ink) -> Vec<String> {
+        let rows = self.columns.first().map_or(0, |(column, _)| column.cells.len());
+        let titles = self.line(|column| Cell::new(column.title, Tone::Faint), ink);
+        let mut lines = vec![titles];
+        lines.extend((0..rows).map(|row| self.line(|column| column.cells.get(row).cloned().unwrap_or_default(), ink)));
+        lines
+    }
+
+    fn line(&self, cell: impl Fn(&Column) -> Cell, ink: Ink) -> String {
+        let mut line = String::new();
+        for (index, (column, width)) in self.columns.iter().enumerate() {
+            let cell = cell(column);
+            let text = shortened(&cell.text, *width);
+            let padding = " ".repeat(width - text.chars().count());
+            let painted = if text.is_empty() { String::new() } else { cell.tone.paint(&text, ink) };
+            let gap = if index == 0 { "" } else { GAP };
+            let _ = match column.is_number {
+                true => write!(line, "{gap}{padding}{painted}"),
+                false => write!(line, "{gap}{painted}{padding}"),
+            };
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+fn shorten(columns: &mut [(Column, usize)], width: usize) {
+    loop {
+        let total: usize =
+            columns.iter().map(|(_, width)| width).sum::<usize>() + GAP.len() * columns.len().saturating_sub(1);
+        let spare = |(column, width): &(Column, usize)| column.least.is_some_and(|least| *width > least);
+        if total <= width {
+            return;
+        }
+        match columns.iter_mut().filter(|column| spare(column)).max_by_key(|(_, width)| *width) {
+            Some((_, widest)) => *widest -= 1,
+            None => return,
+        }
+    }
+}
+
+/// As much of a text as there is place for.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain((width > 0).then_some('…')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns() -> Vec<Column> {
+        let cells = |texts: [&str; 2]| texts.into_iter().map(Cell::from).collect();
+        vec![
+            Column::text("SERVER", 0, cells(["notes", "a-server-with-a-long-name"])).down_to(12),
+            Column::text("STATE", 0, cells(["ready 2 h", "parked: connection refused"])).down_to(10),
+            Column::numbers("OK", 1, cells(["7", "1234"])),
+            Column::text("VIA", 2, cells(["child", "http"])),
+        ]
+    }
+
+    fn drawn(width: usize) -> String {
+        Table::fit(columns(), width).lines(Ink::none()).join("\n")
+    }
+
+    #[test]
+    fn what_has_a_place_is_whole() {
+        assert_eq!(
+            drawn(80),
+            "SERVER                     STATE                         OK  VIA\n\
+             notes                      ready 2 h                      7  child\n\
+             a-server-with-a-long-name  parked: connection refused  1234  http"
+        );
+    }
+
+    #[test]
+    fn texts_are_shortened_before_columns_go_and_no_line_is_too_long() {
+        assert!(drawn(50).contains("VIA") && drawn(50).contains('…'), "{}", drawn(50));
+        assert!(!drawn(34).contains("VIA") && drawn(34).contains("OK"), "{}", drawn(34));
+        for width in 24..100 {
+            let drawn = drawn(width);
+            assert!(drawn.lines().all(|line| line.chars().count() <= width), "{width}:\n{drawn}");
+        }
+    }
+
+    #[test]
+    fn what_must_stay_stays_however_narrow_it_is() {
+        assert!(drawn(1).starts_with("SERVER"), "{}", drawn(1));
+    }
+}
