@@ -19,6 +19,7 @@ mod run;
 mod status;
 mod steer;
 mod target;
+mod watch;
 mod wrap;
 
 use std::process::ExitCode;

@@ -41,7 +41,7 @@ pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
             page.put("limit", Tone::Plain, limit(&server.limit));
             page.put("used by", Tone::Plain, user(process, model.now));
             if let Some(error) = &server.last_error {
-                page.put("last error", Tone::Bad, [format!("{} ago: {}", span_ms(error.ago_ms), error.what)]);
+                page.put("last error", Tone::Bad, [format!("{}: {}", ago(error.ago_ms), error.what)]);
             }
         }
         None => page.put("process", Tone::Plain, [format!("{}, which has said nothing yet", row.key.pid)]),
@@ -50,7 +50,7 @@ pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
     let mut troubles: Vec<_> = troubles.take(TROUBLES).collect();
     troubles.reverse();
     for (index, line) in troubles.into_iter().enumerate() {
-        let text = format!("{} ago: {}", span_ms(model.now.saturating_sub(line.at)), line.text);
+        let text = format!("{}: {}", ago(model.now.saturating_sub(line.at)), line.text);
         page.put(if index == 0 { "lately" } else { "" }, line.level.into(), [text]);
     }
     page.lines
@@ -143,9 +143,9 @@ fn breaker(server: &Server) -> Vec<String> {
     };
     let mut facts = vec![held(breaker.standing.word(), breaker.tries_in_ms, &breaker.why)];
     let tools = breaker.tools.iter();
-    facts.extend(tools.map(|tool| {
-        held(&format!("tool {} {}", tool.tool, tool.standing.word()), tool.tries_in_ms, &tool.why)
-    }));
+    facts.extend(
+        tools.map(|tool| held(&format!("tool {} {}", tool.tool, tool.standing.word()), tool.tries_in_ms, &tool.why)),
+    );
     facts
 }
 
@@ -174,12 +174,20 @@ fn many(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
+/// How long ago something was; nobody counts what is not a second old.
+pub(crate) fn ago(millis: u64) -> String {
+    match millis {
+        0..1_000 => "just now".to_owned(),
+        _ => format!("{} ago", span_ms(millis)),
+    }
+}
+
 /// A number of bytes, as short as it can be said.
 pub(crate) fn bytes(bytes: u64) -> String {
-    const MEBI: u64 = 1 << 20;
-    match bytes {
-        0..MEBI => format!("{} KiB", bytes >> 10),
-        MEBI..1_073_741_824 => format!("{} MiB", bytes / MEBI),
-        _ => format!("{}.{} GiB", bytes >> 30, (bytes >> 20) % 1024 * 10 / 1024),
+    const MIB: u64 = 1024 * 1024;
+    match bytes / MIB {
+        0..10 => format!("{}.{} MiB", bytes / MIB, bytes % MIB * 10 / MIB),
+        mebi @ 10..10_240 => format!("{mebi} MiB"),
+        mebi => format!("{} GiB", mebi / 1024),
     }
 }

@@ -5,8 +5,8 @@
 
 use mendline::control::Command;
 use mendline::control::snapshot::StateKind;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::keyboard::Key;
 use super::model::{Mode, Model, Order, Wish};
 
 /// How long a filter may be.
@@ -40,25 +40,22 @@ pub(crate) const HINTS: [Hint; 13] = [
 
 impl Model {
     /// Somebody pressed a key.
-    pub(crate) fn press(&mut self, key: KeyEvent) -> Option<Wish> {
-        if key.kind == KeyEventKind::Release {
-            return None;
-        }
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let wish = match (key.code, &self.mode) {
-            (KeyCode::Char('c'), _) if control => Some(Wish::Quit),
-            (KeyCode::Char('z'), _) if control => Some(Wish::Suspend),
-            (KeyCode::Char('l'), _) if control => Some(Wish::Redraw),
-            (code, Mode::Filter) => {
-                self.write_filter(code, control);
+    pub(crate) fn press(&mut self, key: Key) -> Option<Wish> {
+        let wish = match (key, &self.mode) {
+            (Key::Control('c'), _) => Some(Wish::Quit),
+            (Key::Control('z'), _) => Some(Wish::Suspend),
+            (Key::Control('l'), _) => Some(Wish::Redraw),
+            (key, Mode::Filter) => {
+                self.write_filter(key);
                 None
             }
-            _ if control => None,
-            (code, Mode::Confirm(order)) => {
+            // Text that somebody pasted is no command.
+            (Key::Control(_) | Key::Pasted(_) | Key::Other, _) => None,
+            (key, Mode::Confirm(order)) => {
                 let order = order.clone();
                 self.mode = Mode::Table;
-                match code {
-                    KeyCode::Char('y' | 'Y') => Some(self.steer(order)),
+                match key {
+                    Key::Char('y' | 'Y') => Some(self.steer(order)),
                     _ => {
                         self.say(format!("{} is left as it is", order.id), false);
                         None
@@ -69,36 +66,36 @@ impl Model {
                 self.mode = Mode::Table;
                 None
             }
-            (code, Mode::Table) => self.press_in_table(code),
+            (key, Mode::Table) => self.press_in_table(key),
         };
         self.settle();
         wish
     }
 
-    fn press_in_table(&mut self, code: KeyCode) -> Option<Wish> {
+    fn press_in_table(&mut self, key: Key) -> Option<Wish> {
         let page = isize::try_from(self.height_of_events().max(2) - 1).unwrap_or(1);
-        match code {
-            KeyCode::Char('q') => return Some(Wish::Quit),
-            KeyCode::Esc if self.filter.is_empty() => return Some(Wish::Quit),
-            KeyCode::Esc => self.filter.clear(),
-            KeyCode::Up | KeyCode::Char('k') => self.step(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.step(1),
-            KeyCode::Home | KeyCode::Char('g') => self.step(isize::MIN),
-            KeyCode::End | KeyCode::Char('G') => self.step(isize::MAX),
-            KeyCode::PageUp => self.scroll(page),
-            KeyCode::PageDown => self.scroll(-page),
-            KeyCode::Enter => self.details = Some(!self.shows_details()),
-            KeyCode::Char('s') => self.sort = self.sort.next(),
-            KeyCode::Char('e') => self.events_are_hidden = !self.events_are_hidden,
-            KeyCode::Char('p' | ' ') => self.pause(),
-            KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
-            KeyCode::Char('r') => {
+        match key {
+            Key::Char('q') => return Some(Wish::Quit),
+            Key::Escape if self.filter.is_empty() => return Some(Wish::Quit),
+            Key::Escape => self.filter.clear(),
+            Key::Up | Key::Char('k') => self.step(-1),
+            Key::Down | Key::Char('j') => self.step(1),
+            Key::Home | Key::Char('g') => self.step(isize::MIN),
+            Key::End | Key::Char('G') => self.step(isize::MAX),
+            Key::PageUp => self.scroll(page),
+            Key::PageDown => self.scroll(-page),
+            Key::Enter => self.details = Some(!self.shows_details()),
+            Key::Char('s') => self.sort = self.sort.next(),
+            Key::Char('e') => self.events_are_hidden = !self.events_are_hidden,
+            Key::Char('p' | ' ') => self.pause(),
+            Key::Char('/') => self.mode = Mode::Filter,
+            Key::Char('?' | 'h') => self.mode = Mode::Help,
+            Key::Char('r') => {
                 let order = self.order(Command::Reconnect)?;
                 return Some(self.steer(order));
             }
-            KeyCode::Char('i') => return self.isolate_or_resume(),
-            KeyCode::Char('l') => return Some(Wish::Log(self.selected()?.key.name.clone())),
+            Key::Char('i') => return self.isolate_or_resume(),
+            Key::Char('l') => return Some(Wish::Log(self.selected()?.key.name.clone())),
             _ => {}
         }
         None
@@ -122,22 +119,22 @@ impl Model {
         Wish::Steer(order)
     }
 
-    fn write_filter(&mut self, code: KeyCode, control: bool) {
-        match code {
-            KeyCode::Enter => self.mode = Mode::Table,
-            KeyCode::Esc => {
+    fn write_filter(&mut self, key: Key) {
+        match key {
+            Key::Enter => self.mode = Mode::Table,
+            Key::Escape => {
                 self.filter.clear();
                 self.mode = Mode::Table;
             }
-            KeyCode::Char('u') if control => self.filter.clear(),
-            KeyCode::Backspace => {
+            Key::Control('u') => self.filter.clear(),
+            Key::Backspace => {
                 self.filter.pop();
             }
-            KeyCode::Char(character) if !control && self.filter.chars().count() < LONGEST_FILTER => {
+            Key::Char(character) | Key::Pasted(character) if self.filter.chars().count() < LONGEST_FILTER => {
                 self.filter.push(character);
             }
-            KeyCode::Up => self.step(-1),
-            KeyCode::Down => self.step(1),
+            Key::Up => self.step(-1),
+            Key::Down => self.step(1),
             _ => {}
         }
     }

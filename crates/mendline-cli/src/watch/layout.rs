@@ -74,7 +74,13 @@ impl Layout {
             y += height;
             rect
         };
-        Some(Layout { title: next(1), table: next(table), details: next(details), events: next(events), footer: next(1) })
+        Some(Layout {
+            title: next(1),
+            table: next(table),
+            details: next(details),
+            events: next(events),
+            footer: next(1),
+        })
     }
 }
 

@@ -14,7 +14,9 @@ use ratatui::layout::Size;
 use super::detail;
 use super::events::{Events, Line};
 use super::layout::{Layout, Wanted, is_roomy};
+use super::paint::Tone;
 use super::row::{Key, Look, Row, Sort, rows};
+use crate::target;
 
 /// How long an answer stays in the footer, in milliseconds.
 const ANSWER_STAYS: u64 = 10_000;
@@ -49,8 +51,6 @@ pub(crate) enum Wish {
     Suspend,
     /// Everything drawn anew.
     Redraw,
-    /// Look now, and not in a second.
-    Look,
     Steer(Order),
     /// The log of this server.
     Log(String),
@@ -82,6 +82,8 @@ pub(crate) struct Model {
     pub(crate) size: Size,
     /// The time, in milliseconds since 1970, as far as anybody has said.
     pub(crate) now: u64,
+    /// Who is watched; everybody if it is none.
+    pub(crate) only: Option<target::Wanted>,
     /// Whether anybody has looked yet.
     pub(crate) has_looked: bool,
     pub(crate) mode: Mode,
@@ -107,9 +109,9 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// An empty screen of this size, perhaps with a filter.
-    pub(crate) fn new(size: Size, filter: Option<&str>) -> Model {
-        Model { size, filter: filter.unwrap_or_default().to_owned(), ..Model::default() }
+    /// An empty screen of this size, for these servers or for all of them.
+    pub(crate) fn new(size: Size, only: Option<target::Wanted>) -> Model {
+        Model { size, only, ..Model::default() }
     }
 
     /// The screen has another size now.
@@ -133,16 +135,17 @@ impl Model {
         match happening {
             Happening::Looked(look) if self.is_paused => self.held = Some(look),
             Happening::Looked(look) => self.look(&look),
-            Happening::Told { pid, name, told } => {
+            Happening::Told { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
                 let who = self.called(pid, told.server.as_deref().unwrap_or(&name));
                 let Told { at, level, said, text, .. } = told;
                 self.note(Line { at, level, who, said, text });
             }
-            Happening::Missed { pid, name, count } => {
+            Happening::Missed { pid, name, count } if self.watches(&name, pid) => {
                 let text = format!("{count} events were left out, because they came too fast");
                 let who = self.called(pid, &name);
                 self.note(Line { at: self.now, level: Level::Warn, who, said: false, text });
             }
+            Happening::Told { .. } | Happening::Missed { .. } => {}
             Happening::Answered { order, outcome } => match outcome {
                 Ok(()) => self.say(done(&order), false),
                 Err(why) => self.say(format!("{}: {why}", order.id), true),
@@ -165,10 +168,10 @@ impl Model {
     }
 
     /// How many are how, the best first.
-    pub(crate) fn tally(&self) -> Vec<(&'static str, usize, super::paint::Tone)> {
+    pub(crate) fn tally(&self) -> Vec<(&'static str, usize, Tone)> {
         let mut rows: Vec<&Row> = self.all.iter().collect();
         rows.sort_by_key(|row| (row.kind().is_none(), row.kind()));
-        let mut tally: Vec<(&'static str, usize, super::paint::Tone)> = Vec::new();
+        let mut tally: Vec<(&'static str, usize, Tone)> = Vec::new();
         for row in rows {
             match tally.last_mut().filter(|(word, ..)| *word == row.word()) {
                 Some((_, count, _)) => *count += 1,
@@ -271,6 +274,8 @@ impl Model {
         let before: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
         self.now = self.now.max(look.at);
         self.all = rows(look, &mut self.known);
+        let only = self.only.as_ref();
+        self.all.retain(|row| only.is_none_or(|only| only.is(&row.key.name, row.key.pid)));
         self.distrusted.clone_from(&look.distrusted);
         let after: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
         // At first nobody has come: everything was there.
@@ -298,6 +303,10 @@ impl Model {
     /// Without a filter everything is shown, and with one what is about those that it lets through.
     fn shows(&self, seen: &BTreeSet<&str>, who: &str) -> bool {
         self.filter.is_empty() || seen.contains(who) || who.to_lowercase().contains(&self.filter.to_lowercase())
+    }
+
+    fn watches(&self, name: &str, pid: u32) -> bool {
+        self.only.as_ref().is_none_or(|only| only.is(name, pid))
     }
 
     /// What the screen calls a server of this process.

@@ -203,9 +203,13 @@ fn events(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
 
 fn nothing(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     let mut lines: Vec<(Tone, &str)> = Vec::new();
+    let nothing = match &model.only {
+        Some(only) => format!("No server {:?} is running.", only.text()),
+        None => "No Mendline is running.".to_owned(),
+    };
     if model.has_looked {
         lines.extend([
-            (Tone::Bold, "No Mendline is running."),
+            (Tone::Bold, nothing.as_str()),
             (Tone::Plain, ""),
             (Tone::Plain, "Servers show up here as soon as somebody runs them:"),
             (Tone::Plain, "  mendline wrap             your clients run theirs"),
