@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mendline::control::snapshot::{Server, StateKind};
-use mendline::control::words::span;
+use mendline::control::words::{span, span_ms};
 use mendline::control::{Command, Process, Registry, Silence};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
@@ -92,16 +92,23 @@ pub(crate) fn resume(options: &SteerOptions) -> ExitCode {
 /// What came of it, for one server.
 struct Outcome {
     is_well: bool,
+    /// Whether anything was done, or could not be.
+    is_news: bool,
     words: String,
 }
 
 impl Outcome {
     fn well(words: impl Into<String>) -> Outcome {
-        Outcome { is_well: true, words: words.into() }
+        Outcome { is_well: true, is_news: true, words: words.into() }
     }
 
     fn ill(words: impl Into<String>) -> Outcome {
-        Outcome { is_well: false, words: words.into() }
+        Outcome { is_well: false, is_news: true, words: words.into() }
+    }
+
+    /// It was so before.
+    fn idle(words: impl Into<String>) -> Outcome {
+        Outcome { is_well: true, is_news: false, words: words.into() }
     }
 }
 
@@ -160,7 +167,12 @@ fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
         }
     });
     let ink = Ink::for_stdout();
-    for (who, outcome) in &outcomes {
+    // Whoever means everything wants to read about what has changed.
+    let is_told = |outcome: &Outcome| !which.all || outcome.is_news;
+    if !outcomes.iter().any(|(_, outcome)| is_told(outcome)) {
+        println!("nothing to do: all {} were so before", outcomes.len());
+    }
+    for (who, outcome) in outcomes.iter().filter(|(_, outcome)| is_told(outcome)) {
         let words = if outcome.is_well { ink.green(&outcome.words) } else { ink.red(&outcome.words) };
         println!("{}: {words}", ink.bold(who));
     }
@@ -205,7 +217,8 @@ impl Meant {
                 StateKind::Parked | StateKind::NeedsLogin => Outcome::ill(server.state.words()),
                 _ => {
                     let why = server.state.why.as_deref().unwrap_or("no answer yet");
-                    Outcome::ill(format!("{} after {took}: {why}", server.state.words()))
+                    let next = server.state.next_in_ms.map(|next| format!(", next attempt in {}", span_ms(next)));
+                    Outcome::ill(format!("still trying after {took}{}: {why}", next.unwrap_or_default()))
                 }
             },
             Err(silence) => silence.into(),
@@ -214,7 +227,7 @@ impl Meant {
 
     fn isolate(&self) -> Outcome {
         if self.before.state.kind == StateKind::Isolated {
-            return Outcome::well("isolated already");
+            return Outcome::idle("it was isolated before");
         }
         let name = &self.before.name;
         self.steer(
@@ -226,7 +239,7 @@ impl Meant {
 
     fn resume(&self) -> Outcome {
         if self.before.state.kind != StateKind::Isolated {
-            return Outcome::well("it was not isolated");
+            return Outcome::idle("it was not isolated");
         }
         self.steer(Command::Resume, |server| server.state.kind != StateKind::Isolated, || "resumed".to_owned())
     }

@@ -43,7 +43,9 @@ pub(crate) fn unknown(wanted: &Wanted, running: &[String]) -> String {
     if let Some(meant) = nearest(text, running.iter().map(String::as_str)) {
         words.push_str(&format!("; did you mean {meant:?}?"));
     }
-    words.push_str(&format!("\n\nRunning: {}", running.join(", ")));
+    let mut names: Vec<&str> = running.iter().map(String::as_str).collect();
+    names.dedup();
+    words.push_str(&format!("\n\nRunning: {}", names.join(", ")));
     words
 }
 

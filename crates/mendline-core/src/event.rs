@@ -111,12 +111,16 @@ pub enum Event {
         /// What carries it from now on, when it has come up.
         over: Option<Over>,
     },
+    /// Somebody wants a new connection.
+    ReconnectAsked {
+        upstream: UpstreamId,
+    },
     /// It will be dialed after this wait, unless something happens before.
     DialPlanned {
         upstream: UpstreamId,
         /// Since it was lost, counted from 1.
         attempt: u32,
-        /// After how many it is parked; none if there is no end.
+        /// After how many it is parked, if that is known: those that have patience may go on for longer.
         most: Option<u32>,
         wait: Duration,
     },
@@ -393,6 +397,7 @@ impl Event {
             | Event::BreakerClosed { .. }
             | Event::Resumed { .. }
             | Event::PauseEnded { .. }
+            | Event::ReconnectAsked { .. }
             | Event::Reconfigured { .. }
             | Event::Renewed { .. }
             | Event::Shaken { .. }
@@ -408,6 +413,7 @@ impl Event {
             | Event::DialFailed { upstream, .. }
             | Event::DialPlanned { upstream, .. }
             | Event::LoginWanted { upstream, .. }
+            | Event::ReconnectAsked { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }
             | Event::UpstreamReady { upstream, .. }
@@ -481,6 +487,7 @@ impl fmt::Display for Event {
                 write!(f, "next attempt ({attempt} of {most}) in {}", Short(*wait))
             }
             Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
+            Event::ReconnectAsked { .. } => write!(f, "a new connection is made: asked for by hand"),
             Event::LoginWanted { why, .. } => write!(f, "needs a login: {why}"),
             Event::LeftAlone { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),

@@ -38,6 +38,8 @@ pub struct UpstreamStatus {
     pub ready: bool,
     /// It was lost, and has not been ready since.
     pub lost: bool,
+    /// It was ready, and somebody wants a new connection all the same: the end of the old one is no loss.
+    pub asked: bool,
     /// The next dial, while there is one to wait for; else the last that there was since it was lost.
     pub redial: Option<Redial>,
     /// It lets nobody in without a login, for this reason.
@@ -104,7 +106,7 @@ pub struct Held {
 pub struct Redial {
     /// Counted from 1 since the loss.
     pub attempt: u32,
-    /// After how many it is parked; none if there is no end.
+    /// After how many it is parked, if that is known.
     pub most: Option<u32>,
     /// How long it waits.
     pub wait: Duration,
@@ -176,6 +178,7 @@ impl UpstreamStatus {
             Event::DialPlanned { attempt, most, wait, .. } => {
                 self.redial = Some(Redial { attempt: *attempt, most: *most, wait: *wait });
             }
+            Event::ReconnectAsked { .. } => self.asked = self.ready,
             Event::DialFailed { why, .. } => self.last_error = Some(why.clone()),
             Event::LeftAlone { why, .. } => self.lose(why),
             Event::UpstreamReady { after, .. } => {
@@ -244,10 +247,13 @@ impl UpstreamStatus {
     }
 
     fn lose(&mut self, why: &str) {
-        self.losses += u64::from(self.ready);
-        self.dials_failed += u64::from(!self.ready);
+        let (was_ready, is_wished) = (self.ready, std::mem::take(&mut self.asked));
         (self.ready, self.lost) = (false, true);
-        self.last_error = Some(why.to_owned());
+        if !is_wished {
+            self.losses += u64::from(was_ready);
+            self.dials_failed += u64::from(!was_ready);
+            self.last_error = Some(why.to_owned());
+        }
     }
 
     fn stand(&mut self, tool: Option<&str>, held: Held) {

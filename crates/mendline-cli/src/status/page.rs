@@ -14,6 +14,9 @@ use crate::ink::Ink;
 /// An error that is older than this is no news in a table, if all is well again.
 const NEWS_MS: u64 = 60 * 60 * 1_000;
 
+/// The column that is shortened last, and explained below when it is.
+const STATE: &str = "STATE";
+
 /// How wide a page may be: as wide as the terminal, or as wide as it wants to be where there is none.
 pub(super) fn width() -> usize {
     let of_terminal = || {
@@ -70,7 +73,7 @@ impl<'a> Page<'a> {
         let mut columns = vec![
             Column::text("SERVER", 0, names.collect()).down_to(10),
             Column::text("VIA", 4, vias.collect()),
-            Column::text("STATE", 0, states.collect()).down_to(20),
+            Column::text(STATE, 0, states.collect()).down_to(32),
             Column::text("BREAKER", if breakers { 1 } else { 8 }, of(&breaker)),
         ];
         if is_any(&|it| !it.limit.words().is_empty()) {
@@ -81,7 +84,8 @@ impl<'a> Page<'a> {
         columns.extend([
             Column::numbers("NOW", 5, of(&now)),
             Column::numbers("OK", 0, count(&|it| it.calls.answered, Tone::Plain)),
-            Column::numbers("FAILED", 0, count(&|it| it.calls.failed, Tone::Yellow)),
+            // Whoever was turned away has failed, too.
+            Column::numbers("FAILED", 0, count(&|it| it.calls.failed + it.calls.turned_away, Tone::Yellow)),
             Column::numbers("RETRIED", 3, count(&|it| it.calls.retried, Tone::Plain)),
             Column::numbers("UNKNOWN", if unknown { 1 } else { 3 }, count(&|it| it.calls.unknown, Tone::Yellow)),
             Column::numbers("P50", 5, took(&|it| it.latency.p50_us)),
@@ -99,7 +103,7 @@ impl<'a> Page<'a> {
     }
 
     /// What is to be said below a row.
-    fn remark(&self, row: &Row) -> Option<String> {
+    fn remark(&self, row: &Row, place: usize) -> Option<String> {
         let server = &row.server;
         let tools = server
             .breaker
@@ -111,7 +115,10 @@ impl<'a> Page<'a> {
         let error = server.last_error.as_ref().filter(|error| is_news(error.ago_ms));
         let error = error.map(|error| format!("last error {} ago: {}", span_ms(error.ago_ms), error.what));
         let is_said = |error: &String| server.state.why.as_ref().is_some_and(|why| error.ends_with(why.as_str()));
-        let error = error.filter(|error| server.state.kind != StateKind::Parked || !is_said(error));
+        // What stands in the table already is not said twice.
+        let is_whole = server.state.words().chars().count() <= place;
+        let says_why = matches!(server.state.kind, StateKind::Parked | StateKind::NeedsLogin);
+        let error = error.filter(|error| !(says_why && is_whole && is_said(error)));
         breaker.into_iter().chain(error).reduce(|first, second| format!("{first}; {second}"))
     }
 
@@ -158,11 +165,12 @@ impl fmt::Display for Page<'_> {
             return detail(only, self.ink, f);
         }
         let table = Table::fit(self.columns(), self.width);
+        let place = table.width_of(STATE);
         let mut lines = table.lines(self.ink).into_iter();
         writeln!(f, "{}", lines.next().unwrap_or_default())?;
         for (index, line) in lines.enumerate() {
             writeln!(f, "{line}")?;
-            if let Some(remark) = self.report.servers.get(index).and_then(|row| self.remark(row)) {
+            if let Some(remark) = self.report.servers.get(index).and_then(|row| self.remark(row, place)) {
                 writeln!(f, "{}", self.ink.faint(&shortened(&format!("  └ {remark}"), self.width)))?;
             }
         }
@@ -227,8 +235,11 @@ fn detail(row: &Row, ink: Ink, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let burst = server.limit.rate.map(|rate| format!(", {} at once", rate.burst)).unwrap_or_default();
         line("limit", format!("{}{burst}; {} had to wait", server.limit.words(), server.limit.slowed))?;
     }
-    match &server.last_error {
-        Some(error) => line("last error", format!("{} ago: {}", span_ms(error.ago_ms), error.what)),
+    if let Some(error) = &server.last_error {
+        line("last error", format!("{} ago: {}", span_ms(error.ago_ms), error.what))?;
+    }
+    match server.state.next_in_ms {
+        Some(next) => line("next try", format!("in {}; `mendline reconnect {}` tries it now", span_ms(next), row.id)),
         None => Ok(()),
     }
 }

@@ -118,6 +118,11 @@ impl Table {
         Table { columns }
     }
 
+    /// How much place this column has.
+    pub(super) fn width_of(&self, title: &str) -> usize {
+        self.columns.iter().find(|(column, _)| column.title == title).map_or(0, |(_, width)| *width)
+    }
+
     /// The line of titles, and one line for each row.
     pub(super) fn lines(&self, ink: Ink) -> Vec<String> {
         let rows = self.columns.first().map_or(0, |(column, _)| column.cells.len());

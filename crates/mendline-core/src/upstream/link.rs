@@ -544,6 +544,7 @@ impl Link {
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) {
             let (redials, most) = self.redials().unwrap_or((0, None));
             let (attempt, wait) = (redials + 1, at.since(turn.now));
+            let most = most.filter(|most| attempt <= *most);
             turn.tell(Event::DialPlanned { upstream: self.upstream, attempt, most, wait });
         }
     }

@@ -482,6 +482,7 @@ impl Upstream {
             // Somebody took it out on purpose; that is undone first.
             return;
         }
+        turn.tell(Event::ReconnectAsked { upstream: self.id });
         if self.link.is_up() {
             self.drain_link("asked for by hand", Wish::Ours, turn);
         } else {

@@ -195,8 +195,13 @@ impl Entry {
             Event::Paused { .. } => self.paused = now,
             Event::BreakerOpened { tool, .. } => drop(self.opened.insert(tool.clone(), now)),
             Event::BreakerClosed { tool, .. } => drop(self.opened.remove(tool)),
-            Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, .. }
-            | Event::DialFailed { .. }
+            // The same words again are a new error; that somebody wanted it so is none.
+            Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }
+                if self.status.last_error.as_ref() == Some(why) =>
+            {
+                self.erred = now;
+            }
+            Event::DialFailed { .. }
             | Event::LeftAlone { .. }
             | Event::LoginWanted { .. }
             | Event::CallFailed { .. } => self.erred = now,

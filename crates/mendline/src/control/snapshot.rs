@@ -104,7 +104,7 @@ pub struct State {
     pub why: Option<String>,
     /// Which attempt to connect is under way or comes next, counted from the loss.
     pub attempt: Option<u32>,
-    /// After how many it is parked; none if there is no end.
+    /// After how many it is parked, if that is known.
     pub attempts: Option<u32>,
     /// When the next attempt begins, if it is known.
     pub next_in_ms: Option<u64>,
@@ -238,9 +238,9 @@ pub struct Latency {
 pub struct Connection {
     /// Attempts to connect.
     pub dials: u64,
-    /// Of those, how many failed.
+    /// Of those, how many never came to an answer.
     pub dials_failed: u64,
-    /// Times that a connection which was up was lost.
+    /// How often it was ready and was lost; a connection that was ended by hand is not lost.
     pub losses: u64,
     /// How long the last successful attempt took, up to the first answer.
     pub took_ms: Option<u64>,

@@ -1,0 +1,148 @@
+//! Guests at the socket who ask nonsense, say nothing, never read, or are too many: no call notices.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use mendline::control::{Heard, Level, Process};
+use serde_json::{Value, json};
+
+use crate::client::{Client, SOON, eventually};
+use crate::stage::{LATER, Stage};
+
+fn only(stage: &Stage) -> Process {
+    stage.registry().processes().into_iter().next().unwrap()
+}
+
+fn guest(stage: &Stage) -> UnixStream {
+    let stream = UnixStream::connect(&stage.sockets()[0]).unwrap();
+    stream.set_read_timeout(Some(LATER)).unwrap();
+    stream
+}
+
+fn look_up(client: &mut Client, id: &str) {
+    let result = client.result(id, "lookup", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
+}
+
+#[test]
+fn whoever_follows_hears_what_happens_in_order_and_in_words() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    let mut events = only(&stage).follow(Level::Debug, SOON).unwrap();
+    look_up(&mut client, "a");
+    let mut told = Vec::new();
+    while !told.iter().any(|text: &String| text.contains("answered after")) {
+        match events.next_within(LATER).unwrap() {
+            Some(Heard::Event(event)) => {
+                assert_eq!((event.server.as_deref(), event.said), (Some("notes"), false));
+                told.push(event.text);
+            }
+            other => panic!("{other:?}; heard before: {told:?}"),
+        }
+    }
+    let place = |word: &str| told.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("{told:?}"));
+    assert!(place("accepted (tools/call)") < place("sent, attempt 1"), "{told:?}");
+    assert!(place("sent, attempt 1") < place("answered after"), "{told:?}");
+}
+
+#[test]
+fn whoever_follows_quietly_is_not_told_of_every_call_but_of_what_is_lost() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    let mut events = only(&stage).follow(Level::Warn, SOON).unwrap();
+    look_up(&mut client, "a");
+    let server = stage.until("notes", "it is ready", |server| server["connection"]["child"].is_u64());
+    crate::client::kill(crate::stage::child(&server), rustix::process::Signal::KILL);
+    match events.next_within(LATER).unwrap() {
+        Some(Heard::Event(event)) => {
+            assert!(event.level >= Level::Warn && event.text.contains("killed by signal 9"), "{event:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn whoever_follows_and_never_reads_misses_events_and_costs_no_call_anything() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    let mut stream = guest(&stage);
+    stream.write_all(b"{\"ask\":\"events\",\"level\":\"debug\"}\n").unwrap();
+    // Three events and more for each call: far more than pipe and queue hold together.
+    for number in 0..3_000 {
+        look_up(&mut client, &format!("c{number}"));
+    }
+    let mut missed = 0;
+    let mut lines = BufReader::new(stream).lines();
+    while missed == 0 {
+        let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        missed = answer["missed"].as_u64().unwrap_or(0);
+        if answer.get("event").is_some() || missed > 0 || answer == "following" {
+            // What was kept comes first; the count comes with the first event that has a place again.
+            look_up(&mut client, "more");
+        } else {
+            panic!("{answer}");
+        }
+    }
+    assert!(missed > 100, "only {missed} were missed");
+}
+
+#[test]
+fn nonsense_is_refused_and_the_bridge_goes_on() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    let endless = "x".repeat(1 << 20);
+    let nested = "[".repeat(4_000);
+    for nonsense in
+        ["\n", "{}\n", "{\"ask\":\"explode\"}\n", "\0\u{1b}\n", &format!("{endless}\n"), &format!("{nested}\n")]
+    {
+        let mut stream = guest(&stage);
+        // It may have been dropped in the middle of it.
+        let _ = stream.write_all(nonsense.as_bytes());
+        let mut said = String::new();
+        let _ = stream.read_to_string(&mut said);
+        assert!(said.is_empty() || said.starts_with("{\"refused\":"), "{said}");
+    }
+    look_up(&mut client, "a");
+    let mut stream = guest(&stage);
+    stream.write_all(b"{\"ask\":\"command\",\"what\":\"reconnect\",\"server\":\"nobody\"}\n").unwrap();
+    let mut said = String::new();
+    BufReader::new(stream).read_line(&mut said).unwrap();
+    assert!(said.contains("there is no server") && said.contains("nobody"), "{said}");
+}
+
+#[test]
+fn too_many_guests_are_refused_and_find_a_place_when_others_leave() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    let silent: Vec<UnixStream> = (0..40).map(|_| guest(&stage)).collect();
+    let refused = |found: &mendline::control::Found| format!("{:?}", found.answer).contains("too many are connected");
+    let asked = stage.registry().snapshots_within(SOON);
+    assert!(asked.iter().all(refused), "{asked:?}");
+    look_up(&mut client, "a");
+    drop(silent);
+    eventually("there is a place", LATER, || stage.registry().snapshots().iter().all(|found| found.answer.is_ok()));
+}
+
+#[test]
+fn a_guest_who_says_nothing_is_dropped_after_a_while() {
+    let stage = Stage::new();
+    let _client = stage.bridge("notes");
+    let mut stream = guest(&stage);
+    // Ten seconds, by the bridge's own clock.
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn one_connection_may_ask_again_and_again() {
+    let stage = Stage::new();
+    let _client = stage.bridge("notes");
+    let mut stream = guest(&stage);
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    for _ in 0..100 {
+        stream.write_all(b"{\"ask\":\"snapshot\",\"unknown\":1}\n").unwrap();
+        let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["snapshot"]["servers"][0]["name"], "notes");
+    }
+    assert!(only(&stage).snapshot(Duration::from_secs(5)).is_ok());
+}

@@ -1,0 +1,21 @@
+//! Running bridges, looked at and steered through their control sockets: `status`, `reconnect`, `isolate`, `resume`.
+//!
+//! Every story has a runtime directory of its own, so it sees its own processes and nobody else's. What `status` says is held
+//! against what was done to real servers; stories wait for facts, with a deadline, and never for time.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+
+#[path = "../client/mod.rs"]
+#[allow(dead_code, reason = "shared with stories that need more of it")]
+mod client;
+mod guests;
+mod many;
+mod probing;
+mod schema;
+#[path = "../http/site.rs"]
+#[allow(dead_code, reason = "shared with stories that need more of it")]
+mod site;
+mod sockets;
+mod stage;
+mod states;
+mod steering;

@@ -1,0 +1,83 @@
+//! Configured servers that do not run, tried.
+
+use std::fs;
+
+use mendline_faults::Rule;
+use serde_json::{Value, json};
+
+use crate::client::MENDLINE;
+use crate::site::{Site, json_answers};
+use crate::stage::{Stage, until_gone};
+
+fn configured(stage: &Stage, servers: &Value) -> String {
+    let path = stage.folder().join("servers.json");
+    fs::write(&path, json!({ "mcpServers": servers }).to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn each_server_that_does_not_run_is_greeted_and_ended_again() {
+    let (stage, site, guarded) = (Stage::new(), Site::start(json_answers()), Site::start(json_answers()));
+    guarded.breaks(Rule::new("a73_token_expired_401"));
+    let demo = json!({ "command": MENDLINE, "args": ["demo-server"] });
+    let file = configured(
+        &stage,
+        &json!({
+            "runs": demo,
+            "rests": demo,
+            "mute": { "command": "sleep", "args": ["600"] },
+            "dies": { "command": MENDLINE, "args": ["demo-server", "--temper", "exit-at-once=3"] },
+            "ghost": { "command": "/nonexistent/server" },
+            "off": { "command": MENDLINE, "disabled": true },
+            "far": { "url": site.url() },
+            "guarded": { "url": guarded.url() },
+        }),
+    );
+    let _running = stage.bridge("runs");
+    let said = stage.ask(&["status", "--json", "--probe", "--config", &file, "--within", "5s"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let probed = |name: &str| {
+        let all = report["probed"].as_array().unwrap();
+        all.iter().find(|probed| probed["name"] == name).unwrap_or_else(|| panic!("{name}: {report:#}")).clone()
+    };
+    let outcomes: Vec<_> = report["probed"].as_array().unwrap().iter().map(|probed| probed["name"].clone()).collect();
+    assert_eq!(
+        outcomes,
+        ["rests", "mute", "dies", "ghost", "off", "far", "guarded"],
+        "in the order of the file, without the one that runs"
+    );
+    assert_eq!(probed("rests")["outcome"], "answers", "{report:#}");
+    assert!(probed("rests")["server"].as_str().unwrap().starts_with("demo-server "), "{report:#}");
+    assert_eq!((&probed("far")["outcome"], &probed("far")["transport"]), (&json!("answers"), &json!("http")));
+    assert_eq!((&probed("off")["outcome"], &probed("mute")["outcome"]), (&json!("disabled"), &json!("fails")));
+    assert_eq!(probed("mute")["why"], "no answer in time");
+    assert!(probed("dies")["why"].as_str().unwrap().contains("exit code 3"), "{report:#}");
+    assert!(probed("ghost")["why"].as_str().unwrap().contains("not found"), "{report:#}");
+    assert_eq!(probed("guarded")["outcome"], "needsLogin", "{report:#}");
+    let ledger = fs::read_to_string(stage.folder().join("ledger")).unwrap();
+    let started: Vec<i32> = ledger.lines().filter_map(|line| line.strip_prefix("start ")?.parse().ok()).collect();
+    let runs = crate::stage::child(&stage.server("runs").unwrap());
+    started.into_iter().filter(|pid| *pid != runs).for_each(until_gone);
+}
+
+#[test]
+fn what_is_shown_of_it_is_a_row_in_the_table() {
+    let stage = Stage::new();
+    let file = configured(&stage, &json!({ "rests": { "command": MENDLINE, "args": ["demo-server"] } }));
+    let said = stage.ask(&["status", "--probe", "--config", &file]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.contains("rests   child  not running; demo-server "), "{}", said.stdout);
+    assert!(said.stdout.contains("1 server not running, of which 1 would answer"), "{}", said.stdout);
+    let said = stage.ask(&["status", "rests", "--probe", "--config", &file]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn without_a_file_there_is_nothing_to_probe() {
+    let stage = Stage::new();
+    let said = stage.ask(&["status", "--probe"]);
+    assert!(said.code == Some(2) && said.stderr.contains("error:"), "{said:?}");
+    let said = stage.ask(&["status", "--probe", "--config", "/nonexistent.json"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+}

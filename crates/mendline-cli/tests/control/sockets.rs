@@ -1,0 +1,174 @@
+//! Sockets that are right, dead, hung, foreign or no sockets at all.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::client::{SOON, eventually};
+use crate::stage::{LATER, Stage, kind};
+
+fn mode(path: &std::path::Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o777
+}
+
+#[test]
+fn only_its_user_can_reach_it_and_it_goes_with_its_process() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    let sockets = stage.sockets();
+    assert_eq!(sockets.len(), 1, "{sockets:?}");
+    assert_eq!((mode(&sockets[0]), mode(&stage.runtime())), (0o600, 0o700));
+    let name = sockets[0].file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(name, format!("notes-{}.sock", client.process.id()));
+    client.stdin = None;
+    assert_eq!(client.exit_code(LATER), Some(0));
+    assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn what_a_killed_process_leaves_is_swept_by_whoever_looks() {
+    let stage = Stage::new();
+    let (mut killed, _stays) = (stage.bridge("killed"), stage.bridge("stays"));
+    killed.signal(Signal::KILL);
+    killed.process.wait().unwrap();
+    assert_eq!(stage.sockets().len(), 2);
+    let report = stage.report();
+    let names: Vec<_> = report["servers"].as_array().unwrap().iter().map(|server| &server["name"]).collect();
+    assert_eq!((names, &report["silent"]), (vec![&json!("stays")], &json!([])));
+    assert_eq!(stage.sockets().len(), 1, "swept");
+}
+
+#[test]
+fn where_nothing_runs_that_is_said_with_what_to_do() {
+    let stage = Stage::new();
+    let said = stage.ask(&["status"]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.stdout.contains("No Mendline is running") && said.stdout.contains("mendline wrap"), "{said:?}");
+    assert_eq!(stage.report(), json!({ "version": 1, "servers": [], "silent": [], "probed": [] }));
+    assert!(!stage.runtime().exists(), "to look makes nothing");
+}
+
+#[test]
+fn a_process_that_stands_still_costs_a_moment_and_hides_nobody() {
+    let stage = Stage::new();
+    let (hung, _well) = (stage.bridge("hung"), stage.bridge("well"));
+    hung.signal(Signal::STOP);
+    // Often enough that a queue of connections which nobody takes would be full.
+    for _ in 0..3 {
+        let said = stage.ask(&["status", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+        let silent = json!([{ "name": "hung", "pid": hung.process.id(), "why": "does not answer" }]);
+        assert_eq!(report["silent"], silent);
+        assert_eq!(kind(&report["servers"][0]), "ready");
+        // A quarter of a second by itself; the rest is for a machine that has other things to do.
+        assert!(said.took >= Duration::from_millis(200) && said.took < SOON, "{:?}", said.took);
+    }
+    let said = stage.ask(&["status", "hung"]);
+    assert!(said.code == Some(1) && said.stdout.contains("does not answer"), "{said:?}");
+    let said = stage.ask(&["reconnect", "hung"]);
+    assert!(said.code == Some(1) && said.stdout.contains("does not answer"), "{said:?}");
+    hung.signal(Signal::CONT);
+    stage.until("hung", "it is ready again", |server| kind(server) == "ready");
+}
+
+#[test]
+fn whoever_takes_no_connections_at_all_does_not_keep_us_waiting() {
+    let stage = Stage::new();
+    let _well = stage.bridge("well");
+    let full = stage.runtime().join("full-1.sock");
+    let listener = UnixListener::bind(&full).unwrap();
+    let mut waiting = Vec::new();
+    // Until its queue is full; one more would wait for ever.
+    while let Ok(stream) = connect_at_once(&full) {
+        waiting.push(stream);
+        assert!(waiting.len() < 100_000, "its queue has no end");
+    }
+    let report = stage.report();
+    assert_eq!(report["silent"][0]["why"], "does not answer", "{report:#}");
+    assert_eq!(report["servers"][0]["name"], "well");
+    drop(listener);
+}
+
+fn connect_at_once(path: &std::path::Path) -> rustix::io::Result<std::os::fd::OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+#[test]
+fn whoever_talks_nonsense_is_named_and_what_is_no_socket_is_left_alone() {
+    let stage = Stage::new();
+    let _well = stage.bridge("well");
+    let runtime = stage.runtime();
+    for name in ["plain-7.sock", "strange.sock", "other.txt"] {
+        fs::write(runtime.join(name), "not a socket").unwrap();
+    }
+    let listener = UnixListener::bind(runtime.join("liar-42.sock")).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 256]);
+            let _ = stream.write_all(b"{\"snapshot\": \x1b[2J}\n");
+        }
+    });
+    let said = stage.ask(&["status", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((&report["silent"][0]["name"], &report["silent"][0]["pid"]), (&json!("liar"), &json!(42)));
+    assert!(report["silent"][0]["why"].as_str().unwrap().contains("cannot be read"), "{report:#}");
+    assert!(!said.stdout.contains('\u{1b}'), "{said:?}");
+    assert_eq!(report["servers"].as_array().unwrap().len(), 1);
+    assert!(runtime.join("plain-7.sock").exists() && runtime.join("strange.sock").exists());
+}
+
+#[test]
+fn a_directory_that_others_can_look_into_is_not_used() {
+    let stage = Stage::new();
+    fs::create_dir(stage.runtime()).unwrap();
+    fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut client = stage.bridge("notes");
+    assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42", "calls go on");
+    eventually("it is said", SOON, || client.log().contains("`mendline status` will not see this process"));
+    assert!(client.log().contains("chmod 700"), "{}", client.log());
+    assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0);
+    let said = stage.ask(&["status"]);
+    assert!(said.code == Some(3) && said.stderr.contains("others may look into it"), "{said:?}");
+}
+
+#[test]
+fn a_directory_of_another_user_is_not_used() {
+    let stage = Stage::new();
+    fs::create_dir(stage.runtime()).unwrap();
+    fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
+    if std::os::unix::fs::chown(stage.runtime(), Some(12_345), None).is_err() {
+        // Only root can give something away; the rule itself is tested where it is written.
+        return;
+    }
+    let client = stage.bridge("notes");
+    eventually("it is said", SOON, || client.log().contains("belongs to another user"));
+    let said = stage.ask(&["status"]);
+    assert!(said.code == Some(3) && said.stderr.contains("belongs to another user"), "{said:?}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_keeps_nobody_from_calling() {
+    let stage = Stage::at("missing/run");
+    let mut client = stage.bridge("notes");
+    assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
+    eventually("it is said", SOON, || client.log().contains("`mendline status` will not see this process"));
+}
+
+#[test]
+fn a_path_that_is_too_long_for_a_socket_will_do() {
+    let stage = Stage::at(&"x".repeat(150));
+    let _client = stage.bridge(&"n".repeat(64));
+    let server = stage.until(&"n".repeat(64), "it is ready", |server| kind(server) == "ready");
+    assert_eq!(server["name"].as_str().unwrap().len(), 64);
+    assert_eq!(mode(&stage.sockets()[0]), 0o600);
+}

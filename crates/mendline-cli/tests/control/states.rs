@@ -1,0 +1,187 @@
+//! What `status` says is what was done to the server.
+
+use mendline_faults::Rule;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::client::{MENDLINE, kill};
+use crate::site::{Site, event_answers, json_answers};
+use crate::stage::{Stage, child, kind};
+
+#[test]
+fn a_server_that_answers_is_ready_and_its_calls_are_counted_and_timed() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    for number in 0..5 {
+        client.result(&format!("c{number}"), "lookup", &json!({ "key": "k" }));
+    }
+    let server = stage.until("notes", "all is answered", |server| server["calls"]["answered"] == 7);
+    assert_eq!(kind(&server), "ready", "{server:#}");
+    assert_eq!((&server["transport"], &server["id"]), (&json!("child"), &json!("notes")));
+    assert_eq!(server["process"]["pid"], client.process.id());
+    assert_eq!(server["process"]["client"], json!({ "name": "test", "version": "1" }));
+    assert_eq!((&server["inFlight"], &server["waiting"]), (&json!(0), &json!(0)));
+    assert_eq!((&server["calls"]["failed"], &server["calls"]["retried"]), (&json!(0), &json!(0)));
+    assert_eq!(server["latency"]["count"], 7);
+    let [p50, p95, p99] = ["p50Us", "p95Us", "p99Us"].map(|name| server["latency"][name].as_u64().unwrap());
+    assert!(p50 > 0 && p50 <= p95 && p95 <= p99, "{server:#}");
+    assert_eq!((&server["connection"]["dials"], &server["connection"]["losses"]), (&json!(1), &json!(0)));
+    assert!(server["childMemory"]["bytes"].as_u64().unwrap() > 100 * 1024, "{server:#}");
+    assert_eq!((&server["breaker"]["standing"], &server["lastError"]), (&json!("closed"), &Value::Null));
+}
+
+#[test]
+fn a_call_that_runs_is_in_flight_and_one_that_is_taken_back_is_cancelled() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    client.call("slow", "lookup", &json!({ "key": "k", "delayMs": 600_000 }));
+    stage.until("notes", "one is in flight", |server| server["inFlight"] == 1 && server["waiting"] == 0);
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}"#);
+    let server = stage.until("notes", "it was cancelled", |server| server["calls"]["cancelled"] == 1);
+    assert_eq!((&server["inFlight"], &server["waiting"]), (&json!(0), &json!(0)), "{server:#}");
+}
+
+#[test]
+fn a_killed_child_is_a_loss_and_its_successor_is_another_process() {
+    let stage = Stage::new();
+    let mut client = stage.bridge("notes");
+    let before = stage.until("notes", "it is ready", |server| kind(server) == "ready");
+    kill(child(&before), Signal::KILL);
+    let is_back = |server: &Value| server["connection"]["losses"] == 1 && kind(server) == "ready";
+    let after = stage.until("notes", "it is back", is_back);
+    assert_ne!(child(&after), child(&before));
+    assert_eq!(after["connection"]["dials"], 2);
+    let error = after["lastError"]["what"].as_str().unwrap();
+    assert!(error.contains("killed by signal 9"), "{error}");
+    assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
+}
+
+#[test]
+fn an_unknown_outcome_is_counted_as_one() {
+    let stage = Stage::new();
+    let arguments = ["--name", "notes", "--", MENDLINE, "demo-server", "--temper", "die-after=1"];
+    let mut client = stage.run(&arguments);
+    client.greet();
+    client.result("a", "create_note", &json!({ "key": "k" }));
+    let server = stage.until("notes", "it failed", |server| server["calls"]["failed"] == 1);
+    assert_eq!(server["calls"]["unknown"], 1, "{server:#}");
+    assert_eq!(server["inFlight"], 0, "{server:#}");
+    let said = stage.ask(&["status"]);
+    assert!(said.stdout.contains("last error") && said.stdout.contains("outcome_unknown"), "{}", said.stdout);
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_parked_in_words_and_the_exit_code_says_so() {
+    let stage = Stage::new();
+    let _client = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
+    let server = stage.until("ghost", "it is parked", |server| kind(server) == "parked");
+    assert!(server["state"]["why"].as_str().unwrap().contains("not found"), "{server:#}");
+    assert!(server["state"]["nextInMs"].as_u64().unwrap() > 1_000, "{server:#}");
+    assert_eq!(
+        server["connection"],
+        json!({ "dials": 1, "dialsFailed": 1, "losses": 0, "tookMs": null, "child": null })
+    );
+    let said = stage.ask(&["status", "ghost"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.starts_with("ghost  parked: `/nonexistent/server` was not found"), "{}", said.stdout);
+    assert_eq!(stage.ask(&["status"]).code, Some(0), "whoever asks for everything gets everything");
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_reconnecting_with_its_attempts_and_the_call_waits() {
+    let stage = Stage::new();
+    // Bound and never listened on: nothing else can take the port, and nobody answers there.
+    let reserved = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = reserved.local_addr().unwrap();
+    drop(reserved);
+    let mut client = stage.run(&["--name", "far", "--startup", "wait", &format!("http://{address}/mcp")]);
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    client.request("init", "initialize", &hello);
+    let is_lost = |server: &Value| kind(server) == "reconnecting" && server["state"]["nextInMs"].is_u64();
+    let server = stage.until("far", "it is reconnecting", is_lost);
+    assert_eq!((&server["transport"], &server["waiting"]), (&json!("http"), &json!(1)), "{server:#}");
+    assert!(server["state"]["attempt"].as_u64().unwrap() >= 1, "{server:#}");
+    assert!(server["lastError"]["what"].as_str().unwrap().contains("connection refused"), "{server:#}");
+    assert_eq!(server["target"], format!("http://{address}"));
+    let words = stage.ask(&["status"]).stdout;
+    assert!(words.contains("reconnecting "), "{words}");
+}
+
+#[test]
+fn a_pause_that_the_server_asks_for_is_shown_with_what_is_left_of_it() {
+    let (stage, site) = (Stage::new(), Site::start(json_answers()));
+    let mut client = stage.run(&["--name", "busy", &site.url()]);
+    client.greet();
+    site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(json!(30)));
+    client.call("a", "create_note", &json!({ "key": "k" }));
+    let server = stage.until("busy", "it is paused", |server| server["limit"]["pausedMs"].is_u64());
+    let left = server["limit"]["pausedMs"].as_u64().unwrap();
+    assert!(left > 1_000 && left <= 30_000, "{server:#}");
+    assert_eq!((kind(&server), &server["breaker"]["standing"]), ("ready", &json!("closed")), "busy is not sick");
+    assert_eq!(server["waiting"], 1, "{server:#}");
+    assert!(stage.ask(&["status"]).stdout.contains("paused "));
+}
+
+#[test]
+fn a_server_that_wants_a_login_says_so_until_it_lets_somebody_in() {
+    let (stage, site) = (Stage::new(), Site::start(json_answers()));
+    let mut client = stage.run(&["--name", "guarded", &site.url()]);
+    client.greet();
+    site.breaks(Rule::new("a73_token_expired_401"));
+    client.result("a", "lookup", &json!({ "key": "k" }));
+    let server = stage.until("guarded", "it needs a login", |server| kind(server) == "needsLogin");
+    assert!(server["state"]["why"].is_string(), "{server:#}");
+    assert_eq!(stage.ask(&["status", "guarded"]).code, Some(1));
+    site.clear();
+    client.result("b", "lookup", &json!({ "key": "k" }));
+    stage.until("guarded", "it is ready again", |server| kind(server) == "ready");
+}
+
+#[test]
+fn an_open_breaker_says_why_and_when_it_is_tried() {
+    let (stage, site) = (Stage::new(), Site::start(json_answers()));
+    let options = ["--name", "sick", "--breaker-threshold", "2", "--breaker-reset", "60s"];
+    let mut client = stage.run(&[&options[..], &[&site.url()]].concat());
+    client.greet();
+    site.breaks(Rule::new("h26_500").tool("create_note"));
+    for id in ["a", "b"] {
+        client.result(id, "create_note", &json!({ "key": id }));
+    }
+    let server = stage.until("sick", "its breaker is open", |server| server["breaker"]["standing"] == "open");
+    let left = server["breaker"]["triesInMs"].as_u64().unwrap();
+    assert!(left > 10_000 && left <= 60_000, "{server:#}");
+    assert!(server["breaker"]["why"].as_str().unwrap().contains("2 calls in a row"), "{server:#}");
+    client.result("c", "create_note", &json!({ "key": "c" }));
+    let server = stage.until("sick", "one was turned away", |server| server["calls"]["turnedAway"] == 1);
+    assert_eq!(server["calls"]["unknown"], 2, "{server:#}");
+    let words = stage.ask(&["status"]).stdout;
+    assert!(words.contains("open ") && words.contains("breaker: 2 calls in a row have failed"), "{words}");
+}
+
+#[test]
+fn a_rate_limit_and_the_older_transport_are_shown_as_they_are() {
+    let (stage, site) = (Stage::new(), Site::start(event_answers()));
+    let mut client = stage.run(&["--name", "old", "--rate-limit", "30/m:5", &site.sse_url()]);
+    client.greet();
+    let server = stage.until("old", "it is ready", |server| kind(server) == "ready");
+    assert_eq!(server["transport"], "sse", "{server:#}");
+    assert_eq!(server["limit"]["rate"], json!({ "burst": 5, "perSecond": 0.5 }));
+}
+
+#[test]
+fn no_secret_is_shown() {
+    const CANARY: &str = "canary-19fe";
+    let (stage, site) = (Stage::new(), Site::start(json_answers()));
+    let url = format!("{}?token={CANARY}", site.url());
+    let header = format!("Authorization: Bearer {CANARY}");
+    let mut client = stage.run(&["--name", "shy", "--header", &header, &url]);
+    client.greet();
+    site.breaks(Rule::new("h26_500").tool("create_note"));
+    client.result("a", "create_note", &json!({ "key": "k" }));
+    stage.until("shy", "it has failed", |server| server["calls"]["failed"] == 1);
+    for arguments in [&["status"][..], &["status", "shy"], &["status", "--json"]] {
+        let said = stage.ask(arguments);
+        assert!(!format!("{said:?}").contains(CANARY), "{said:?}");
+    }
+}
