@@ -21,6 +21,8 @@ mod row;
 mod screen;
 mod signals;
 mod table;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::io;

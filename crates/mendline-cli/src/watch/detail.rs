@@ -34,15 +34,15 @@ pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
     match &row.known {
         Some((process, server)) => {
             page.put("server", Tone::Plain, place(row, server));
+            if let Some(error) = &server.last_error {
+                page.put("last error", Tone::Bad, [format!("{}: {}", ago(error.ago_ms), error.what)]);
+            }
             page.put("connection", Tone::Plain, connection(server));
             page.put("calls", Tone::Plain, calls(server));
             page.put("latency", Tone::Plain, latency(server));
             page.put("breaker", Tone::Plain, breaker(server));
             page.put("limit", Tone::Plain, limit(&server.limit));
             page.put("used by", Tone::Plain, user(process, model.now));
-            if let Some(error) = &server.last_error {
-                page.put("last error", Tone::Bad, [format!("{}: {}", ago(error.ago_ms), error.what)]);
-            }
         }
         None => page.put("process", Tone::Plain, [format!("{}, which has said nothing yet", row.key.pid)]),
     }
@@ -89,7 +89,7 @@ fn place(row: &Row, server: &Server) -> Vec<String> {
         TransportKind::Sse => format!("{} over HTTP with SSE", server.target),
     }];
     facts.extend(server.connection.child.map(|pid| format!("process {pid}")));
-    facts.extend(row.memory.map(|memory| format!("{} with all that it has started", bytes(memory))));
+    facts.extend(row.memory.map(|memory| format!("{} of memory", bytes(memory))));
     facts
 }
 
@@ -107,11 +107,12 @@ fn calls(server: &Server) -> Vec<String> {
     let mut facts = vec![format!("{} in flight", server.in_flight), format!("{} waiting", server.waiting)];
     facts.push(match calls.errors {
         0 => format!("{} answered", calls.answered),
-        errors => format!("{} answered ({} with an error)", calls.answered, errors),
+        1 => format!("{} answered (1 with an error)", calls.answered),
+        errors => format!("{} answered ({errors} with errors)", calls.answered),
     });
     facts.push(match calls.unknown {
         0 => format!("{} failed", calls.failed),
-        unknown => format!("{} failed ({unknown} with an unknown outcome)", calls.failed),
+        unknown => format!("{} failed ({unknown} may have run)", calls.failed),
     });
     facts.push(format!("{} retried", calls.retried));
     let more = [
@@ -129,7 +130,7 @@ fn latency(server: &Server) -> Vec<String> {
     let mut facts: Vec<String> =
         percentiles.iter().filter_map(|(name, value)| Some(format!("{name} {}", took_us((*value)?)))).collect();
     if !facts.is_empty() {
-        facts.push(format!("of {}", many(latency.count, "answer", "answers")));
+        facts.push(format!("of {}", latency.count));
     }
     facts
 }

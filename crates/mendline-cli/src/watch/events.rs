@@ -10,6 +10,9 @@ use mendline::control::Level;
 /// How many lines are kept.
 pub(crate) const KEPT: usize = 1000;
 
+/// How many lines may have been taken in before one that happened before them.
+const LATE: usize = 32;
+
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -37,7 +40,9 @@ impl Events {
         if self.lines.len() == KEPT {
             self.lines.pop_front();
         }
-        self.lines.push_back(line);
+        // Several processes tell at once, each in its own order: one may come a little late.
+        let earlier = self.lines.iter().rev().take(LATE).take_while(|before| before.at > line.at).count();
+        self.lines.insert(self.lines.len() - earlier, line);
         if counts && (holds || self.below > 0) {
             self.below += 1;
         }
@@ -86,6 +91,15 @@ mod tests {
         }
         assert_eq!(events.lines().count(), KEPT);
         assert_eq!(events.lines().next().unwrap().text, "10");
+    }
+
+    #[test]
+    fn lines_stand_in_the_order_in_which_they_happened() {
+        let mut events = Events::default();
+        for at in [10, 30, 20, 20, 5] {
+            events.push(Line { at, ..line("") }, true, false);
+        }
+        assert_eq!(events.lines().map(|line| line.at).collect::<Vec<_>>(), [5, 10, 20, 20, 30]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Every column has a rank, and gets its place in that order, as far as there is any. Names, states and errors may be cut
 //! short; each has a share of the width that it gets before columns of a higher rank do, and what is left in the end. What
-//! says that something is held back or unknown comes earlier when there is something to say.
+//! tells of trouble comes earlier when there is any.
 
 use mendline::control::snapshot::{Standing, TransportKind};
 use mendline::control::words::took_us;
@@ -13,6 +13,9 @@ use super::row::Row;
 
 /// What is between two columns.
 pub(crate) const GAP: u16 = 2;
+
+/// No column has a right to more than this.
+const WIDE: u16 = 40;
 
 /// One column.
 pub(crate) struct Column {
@@ -41,17 +44,17 @@ const fn number(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, cell: 
 
 /// All of them, as they stand.
 static COLUMNS: [Column; 15] = [
-    text("SERVER", |_| 0, 8, 5, |row| (row.id.clone(), Tone::Bold)),
+    text("SERVER", |_| 0, 8, 6, |row| (row.id.clone(), Tone::Bold)),
     text("VIA", |_| 12, 5, 1, via),
-    text("STATE", |_| 1, 16, 3, |row| (row.state(), row.mood().into())),
-    text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 6, breaker),
-    number("NOW", |_| 6, 4, in_flight),
+    text("STATE", |_| 1, 16, 4, |row| (row.state(), row.mood().into())),
+    text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 8, breaker),
+    number("NOW", |_| 8, 4, in_flight),
     number("OK", |_| 2, 5, |row| count(row, |calls| calls.answered, Tone::Plain)),
     number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.failed, Tone::Bad)),
     number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Passing)),
     number(
         "UNKNOWN",
-        |rows| if rows.iter().any(|row| has_unknown(row)) { 5 } else { 9 },
+        |rows| if rows.iter().any(|row| has_unknown(row)) { 6 } else { 9 },
         7,
         |row| count(row, |calls| calls.unknown, Tone::Bad),
     ),
@@ -60,7 +63,7 @@ static COLUMNS: [Column; 15] = [
     number("P99", |_| 11, 6, |row| took(row, |latency| latency.p99_us)),
     number("PID", |_| 10, 6, |row| (row.key.pid.to_string(), Tone::Faint)),
     number("MEMORY", |_| 10, 7, |row| (row.memory.map_or(String::new(), bytes), Tone::Plain)),
-    text("LAST ERROR", |_| 5, 16, 4, last_error),
+    text("LAST ERROR", |rows| if rows.iter().any(|row| has_erred(row)) { 5 } else { 14 }, 16, 5, last_error),
 ];
 
 /// The columns that have a place in this width, each with what it gets.
@@ -76,10 +79,11 @@ pub(crate) fn fit(rows: &[&Row], whole: u16) -> Vec<(&'static Column, u16)> {
     for at in &by_rank {
         let column = &COLUMNS[*at];
         let gap = if left == whole { 0 } else { GAP };
-        let wants = natural(column).min((whole / column.share).max(column.least)) + gap;
-        if wants <= left {
-            given[*at] = wants - gap;
-            left -= wants;
+        let room = left.saturating_sub(gap);
+        if column.least <= room {
+            let wants = natural(column).min((whole / column.share).clamp(column.least, WIDE));
+            given[*at] = wants.min(room);
+            left -= given[*at] + gap;
         }
     }
     for at in by_rank.into_iter().filter(|at| given[*at] > 0).collect::<Vec<_>>() {
@@ -96,6 +100,10 @@ fn holds_back(row: &Row) -> bool {
 
 fn has_unknown(row: &Row) -> bool {
     row.server().is_some_and(|server| server.calls.unknown > 0)
+}
+
+fn has_erred(row: &Row) -> bool {
+    row.server().is_some_and(|server| server.last_error.is_some())
 }
 
 fn via(row: &Row) -> Cell {

@@ -71,7 +71,10 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         marks.push(format!("by {}", model.sort.word()));
     }
     let marks = marks.join(" · ");
-    let mut line = pen(buffer, paint, area, 0);
+    pen(buffer, paint, area, 0).write_right(Tone::Passing, &marks);
+    // Who has chosen something must see that, even if not all the counts have a place beside it.
+    let room = area.width.saturating_sub(u16::try_from(width(&marks)).unwrap_or(0) + 2);
+    let mut line = pen(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
     line.write(Tone::Bold, "mendline");
     line.skip(2);
     match model.total() {
@@ -85,8 +88,6 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         }
         line.write(tone, &format!("{count} {word}"));
     }
-    line.skip(1);
-    line.write_right(Tone::Passing, &marks);
 }
 
 fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
@@ -270,7 +271,9 @@ fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
 
 fn hints(selected: Option<&Row>, line: &mut Pen<'_>) {
     let resumes = selected.is_some_and(|row| row.word() == "isolated");
-    for hint in &HINTS {
+    // Where there is no server, there is nothing to be done to one.
+    let useful = if selected.is_some() { HINTS.len() } else { 2 };
+    for hint in HINTS.iter().take(useful) {
         let word = if hint.key == "i" && resumes { "resume" } else { hint.word };
         if width(hint.key) + 1 + width(word) > line.left().into() {
             break;
