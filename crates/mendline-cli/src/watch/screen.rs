@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Stdout, Write};
 use std::sync::{Mutex, PoisonError};
 
 use ratatui::backend::CrosstermBackend;
-use ratatui::layout::{Rect, Size};
+use ratatui::layout::{Position, Rect, Size};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::process::{Pid, Signal};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -19,6 +19,8 @@ use super::view;
 
 /// The other page, no cursor, marks around what is pasted.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?2004h";
+
+const CLEAR: &[u8] = b"\x1b[0m\x1b[2J";
 
 /// All of that undone, and no colour left.
 const LEAVE: &[u8] = b"\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
@@ -46,22 +48,20 @@ pub(crate) struct Screen {
 impl Screen {
     /// Takes the terminal.
     pub(crate) fn open(paint: Paint) -> io::Result<Screen> {
-        let viewport = Viewport::Fixed(Rect::from((ratatui::layout::Position::ORIGIN, size())));
-        let terminal = Terminal::with_options(CrosstermBackend::new(io::stdout()), TerminalOptions { viewport })?;
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             give_back();
             before(panic);
         }));
         take()?;
-        Ok(Screen { terminal, paint })
+        Ok(Screen { terminal: blank(size())?, paint })
     }
 
     /// Draws, in whatever size the terminal has now.
     pub(crate) fn draw(&mut self, model: &mut Model) -> io::Result<()> {
         let size = size();
         if model.size != size {
-            self.terminal.resize(Rect::from((ratatui::layout::Position::ORIGIN, size)))?;
+            self.terminal = blank(size)?;
             model.resize(size);
         }
         let paint = self.paint;
@@ -78,7 +78,8 @@ impl Screen {
     pub(crate) fn take_back(&mut self) -> io::Result<()> {
         give_back();
         take()?;
-        self.terminal.clear()
+        self.terminal = blank(size())?;
+        Ok(())
     }
 }
 
@@ -94,6 +95,15 @@ pub(crate) fn size() -> Size {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size { width: size.ws_col, height: size.ws_row },
         _ => Size { width: 80, height: 24 },
     }
+}
+
+/// A screen with nothing on it. Not by what ratatui has for that, which asks the terminal where its cursor is and takes
+/// the keys of whoever types meanwhile for the answer.
+fn blank(size: Size) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    let mut stdout = io::stdout();
+    stdout.write_all(CLEAR)?;
+    let viewport = Viewport::Fixed(Rect::from((Position::ORIGIN, size)));
+    Terminal::with_options(CrosstermBackend::new(stdout), TerminalOptions { viewport })
 }
 
 fn take() -> io::Result<()> {

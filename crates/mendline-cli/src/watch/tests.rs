@@ -149,7 +149,9 @@ fn drawn(model: &Model) -> Terminal<TestBackend> {
 
 fn picture(model: &Model) -> String {
     let text = drawn(model).backend().to_string();
-    text.lines().map(|line| line.trim_matches('"').trim_end()).collect::<Vec<_>>().join("\n")
+    // Each line stands in quotes.
+    let line = |line: &str| line[1..line.len() - 1].trim_end().to_owned();
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn press(model: &mut Model, keys: &str) -> Option<Wish> {
