@@ -34,6 +34,7 @@ mod status;
 mod steer;
 mod target;
 mod tools;
+mod watch;
 mod wrap;
 
 use std::process::ExitCode;

@@ -23,6 +23,7 @@ use crate::choices::duration;
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::ink::Ink;
 use crate::target::{Wanted, nothing_runs, unknown};
+use crate::watch::{self, WatchOptions};
 use page::Page;
 use report::Report;
 
@@ -31,6 +32,7 @@ Examples:
   mendline status                      everything that runs, in one table
   mendline status notes                one server, and an exit code that says how it is
   mendline status notes#4711           the one of this process, when several have the name
+  mendline status --watch              a live screen: what happens, and keys to reconnect or isolate
   mendline status --probe              also the configured servers that do not run, tried
   mendline status --json | jq -r '.servers[] | select(.state.kind != \"ready\") | .id'
 
@@ -45,6 +47,9 @@ pub(crate) struct StatusOptions {
     /// A server by its name, or by NAME#PID or PID [default: all of them]
     #[arg(value_name = "NAME")]
     name: Option<String>,
+
+    #[command(flatten)]
+    watch: WatchOptions,
 
     /// Print JSON, in a shape that stays; `--schema` describes it
     #[arg(long)]
@@ -73,6 +78,9 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
     if options.schema {
         print!("{}", report::SCHEMA);
         return ExitCode::SUCCESS;
+    }
+    if options.watch.is_wanted() {
+        return watch::run(&options.watch, options.name.as_deref());
     }
     let registry = Registry::of_user();
     for distrusted in registry.distrusted() {

@@ -19,6 +19,11 @@ impl Wanted {
         Wanted { text: text.to_owned(), name, pid }
     }
 
+    /// As it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Is this one meant? A name of digits alone may be meant as one, too.
     pub(crate) fn is(&self, name: &str, pid: u32) -> bool {
         match &self.name {

@@ -19,3 +19,5 @@ mod sockets;
 mod stage;
 mod states;
 mod steering;
+mod terminal;
+mod watch;

@@ -1,0 +1,228 @@
+//! `mendline status --watch`: a live screen over everything that runs, with keys to steer it.
+//!
+//! Three threads: this one has the keys and the picture and never waits for anybody; [`ask`] asks every process how it
+//! stands and passes commands on; [`follow`] hears what happens. Both report to the [`model`], which knows everything that
+//! is shown and is told everything else: it can be driven by a test as by a person.
+//! - [`row`], [`events`], [`keys`]: what the model is made of; [`keyboard`]: bytes read as keys;
+//! - [`layout`], [`table`], [`detail`], [`paint`], [`view`]: model in, picture out;
+//! - [`screen`], [`signals`]: the terminal, taken and given back as it was.
+
+mod ask;
+mod detail;
+mod events;
+mod follow;
+mod keyboard;
+mod keys;
+mod layout;
+mod log;
+mod model;
+mod paint;
+mod row;
+mod screen;
+mod signals;
+mod table;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::choices::duration;
+use crate::cli::{NEGATIVE, USAGE};
+use crate::ink::Ink;
+use crate::target::Wanted;
+use ask::Request;
+use keyboard::Keyboard;
+use model::{Happening, Model, Wish};
+use paint::Paint;
+use screen::Screen;
+use signals::Heard;
+
+/// How long we wait for a key before we see what else there is.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How often the picture is drawn even if nothing happened: spans of time grow.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// How many reports may wait for the screen.
+const WAITING: usize = 1024;
+
+/// How often somebody may look.
+const OFTEN: Duration = Duration::from_millis(100);
+const SELDOM: Duration = Duration::from_secs(3600);
+
+/// What the live screen is asked.
+#[derive(Args)]
+pub(crate) struct WatchOptions {
+    /// A live screen, with what happens and keys to reconnect, isolate and follow the log
+    #[arg(long, short, conflicts_with_all = ["json", "probe"])]
+    watch: bool,
+
+    /// How often the live screen looks
+    #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1s", requires = "watch")]
+    interval: Duration,
+}
+
+impl WatchOptions {
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.watch
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    match (OFTEN..=SELDOM).contains(&interval) {
+        true => Ok(interval),
+        false => Err("it must be between 100ms and 1h".to_owned()),
+    }
+}
+
+/// Shows the screen until somebody has seen enough.
+pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
+    if let Some(why) = screen::refusal() {
+        eprintln!("error: --watch needs a terminal, and {why}");
+        eprintln!("\nWithout one, `mendline status` prints a table and `mendline status --json` everything.");
+        return ExitCode::from(USAGE);
+    }
+    match watch(options.interval, name.map(Wanted::parse)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            screen::give_back();
+            eprintln!("error: the terminal cannot be used: {error}");
+            ExitCode::from(NEGATIVE)
+        }
+    }
+}
+
+fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
+    let (hear, signals) = channel();
+    let (report, happenings) = sync_channel(WAITING);
+    signals::listen(hear)?;
+    let requests = ask::start(interval, report.clone())?;
+    follow::start(report)?;
+    let screen = Screen::open(Paint { is_coloured: Ink::for_stdout().is_coloured() })?;
+    let model = Model::new(screen::size(), only);
+    Watch { screen, model, keyboard: Keyboard::default(), happenings, signals, requests }.run()
+}
+
+/// Everything that this thread holds.
+struct Watch {
+    screen: Screen,
+    model: Model,
+    keyboard: Keyboard,
+    happenings: Receiver<Happening>,
+    signals: Receiver<Heard>,
+    requests: Sender<Request>,
+}
+
+/// Whether it goes on.
+#[derive(PartialEq, Eq)]
+enum Goes {
+    On,
+    Home,
+}
+
+impl Watch {
+    fn run(mut self) -> io::Result<()> {
+        let mut drawn = Instant::now();
+        self.screen.draw(&mut self.model)?;
+        loop {
+            let keys = self.wait_for_keys()?;
+            let mut has_changed = !keys.is_empty();
+            for key in keys {
+                let wish = self.model.press(key);
+                if self.grant(wish)? == Goes::Home {
+                    return Ok(());
+                }
+            }
+            while let Ok(heard) = self.signals.try_recv() {
+                has_changed = true;
+                if self.obey(heard)? == Goes::Home {
+                    return Ok(());
+                }
+            }
+            has_changed |= self.catch_up() || screen::size() != self.model.size || drawn.elapsed() >= REDRAW;
+            if has_changed {
+                self.model.tick(ask::now());
+                self.screen.draw(&mut self.model)?;
+                drawn = Instant::now();
+            }
+        }
+    }
+
+    /// The keys that come within a tick.
+    fn wait_for_keys(&mut self) -> io::Result<Vec<keyboard::Key>> {
+        let stdin = rustix::stdio::stdin();
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let tick = Timespec::try_from(TICK).unwrap_or_default();
+        match poll(&mut fds, Some(&tick)) {
+            Ok(0) => return Ok(self.keyboard.rest().into_iter().collect()),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; 1024];
+        match rustix::io::read(stdin, &mut bytes) {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has gone")),
+            Ok(count) => Ok(self.keyboard.hear(&bytes[..count])),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes in everything that was reported. Says whether there was anything.
+    fn catch_up(&mut self) -> bool {
+        // No more than fits: whoever reports faster than we look must not keep us from the keys.
+        let reported: Vec<Happening> = self.happenings.try_iter().take(WAITING).collect();
+        let has_any = !reported.is_empty();
+        reported.into_iter().for_each(|happening| self.model.take(happening));
+        has_any
+    }
+
+    fn grant(&mut self, wish: Option<Wish>) -> io::Result<Goes> {
+        match wish {
+            None => {}
+            Some(Wish::Quit) => return Ok(Goes::Home),
+            Some(Wish::Suspend) => self.suspend()?,
+            Some(Wish::Redraw) => {
+                self.screen.take_back()?;
+                self.ask(Request::Look);
+            }
+            Some(Wish::Steer(order)) => self.ask(Request::Steer(order)),
+            Some(Wish::Log(name)) => return self.show_log(&name),
+        }
+        Ok(Goes::On)
+    }
+
+    fn obey(&mut self, heard: Heard) -> io::Result<Goes> {
+        match heard {
+            Heard::Interrupt | Heard::Stop => return Ok(Goes::Home),
+            Heard::Suspend => self.suspend()?,
+            // Whoever stopped us may have left the terminal in any state.
+            Heard::Continued => self.screen.take_back()?,
+        }
+        Ok(Goes::On)
+    }
+
+    fn ask(&mut self, request: Request) {
+        if self.requests.send(request).is_err() {
+            self.model.say("nobody is there to ask any more; please start again".to_owned(), true);
+        }
+    }
+
+    fn suspend(&mut self) -> io::Result<()> {
+        self.screen.lend();
+        let has_stopped = screen::stop();
+        self.screen.take_back()?;
+        if !has_stopped {
+            self.model.say("there is no shell to go to".to_owned(), false);
+        }
+        Ok(())
+    }
+}

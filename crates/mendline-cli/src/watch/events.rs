@@ -1,0 +1,123 @@
+//! What happened while somebody watched: the last lines of it, and which of them are looked at.
+//!
+//! New lines come in at the bottom. Whoever has scrolled away from there, or paused, keeps seeing the same lines: the place
+//! is counted from the newest line and moves along with it. Old lines go; the log has them.
+
+use std::collections::VecDeque;
+
+use mendline::control::Level;
+
+/// How many lines are kept.
+pub(crate) const KEPT: usize = 1000;
+
+/// How many lines may have been taken in before one that happened before them.
+const LATE: usize = 32;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// When, in milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) level: Level,
+    /// About whom.
+    pub(crate) who: String,
+    /// Whether the server itself said it, on its stderr.
+    pub(crate) said: bool,
+    pub(crate) text: String,
+}
+
+/// The last lines, the newest last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    lines: VecDeque<Line>,
+    /// How many of the newest are below what is looked at.
+    below: usize,
+}
+
+impl Events {
+    /// Takes a line in. `counts` says whether it is one of those that are shown, `holds` whether the picture must not move.
+    pub(crate) fn push(&mut self, line: Line, counts: bool, holds: bool) {
+        if self.lines.len() == KEPT {
+            self.lines.pop_front();
+        }
+        // Several processes tell at once, each in its own order: one may come a little late.
+        let earlier = self.lines.iter().rev().take(LATE).take_while(|before| before.at > line.at).count();
+        self.lines.insert(self.lines.len() - earlier, line);
+        if counts && (holds || self.below > 0) {
+            self.below += 1;
+        }
+    }
+
+    /// All that are kept, the oldest first.
+    pub(crate) fn lines(&self) -> impl DoubleEndedIterator<Item = &Line> {
+        self.lines.iter()
+    }
+
+    /// How many of the newest are below what is looked at.
+    pub(crate) fn below(&self) -> usize {
+        self.below
+    }
+
+    /// Looks at older lines, or at newer ones if it is negative. There are `shown` lines and a place for `height` of them.
+    pub(crate) fn scroll(&mut self, older: isize, shown: usize, height: usize) {
+        self.below = self.below.saturating_add_signed(older);
+        self.settle(shown, height);
+    }
+
+    /// Never beyond the oldest line.
+    pub(crate) fn settle(&mut self, shown: usize, height: usize) {
+        self.below = self.below.min(shown.saturating_sub(height));
+    }
+
+    /// Looks at the newest again.
+    pub(crate) fn follow(&mut self) {
+        self.below = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Line {
+        Line { at: 0, level: Level::Info, who: "notes".to_owned(), said: false, text: text.to_owned() }
+    }
+
+    #[test]
+    fn only_so_many_lines_are_kept() {
+        let mut events = Events::default();
+        for number in 0..KEPT + 10 {
+            events.push(line(&number.to_string()), true, false);
+        }
+        assert_eq!(events.lines().count(), KEPT);
+        assert_eq!(events.lines().next().unwrap().text, "10");
+    }
+
+    #[test]
+    fn lines_stand_in_the_order_in_which_they_happened() {
+        let mut events = Events::default();
+        for at in [10, 30, 20, 20, 5] {
+            events.push(Line { at, ..line("") }, true, false);
+        }
+        assert_eq!(events.lines().map(|line| line.at).collect::<Vec<_>>(), [5, 10, 20, 20, 30]);
+    }
+
+    #[test]
+    fn whoever_looks_at_old_lines_keeps_seeing_them() {
+        let mut events = Events::default();
+        for number in 0..10 {
+            events.push(line(&number.to_string()), true, false);
+        }
+        assert_eq!(events.below(), 0, "the newest is followed");
+        events.scroll(3, 10, 4);
+        events.push(line("new"), true, false);
+        assert_eq!(events.below(), 4);
+        events.scroll(100, 11, 4);
+        assert_eq!(events.below(), 7, "the oldest four are looked at");
+        events.scroll(-100, 11, 4);
+        assert_eq!(events.below(), 0);
+        events.push(line("held"), true, true);
+        events.push(line("of another"), false, true);
+        assert_eq!(events.below(), 1);
+    }
+}

@@ -1,0 +1,221 @@
+//! Bytes from a terminal, read as keys.
+//!
+//! A terminal sends letters as themselves and most other keys as sequences that begin with ESC, which is also what the key
+//! Esc sends. So an ESC with nothing behind it is Esc only when nothing follows for a moment; whoever reads says when that
+//! is ([`Keyboard::rest`]). Sequences that are not known are swallowed whole, however long they are. What is pasted comes
+//! between marks, so that a text from a clipboard is not taken for commands.
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Char(char),
+    /// Together with Ctrl, as a small letter.
+    Control(char),
+    /// A character of something that was pasted.
+    Pasted(char),
+    Up,
+    Down,
+    Home,
+    End,
+    PageUp,
+    PageDown,
+    Enter,
+    Escape,
+    Backspace,
+    /// Something that means nothing here.
+    Other,
+}
+
+const ESC: u8 = 0x1b;
+
+/// What a sequence has at most that means anything here. More than that is thrown away.
+const LONGEST: usize = 16;
+
+/// What has been heard and is not a key yet.
+#[derive(Debug, Default)]
+pub(crate) struct Keyboard {
+    state: State,
+    is_pasting: bool,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Between,
+    /// After an ESC.
+    Escaped,
+    /// After `ESC [`: parameters, up to a final byte.
+    Sequence(Vec<u8>),
+    /// After `ESC O`: one more.
+    Single,
+    /// Within a character of several bytes.
+    Character(Vec<u8>, usize),
+}
+
+impl Keyboard {
+    /// The keys that these bytes complete.
+    pub(crate) fn hear(&mut self, bytes: &[u8]) -> Vec<Key> {
+        bytes.iter().filter_map(|byte| self.hear_byte(*byte)).collect()
+    }
+
+    /// Nothing has come for a moment: what was begun is not going to be completed.
+    pub(crate) fn rest(&mut self) -> Option<Key> {
+        match std::mem::take(&mut self.state) {
+            State::Escaped if !self.is_pasting => Some(Key::Escape),
+            _ => None,
+        }
+    }
+
+    fn hear_byte(&mut self, byte: u8) -> Option<Key> {
+        match std::mem::take(&mut self.state) {
+            State::Between => self.begin(byte),
+            State::Escaped => match byte {
+                b'[' => self.go_on(State::Sequence(Vec::new())),
+                b'O' => self.go_on(State::Single),
+                // Esc, twice or in haste, and whatever came next.
+                ESC => {
+                    self.state = State::Escaped;
+                    self.typed(Key::Escape)
+                }
+                // Together with Alt, which means nothing here.
+                _ => Some(Key::Other),
+            },
+            State::Single => Some(named(byte, &[])),
+            State::Sequence(mut parameters) => match byte {
+                ESC => self.go_on(State::Escaped),
+                0x40..=0x7e => self.end_sequence(byte, &parameters),
+                _ => {
+                    if parameters.len() < LONGEST {
+                        parameters.push(byte);
+                    }
+                    self.go_on(State::Sequence(parameters))
+                }
+            },
+            State::Character(mut bytes, length) => {
+                if !(0x80..0xc0).contains(&byte) {
+                    return self.begin(byte);
+                }
+                bytes.push(byte);
+                if bytes.len() < length {
+                    return self.go_on(State::Character(bytes, length));
+                }
+                let character = std::str::from_utf8(&bytes).ok().and_then(|text| text.chars().next());
+                character.and_then(|character| self.typed(Key::Char(character)))
+            }
+        }
+    }
+
+    fn go_on(&mut self, state: State) -> Option<Key> {
+        self.state = state;
+        None
+    }
+
+    fn begin(&mut self, byte: u8) -> Option<Key> {
+        match byte {
+            ESC => self.go_on(State::Escaped),
+            b'\r' | b'\n' => self.typed(Key::Enter),
+            0x08 | 0x7f => self.typed(Key::Backspace),
+            0x01..=0x1a => self.typed(Key::Control(char::from(byte - 1 + b'a'))),
+            0x20..=0x7e => self.typed(Key::Char(char::from(byte))),
+            0xc2..=0xdf => self.go_on(State::Character(vec![byte], 2)),
+            0xe0..=0xef => self.go_on(State::Character(vec![byte], 3)),
+            0xf0..=0xf4 => self.go_on(State::Character(vec![byte], 4)),
+            _ => None,
+        }
+    }
+
+    /// Of what is pasted, only characters are something.
+    fn typed(&self, key: Key) -> Option<Key> {
+        match (self.is_pasting, key) {
+            (false, key) => Some(key),
+            (true, Key::Char(character)) if !character.is_control() => Some(Key::Pasted(character)),
+            (true, _) => None,
+        }
+    }
+
+    fn end_sequence(&mut self, last: u8, parameters: &[u8]) -> Option<Key> {
+        match (last, parameters) {
+            (b'~', b"200") => self.is_pasting = true,
+            (b'~', b"201") => self.is_pasting = false,
+            _ if self.is_pasting => {}
+            _ => return Some(named(last, parameters)),
+        }
+        None
+    }
+}
+
+/// The key that ends with this byte, whatever other keys were held with it.
+fn named(last: u8, parameters: &[u8]) -> Key {
+    let first = parameters.split(|byte| *byte == b';').next().unwrap_or_default();
+    match (last, first) {
+        (b'A', _) => Key::Up,
+        (b'B', _) => Key::Down,
+        (b'H', _) | (b'~', b"1" | b"7") => Key::Home,
+        (b'F', _) | (b'~', b"4" | b"8") => Key::End,
+        (b'M', b"") => Key::Enter,
+        (b'~', b"5") => Key::PageUp,
+        (b'~', b"6") => Key::PageDown,
+        _ => Key::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn heard(bytes: &[u8]) -> Vec<Key> {
+        Keyboard::default().hear(bytes)
+    }
+
+    #[test]
+    fn keys_are_read_as_terminals_send_them() {
+        assert_eq!(heard(b"q\x03\r\x7f"), [Key::Char('q'), Key::Control('c'), Key::Enter, Key::Backspace]);
+        assert_eq!(heard(b"\x1b[A\x1bOB\x1b[1;5A"), [Key::Up, Key::Down, Key::Up]);
+        assert_eq!(heard(b"\x1b[5~\x1b[6~\x1b[H\x1b[4~"), [Key::PageUp, Key::PageDown, Key::Home, Key::End]);
+        assert_eq!(heard("ü日🦀".as_bytes()), [Key::Char('ü'), Key::Char('日'), Key::Char('🦀')]);
+    }
+
+    #[test]
+    fn a_key_may_come_in_pieces() {
+        let mut keyboard = Keyboard::default();
+        assert_eq!(keyboard.hear(b"\x1b"), []);
+        assert_eq!(keyboard.hear(b"["), []);
+        assert_eq!(keyboard.hear(b"A\xc3"), [Key::Up]);
+        assert_eq!(keyboard.hear(b"\xbc"), [Key::Char('ü')]);
+    }
+
+    #[test]
+    fn an_escape_is_a_key_when_nothing_follows() {
+        let mut keyboard = Keyboard::default();
+        assert_eq!(keyboard.hear(b"\x1b"), []);
+        assert_eq!(keyboard.rest(), Some(Key::Escape));
+        assert_eq!(keyboard.rest(), None);
+        assert_eq!(keyboard.hear(b"\x1b\x1b"), [Key::Escape], "the second may still become something else");
+    }
+
+    #[test]
+    fn what_is_pasted_is_no_command() {
+        let keys = heard(b"\x1b[200~iy\r\x03\x1b[A\x1b[201~q");
+        assert_eq!(keys, [Key::Pasted('i'), Key::Pasted('y'), Key::Char('q')]);
+    }
+
+    #[test]
+    fn unknown_sequences_are_swallowed_whole() {
+        let endless = [b"\x1b[".as_slice(), &[b'1'; 10_000], b"zq"].concat();
+        assert_eq!(heard(&endless), [Key::Other, Key::Char('q')]);
+        assert_eq!(heard(b"\x1b[<0;10;10Mq"), [Key::Other, Key::Char('q')], "a mouse");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived_however_they_are_cut(bytes: Vec<u8>, cut in 0..64usize) {
+            let cut = cut.min(bytes.len());
+            let mut keyboard = Keyboard::default();
+            let mut pieces = keyboard.hear(&bytes[..cut]);
+            pieces.extend(keyboard.hear(&bytes[cut..]));
+            prop_assert_eq!(pieces, heard(&bytes));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What keys do.
+//!
+//! Ctrl-C always ends and Ctrl-Z always goes to the background, whatever else is on the screen. Esc goes back one step, and
+//! from the table that is the end. Only what takes a server out asks first; everything else can be undone by another key.
+
+use mendline::control::Command;
+use mendline::control::snapshot::StateKind;
+
+use super::keyboard::Key;
+use super::model::{Mode, Model, Order, Wish};
+
+/// How long a filter may be.
+const LONGEST_FILTER: usize = 64;
+
+/// A key and what it does, for the footer and the help.
+pub(crate) struct Hint {
+    pub(crate) key: &'static str,
+    /// In one word.
+    pub(crate) word: &'static str,
+    /// In a sentence.
+    pub(crate) sentence: &'static str,
+}
+
+/// All of them, the most useful first.
+pub(crate) const HINTS: [Hint; 13] = [
+    Hint { key: "q", word: "quit", sentence: "end; so do Esc and Ctrl-C" },
+    Hint { key: "?", word: "help", sentence: "this page" },
+    Hint { key: "r", word: "reconnect", sentence: "make a new connection to the selected server" },
+    Hint { key: "i", word: "isolate", sentence: "take the selected server out, or bring it back" },
+    Hint { key: "l", word: "log", sentence: "follow the log of the selected server; Ctrl-C comes back" },
+    Hint { key: "↵", word: "details", sentence: "all that is known of the selected server, or less" },
+    Hint { key: "/", word: "filter", sentence: "show only servers whose name, state or error has this text" },
+    Hint { key: "s", word: "sort", sentence: "by name, by state (worst first), by latency (slowest first)" },
+    Hint { key: "e", word: "events", sentence: "show what happens, or not" },
+    Hint { key: "p", word: "pause", sentence: "let the picture stand still, or move again" },
+    Hint { key: "↑↓ jk", word: "select", sentence: "select a server; Home and End the first and last" },
+    Hint { key: "PgUp PgDn", word: "scroll", sentence: "older and newer events" },
+    Hint { key: "Ctrl-Z", word: "suspend", sentence: "to the shell; `fg` comes back. Ctrl-L draws anew" },
+];
+
+impl Model {
+    /// Somebody pressed a key.
+    pub(crate) fn press(&mut self, key: Key) -> Option<Wish> {
+        let wish = match (key, &self.mode) {
+            (Key::Control('c'), _) => Some(Wish::Quit),
+            (Key::Control('z'), _) => Some(Wish::Suspend),
+            (Key::Control('l'), _) => Some(Wish::Redraw),
+            (key, Mode::Filter) => {
+                self.write_filter(key);
+                None
+            }
+            // Text that somebody pasted is no command.
+            (Key::Control(_) | Key::Pasted(_) | Key::Other, _) => None,
+            (key, Mode::Confirm(order)) => {
+                let order = order.clone();
+                self.mode = Mode::Table;
+                match key {
+                    Key::Char('y' | 'Y') => Some(self.steer(order)),
+                    _ => {
+                        self.say(format!("{} is left as it is", order.id), false);
+                        None
+                    }
+                }
+            }
+            (_, Mode::Help) => {
+                self.mode = Mode::Table;
+                None
+            }
+            (key, Mode::Table) => self.press_in_table(key),
+        };
+        self.settle();
+        wish
+    }
+
+    fn press_in_table(&mut self, key: Key) -> Option<Wish> {
+        let page = isize::try_from(self.height_of_events().max(2) - 1).unwrap_or(1);
+        match key {
+            Key::Char('q') => return Some(Wish::Quit),
+            Key::Escape if self.filter.is_empty() => return Some(Wish::Quit),
+            Key::Escape => self.filter.clear(),
+            Key::Up | Key::Char('k') => self.step(-1),
+            Key::Down | Key::Char('j') => self.step(1),
+            Key::Home | Key::Char('g') => self.step(isize::MIN),
+            Key::End | Key::Char('G') => self.step(isize::MAX),
+            Key::PageUp => self.scroll(page),
+            Key::PageDown => self.scroll(-page),
+            Key::Enter => self.details = Some(!self.shows_details()),
+            Key::Char('s') => self.sort = self.sort.next(),
+            Key::Char('e') => self.events_are_hidden = !self.events_are_hidden,
+            Key::Char('p' | ' ') => self.pause(),
+            Key::Char('/') => self.mode = Mode::Filter,
+            Key::Char('?' | 'h') => self.mode = Mode::Help,
+            Key::Char('r') => {
+                let order = self.order(Command::Reconnect)?;
+                return Some(self.steer(order));
+            }
+            Key::Char('i') => return self.isolate_or_resume(),
+            Key::Char('l') => return Some(Wish::Log(self.selected()?.key.name.clone())),
+            _ => {}
+        }
+        None
+    }
+
+    fn isolate_or_resume(&mut self) -> Option<Wish> {
+        if self.selected()?.kind() == Some(StateKind::Isolated) {
+            let order = self.order(Command::Resume)?;
+            return Some(self.steer(order));
+        }
+        self.mode = Mode::Confirm(self.order(Command::Isolate)?);
+        None
+    }
+
+    fn order(&self, what: Command) -> Option<Order> {
+        self.selected().map(|row| Order { key: row.key.clone(), id: row.id.clone(), what })
+    }
+
+    fn steer(&mut self, order: Order) -> Wish {
+        self.say(format!("{}: asked, waiting for an answer …", order.id), false);
+        Wish::Steer(order)
+    }
+
+    fn write_filter(&mut self, key: Key) {
+        match key {
+            Key::Enter => self.mode = Mode::Table,
+            Key::Escape => {
+                self.filter.clear();
+                self.mode = Mode::Table;
+            }
+            Key::Control('u') => self.filter.clear(),
+            Key::Backspace => {
+                self.filter.pop();
+            }
+            Key::Char(character) | Key::Pasted(character) if self.filter.chars().count() < LONGEST_FILTER => {
+                self.filter.push(character);
+            }
+            Key::Up => self.step(-1),
+            Key::Down => self.step(1),
+            _ => {}
+        }
+    }
+}

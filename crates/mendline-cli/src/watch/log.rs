@@ -1,0 +1,94 @@
+//! The log of one server, in the place of the screen.
+//!
+//! Our own program is run as `mendline logs NAME -f`; Ctrl-C ends it and comes back. The screen goes on listening meanwhile,
+//! so that nothing piles up, and whoever ends us ends the log too.
+
+use std::io::{self, Write};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+
+use clap::CommandFactory;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal};
+
+use super::signals::Heard;
+use super::{Goes, TICK, Watch};
+use crate::cli::Cli;
+
+impl Watch {
+    /// Shows the log of this server until somebody has seen enough of it.
+    pub(super) fn show_log(&mut self, name: &str) -> io::Result<Goes> {
+        if Cli::command().find_subcommand("logs").is_none() {
+            self.model.say("this mendline has no command `logs`".to_owned(), true);
+            return Ok(Goes::On);
+        }
+        self.screen.lend();
+        println!("The log of {name}; Ctrl-C comes back.");
+        let begun = std::env::current_exe().and_then(|own| Command::new(own).args(["logs", "-f", "--", name]).spawn());
+        let goes = match begun {
+            Ok(child) => self.wait_for(child)?,
+            Err(error) => {
+                self.model.say(format!("the log cannot be shown: {error}"), true);
+                Goes::On
+            }
+        };
+        if goes == Goes::On {
+            self.screen.take_back()?;
+        }
+        Ok(goes)
+    }
+
+    fn wait_for(&mut self, mut child: Child) -> io::Result<Goes> {
+        loop {
+            if let Some(ended) = child.try_wait()? {
+                // Ctrl-C was for both of us.
+                while self.signals.try_recv().is_ok_and(|heard| heard == Heard::Interrupt) {}
+                return self.after(ended);
+            }
+            while let Ok(heard) = self.signals.try_recv() {
+                if heard == Heard::Stop {
+                    end(&mut child);
+                    return Ok(Goes::Home);
+                }
+            }
+            self.catch_up();
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Whoever is told why there is no log must have the time to read it.
+    fn after(&mut self, ended: ExitStatus) -> io::Result<Goes> {
+        if ended.code().is_none_or(|code| code == 0 || code == INTERRUPTED) {
+            return Ok(Goes::On);
+        }
+        print!("\nEnter goes back to the live screen. ");
+        io::stdout().flush()?;
+        let stdin = rustix::stdio::stdin();
+        let tick = Timespec::try_from(TICK).unwrap_or_default();
+        loop {
+            let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+            if matches!(poll(&mut fds, Some(&tick)), Ok(1..)) {
+                // A whole line at once: the terminal is as it was.
+                let _ = rustix::io::read(stdin, &mut [0; 1024]);
+                return Ok(Goes::On);
+            }
+            match self.signals.try_recv() {
+                Ok(Heard::Stop) => return Ok(Goes::Home),
+                Ok(Heard::Interrupt) => return Ok(Goes::On),
+                _ => {}
+            }
+            self.catch_up();
+        }
+    }
+}
+
+/// What shells and some programs say when they were interrupted.
+const INTERRUPTED: i32 = 130;
+
+fn end(child: &mut Child) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, Signal::TERM);
+    }
+    let _ = child.wait();
+}

@@ -1,0 +1,326 @@
+//! Everything that the screen shows, and how it changes.
+//!
+//! Looks, events, answers and keys go in; what is wished for comes out. Nothing here knows a terminal, a socket or a clock,
+//! so that every sequence of them can be tried in a test. After each change everything is put in order once ([`settle`]):
+//! the selection is on a row that is there, and the row is on the screen.
+//!
+//! [`settle`]: Model::settle
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mendline::control::{Command, Level, Snapshot, Told};
+use ratatui::layout::Size;
+
+use super::detail;
+use super::events::{Events, Line};
+use super::layout::{Layout, Wanted, is_roomy};
+use super::paint::Tone;
+use super::row::{Key, Look, Row, Sort, rows};
+use crate::target;
+
+/// How long an answer stays in the footer, in milliseconds.
+const ANSWER_STAYS: u64 = 10_000;
+
+/// Something that the screen has to know.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening {
+    /// Everybody was asked.
+    Looked(Look),
+    /// Something happened in a process.
+    Told { pid: u32, name: String, told: Told },
+    /// So many events of a process were left out.
+    Missed { pid: u32, name: String, count: u64 },
+    /// What became of a command.
+    Answered { order: Order, outcome: Result<(), String> },
+}
+
+/// Something to do to one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) key: Key,
+    /// What the screen calls it.
+    pub(crate) id: String,
+    pub(crate) what: Command,
+}
+
+/// What somebody who presses a key wants, beyond another picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Quit,
+    /// To the background, as Ctrl-Z does everywhere.
+    Suspend,
+    /// Everything drawn anew.
+    Redraw,
+    Steer(Order),
+    /// The log of this server.
+    Log(String),
+}
+
+/// What keys mean just now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    #[default]
+    Table,
+    /// A filter is being written.
+    Filter,
+    /// Shall this be done?
+    Confirm(Order),
+    Help,
+}
+
+/// The last word about a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) is_bad: bool,
+    until: u64,
+}
+
+/// Everything that the screen shows.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) size: Size,
+    /// The time, in milliseconds since 1970, as far as anybody has said.
+    pub(crate) now: u64,
+    /// Who is watched; everybody if it is none.
+    pub(crate) only: Option<target::Wanted>,
+    /// Whether anybody has looked yet.
+    pub(crate) has_looked: bool,
+    pub(crate) mode: Mode,
+    pub(crate) sort: Sort,
+    pub(crate) filter: String,
+    /// The first row that is on the screen.
+    pub(crate) top: usize,
+    pub(crate) events: Events,
+    pub(crate) events_are_hidden: bool,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) distrusted: Vec<String>,
+    /// Whether the picture stands still.
+    pub(crate) is_paused: bool,
+    /// What was found meanwhile.
+    held: Option<Look>,
+    /// Whether somebody has opened details or closed them; else it depends on the room.
+    pub(crate) details: Option<bool>,
+    all: Vec<Row>,
+    known: BTreeMap<u32, Snapshot>,
+    selected: Option<Key>,
+    /// Where the selected row was, for when it goes.
+    place: usize,
+}
+
+impl Model {
+    /// An empty screen of this size, for these servers or for all of them.
+    pub(crate) fn new(size: Size, only: Option<target::Wanted>) -> Model {
+        Model { size, only, ..Model::default() }
+    }
+
+    /// The screen has another size now.
+    pub(crate) fn resize(&mut self, size: Size) {
+        self.size = size;
+        self.settle();
+    }
+
+    /// It is this late.
+    pub(crate) fn tick(&mut self, now: u64) {
+        if !self.is_paused {
+            self.now = self.now.max(now);
+        }
+        if self.answer.as_ref().is_some_and(|answer| answer.until < now) {
+            self.answer = None;
+        }
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn take(&mut self, happening: Happening) {
+        match happening {
+            Happening::Looked(look) if self.is_paused => self.held = Some(look),
+            Happening::Looked(look) => self.look(&look),
+            Happening::Told { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
+                let who = self.called(pid, told.server.as_deref().unwrap_or(&name));
+                let Told { at, level, said, text, .. } = told;
+                self.note(Line { at, level, who, said, text });
+            }
+            Happening::Missed { pid, name, count } if self.watches(&name, pid) => {
+                let text = format!("{count} events were left out, because they came too fast");
+                let who = self.called(pid, &name);
+                self.note(Line { at: self.now, level: Level::Warn, who, said: false, text });
+            }
+            Happening::Told { .. } | Happening::Missed { .. } => {}
+            Happening::Answered { order, outcome } => match outcome {
+                Ok(()) => self.say(done(&order), false),
+                Err(why) => self.say(format!("{}: {why}", order.id), true),
+            },
+        }
+        self.settle();
+    }
+
+    /// The rows that are to be seen, in order.
+    pub(crate) fn rows(&self) -> Vec<&Row> {
+        let filter = self.filter.to_lowercase();
+        let mut rows: Vec<&Row> = self.all.iter().filter(|row| filter.is_empty() || row.matches(&filter)).collect();
+        self.sort.order(&mut rows);
+        rows
+    }
+
+    /// How many there are, seen or not.
+    pub(crate) fn total(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many are how, the best first.
+    pub(crate) fn tally(&self) -> Vec<(&'static str, usize, Tone)> {
+        let mut rows: Vec<&Row> = self.all.iter().collect();
+        rows.sort_by_key(|row| (row.kind().is_none(), row.kind()));
+        let mut tally: Vec<(&'static str, usize, Tone)> = Vec::new();
+        for row in rows {
+            match tally.last_mut().filter(|(word, ..)| *word == row.word()) {
+                Some((_, count, _)) => *count += 1,
+                None => tally.push((row.word(), 1, row.mood().into())),
+            }
+        }
+        tally
+    }
+
+    /// The row that keys are about.
+    pub(crate) fn selected(&self) -> Option<&Row> {
+        let key = self.selected.as_ref()?;
+        self.all.iter().find(|row| row.key == *key)
+    }
+
+    pub(crate) fn is_selected(&self, row: &Row) -> bool {
+        self.selected.as_ref() == Some(&row.key)
+    }
+
+    /// Whether there are details to see.
+    pub(crate) fn shows_details(&self) -> bool {
+        self.selected.is_some() && self.details.unwrap_or_else(|| is_roomy(self.size))
+    }
+
+    /// The events that are to be seen, the oldest first.
+    pub(crate) fn shown_events(&self) -> Vec<&Line> {
+        let seen = self.seen();
+        self.events.lines().filter(|line| self.shows(&seen, &line.who)).collect()
+    }
+
+    /// Where everything is, if there is room for anything.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        let details = self.selected().filter(|_| self.shows_details());
+        let wanted = Wanted {
+            rows: self.rows().len(),
+            details: details.map(|row| detail::lines(row, self, self.size.width.into()).len()),
+            events: !self.events_are_hidden && !self.all.is_empty(),
+        };
+        Layout::of(self.size, wanted)
+    }
+
+    /// Puts the last word into the footer.
+    pub(crate) fn say(&mut self, text: String, is_bad: bool) {
+        self.answer = Some(Answer { text, is_bad, until: self.now + ANSWER_STAYS });
+    }
+
+    /// Selects the row that is so many further down, or up.
+    pub(crate) fn step(&mut self, down: isize) {
+        let last = self.rows().len().saturating_sub(1);
+        self.place = self.place.saturating_add_signed(down).min(last);
+        self.selected = self.rows().get(self.place).map(|row| row.key.clone());
+    }
+
+    /// Lets the picture stand still, or move again.
+    pub(crate) fn pause(&mut self) {
+        self.is_paused = !self.is_paused;
+        if !self.is_paused {
+            self.events.follow();
+            if let Some(look) = self.held.take() {
+                self.look(&look);
+            }
+        }
+    }
+
+    /// Looks at older events, or newer ones.
+    pub(crate) fn scroll(&mut self, older: isize) {
+        let (shown, height) = (self.shown_events().len(), self.height_of_events());
+        self.events.scroll(older, shown, height);
+    }
+
+    /// How many events can be seen at once.
+    pub(crate) fn height_of_events(&self) -> usize {
+        self.layout().map_or(0, |layout| layout.events.height.saturating_sub(1).into())
+    }
+
+    /// How many rows can be seen at once.
+    pub(crate) fn height_of_table(&self) -> usize {
+        self.layout().map_or(0, |layout| layout.table.height.saturating_sub(1).into())
+    }
+
+    /// Puts everything in order after a change.
+    pub(crate) fn settle(&mut self) {
+        let keys: Vec<Key> = self.rows().into_iter().map(|row| row.key.clone()).collect();
+        match self.selected.as_ref().and_then(|selected| keys.iter().position(|key| key == selected)) {
+            Some(place) => self.place = place,
+            // It has gone; whoever is in its place now is next.
+            None => {
+                self.place = self.place.min(keys.len().saturating_sub(1));
+                self.selected = keys.get(self.place).cloned();
+            }
+        }
+        let height = self.height_of_table().max(1);
+        let lowest = keys.len().saturating_sub(height);
+        self.top = self.top.clamp((self.place + 1).saturating_sub(height), self.place).min(lowest);
+        let (shown, height) = (self.shown_events().len(), self.height_of_events());
+        self.events.settle(shown, height);
+    }
+
+    fn look(&mut self, look: &Look) {
+        let before: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
+        self.now = self.now.max(look.at);
+        self.all = rows(look, &mut self.known);
+        let only = self.only.as_ref();
+        self.all.retain(|row| only.is_none_or(|only| only.is(&row.key.name, row.key.pid)));
+        self.distrusted.clone_from(&look.distrusted);
+        let after: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
+        // At first nobody has come: everything was there.
+        let came = after.iter().filter(|(key, _)| self.has_looked && !before.contains_key(key));
+        let went = before.iter().filter(|(key, _)| !after.contains_key(key));
+        let came = came.map(|(key, id)| (id.clone(), format!("is there now (process {})", key.pid)));
+        let went = went.map(|(key, id)| (id.clone(), format!("is not there any more (process {})", key.pid)));
+        let lines: Vec<(String, String)> = came.chain(went).collect();
+        for (who, text) in lines {
+            self.note(Line { at: look.at, level: Level::Info, who, said: false, text });
+        }
+        self.has_looked = true;
+    }
+
+    fn note(&mut self, line: Line) {
+        let counts = self.shows(&self.seen(), &line.who);
+        let holds = self.is_paused;
+        self.events.push(line, counts, holds);
+    }
+
+    fn seen(&self) -> BTreeSet<&str> {
+        self.rows().into_iter().map(|row| row.id.as_str()).collect()
+    }
+
+    /// Without a filter everything is shown, and with one what is about those that it lets through.
+    fn shows(&self, seen: &BTreeSet<&str>, who: &str) -> bool {
+        self.filter.is_empty() || seen.contains(who) || who.to_lowercase().contains(&self.filter.to_lowercase())
+    }
+
+    fn watches(&self, name: &str, pid: u32) -> bool {
+        self.only.as_ref().is_none_or(|only| only.is(name, pid))
+    }
+
+    /// What the screen calls a server of this process.
+    fn called(&self, pid: u32, name: &str) -> String {
+        let row = self.all.iter().find(|row| row.key.pid == pid && row.key.name == name);
+        row.map_or(name, |row| &row.id).to_owned()
+    }
+}
+
+fn done(order: &Order) -> String {
+    let Order { id, what, .. } = order;
+    match what {
+        Command::Reconnect => format!("{id} reconnects"),
+        Command::Isolate => format!("{id} is isolated: calls are answered with that until i resumes it"),
+        Command::Resume => format!("{id} is resumed"),
+    }
+}

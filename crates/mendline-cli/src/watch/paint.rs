@@ -1,0 +1,159 @@
+//! How text gets onto the screen: never wider than its place, and coloured only for those who want it.
+//!
+//! Without colour, attributes say the same: what may need a look is bold, what does need one is underlined too.
+
+use mendline::control::Level;
+use mendline::control::words::Mood;
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Span;
+
+/// What a piece of text is to whoever reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    /// Read last.
+    Faint,
+    /// Looked for first.
+    Bold,
+    Well,
+    Passing,
+    Bad,
+}
+
+impl From<Mood> for Tone {
+    fn from(mood: Mood) -> Tone {
+        match mood {
+            Mood::Well => Tone::Well,
+            Mood::Passing => Tone::Passing,
+            Mood::Bad => Tone::Bad,
+        }
+    }
+}
+
+impl From<Level> for Tone {
+    fn from(level: Level) -> Tone {
+        match level {
+            Level::Debug => Tone::Faint,
+            Level::Info => Tone::Plain,
+            Level::Warn => Tone::Passing,
+            Level::Error => Tone::Bad,
+        }
+    }
+}
+
+/// With colour or without.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint {
+    pub(crate) is_coloured: bool,
+}
+
+impl Paint {
+    pub(crate) fn style(self, tone: Tone) -> Style {
+        let plain = Style::new();
+        let coloured = |colour: Color, otherwise: Modifier| match self.is_coloured {
+            true => plain.fg(colour),
+            false => plain.add_modifier(otherwise),
+        };
+        match tone {
+            Tone::Plain => plain,
+            Tone::Faint => plain.add_modifier(Modifier::DIM),
+            Tone::Bold => plain.add_modifier(Modifier::BOLD),
+            Tone::Well => coloured(Color::Green, Modifier::empty()),
+            Tone::Passing => coloured(Color::Yellow, Modifier::BOLD),
+            Tone::Bad => coloured(Color::Red, Modifier::BOLD | Modifier::UNDERLINED),
+        }
+    }
+}
+
+/// One line of the screen, filled from the left.
+pub(crate) struct Pen<'a> {
+    buffer: &'a mut Buffer,
+    paint: Paint,
+    x: u16,
+    y: u16,
+    end: u16,
+}
+
+impl<'a> Pen<'a> {
+    /// At this place, up to but not including `end`.
+    pub(crate) fn at(buffer: &'a mut Buffer, paint: Paint, x: u16, y: u16, end: u16) -> Pen<'a> {
+        Pen { buffer, paint, x, y, end }
+    }
+
+    /// What is left of the line.
+    pub(crate) fn left(&self) -> u16 {
+        self.end.saturating_sub(self.x)
+    }
+
+    /// Writes as much of a text as there is place for.
+    pub(crate) fn write(&mut self, tone: Tone, text: &str) {
+        let text = cut(text, self.left().into());
+        let (x, _) = self.buffer.set_stringn(self.x, self.y, &text, self.left().into(), self.paint.style(tone));
+        self.x = x;
+    }
+
+    /// Writes so that the text ends where the line does, if there is place for all of it and a space before.
+    pub(crate) fn write_right(&mut self, tone: Tone, text: &str) {
+        let width = u16::try_from(width(text)).unwrap_or(u16::MAX);
+        if width < self.left() {
+            self.x = self.end - width;
+            self.write(tone, text);
+        }
+    }
+
+    /// Goes on further right.
+    pub(crate) fn skip(&mut self, columns: u16) {
+        self.x = self.x.saturating_add(columns).min(self.end);
+    }
+
+    /// Fills the rest of the line with a character of one column.
+    pub(crate) fn rule(&mut self, tone: Tone, character: &str) {
+        let text = character.repeat(self.left().into());
+        self.write(tone, &text);
+    }
+}
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// As much of a text as there is place for.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let Some(room) = most.checked_sub(1) else { return String::new() };
+    let mut taken = 0;
+    let fits = |character: &char| {
+        taken += width(character.encode_utf8(&mut [0; 4]));
+        taken <= room
+    };
+    let mut cut: String = text.chars().take_while(fits).collect();
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_by_the_columns_that_it_takes() {
+        assert_eq!(cut("notes", 5), "notes");
+        assert_eq!(cut("notes", 4), "not…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!((cut("notes", 1).as_str(), cut("notes", 0).as_str()), ("…", ""));
+    }
+
+    #[test]
+    fn without_colour_what_is_bad_still_looks_different() {
+        let paint = Paint { is_coloured: false };
+        let styles = [Tone::Plain, Tone::Passing, Tone::Bad].map(|tone| paint.style(tone));
+        assert!(styles[0] != styles[1] && styles[1] != styles[2]);
+        assert!(styles.iter().all(|style| style.fg.is_none() && style.bg.is_none()));
+    }
+}

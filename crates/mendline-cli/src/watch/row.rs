@@ -1,0 +1,180 @@
+//! One server of one process, as a line of the screen.
+//!
+//! A row is known by its process and its name, so that a selection stays with its server while others come and go. A process
+//! that stops answering keeps its rows, with what was last known and the word that it is silent: a screen that forgot a
+//! server the moment it hung would hide what somebody is looking for.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use mendline::control::snapshot::{ProcessFacts, Server, StateKind};
+use mendline::control::words::Mood;
+use mendline::control::{Silence, Snapshot};
+
+/// What was found at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    /// When, in milliseconds since 1970.
+    pub(crate) at: u64,
+    /// Every process that is there.
+    pub(crate) processes: Vec<Seen>,
+    /// What children take, by their id.
+    pub(crate) memory: BTreeMap<u32, u64>,
+    /// Places that were not looked into, each with the reason.
+    pub(crate) distrusted: Vec<String>,
+}
+
+/// A process, and what it said about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) pid: u32,
+    /// Of its first server.
+    pub(crate) name: String,
+    pub(crate) answer: Result<Snapshot, Silence>,
+}
+
+/// By what a row is known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+}
+
+/// One server of one process.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) key: Key,
+    /// What it is called here: its name, and its process if there are several of that name.
+    pub(crate) id: String,
+    /// What is known of it, if it ever answered.
+    pub(crate) known: Option<(ProcessFacts, Server)>,
+    /// Why nothing is known now.
+    pub(crate) silence: Option<String>,
+    /// What its process and all that it has started take, if it is a child.
+    pub(crate) memory: Option<u64>,
+}
+
+impl Row {
+    pub(crate) fn server(&self) -> Option<&Server> {
+        self.known.as_ref().map(|(_, server)| server)
+    }
+
+    /// How it is, in half a sentence.
+    pub(crate) fn state(&self) -> String {
+        match (&self.silence, self.server()) {
+            (Some(why), _) => why.clone(),
+            (None, Some(server)) => server.state.words(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// In one word, as it is counted.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.kind() {
+            Some(kind) => kind.word(),
+            None => "silent",
+        }
+    }
+
+    pub(crate) fn mood(&self) -> Mood {
+        self.kind().map_or(Mood::Bad, StateKind::mood)
+    }
+
+    /// How it is; nobody knows that of one that is silent.
+    pub(crate) fn kind(&self) -> Option<StateKind> {
+        self.server().filter(|_| self.silence.is_none()).map(|server| server.state.kind)
+    }
+
+    /// Is it one that somebody looks for with this text, which is in small letters?
+    pub(crate) fn matches(&self, filter: &str) -> bool {
+        let target = self.server().map_or("", |server| &server.target);
+        let error = self.server().and_then(|server| server.last_error.as_ref()).map_or("", |error| &error.what);
+        let state = self.state();
+        [&self.id, &state, target, error].iter().any(|text| text.to_lowercase().contains(filter))
+    }
+
+    fn p95(&self) -> Option<u64> {
+        self.server().and_then(|server| server.latency.p95_us)
+    }
+}
+
+/// In which order rows are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sort {
+    #[default]
+    Name,
+    /// Those that need a look first.
+    State,
+    /// The slowest first.
+    Latency,
+}
+
+impl Sort {
+    pub(crate) fn next(self) -> Sort {
+        match self {
+            Sort::Name => Sort::State,
+            Sort::State => Sort::Latency,
+            Sort::Latency => Sort::Name,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Sort::Name => "name",
+            Sort::State => "state",
+            Sort::Latency => "latency",
+        }
+    }
+
+    /// Puts rows into this order; those that are alike stay in the order of their names.
+    pub(crate) fn order(self, rows: &mut [&Row]) {
+        rows.sort_by(|left, right| left.key.cmp(&right.key));
+        match self {
+            Sort::Name => {}
+            Sort::State => rows.sort_by_key(|row| (Reverse(row.mood()), row.kind().is_some(), Reverse(row.kind()))),
+            Sort::Latency => rows.sort_by_key(|row| Reverse(row.p95())),
+        }
+    }
+}
+
+/// The rows of everything that was found. `known` is what each process said last, for those that are silent now.
+pub(crate) fn rows(look: &Look, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row> {
+    known.retain(|pid, _| look.processes.iter().any(|seen| seen.pid == *pid));
+    let mut rows = Vec::new();
+    for seen in &look.processes {
+        if let Ok(snapshot) = &seen.answer {
+            known.insert(seen.pid, snapshot.clone());
+        }
+        let silence = seen.answer.as_ref().err().map(|silence| match silence {
+            Silence::Hangs => "does not answer".to_owned(),
+            other => other.to_string(),
+        });
+        let row = |name: &str, known| {
+            let key = Key { name: name.to_owned(), pid: seen.pid };
+            Row { id: name.to_owned(), key, known, silence: silence.clone(), memory: None }
+        };
+        match known.get(&seen.pid) {
+            Some(snapshot) => rows.extend(snapshot.servers.iter().map(|server| {
+                let memory = server.connection.child.and_then(|child| look.memory.get(&child).copied());
+                Row { memory, ..row(&server.name, Some((snapshot.process.clone(), server.clone()))) }
+            })),
+            None => rows.push(row(&seen.name, None)),
+        }
+    }
+    number(&mut rows);
+    rows.sort_by(|left, right| left.key.cmp(&right.key));
+    rows
+}
+
+/// Doubles are told apart by their process.
+fn number(rows: &mut [Row]) {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows.iter() {
+        *times.entry(row.key.name.clone()).or_default() += 1;
+    }
+    for row in rows {
+        if times.get(&row.key.name).is_some_and(|times| *times > 1) {
+            row.id = format!("{}#{}", row.key.name, row.key.pid);
+        }
+    }
+}

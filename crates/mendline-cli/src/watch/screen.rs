@@ -1,0 +1,157 @@
+//! The terminal while it is a screen, and given back as it was.
+//!
+//! A terminal in raw mode on its other page is of no use to anybody else. So it is given back on every way out: at the end,
+//! when we panic, and before we stop. Its modes are kept exactly as they were found.
+
+use std::fs;
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::sync::{Mutex, PoisonError};
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::{Position, Rect, Size};
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use rustix::process::{Pid, Signal};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use super::model::Model;
+use super::paint::Paint;
+use super::view;
+
+/// The other page, no cursor, marks around what is pasted.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?2004h";
+
+const CLEAR: &[u8] = b"\x1b[0m\x1b[2J";
+
+/// All of that undone, and no colour left.
+const LEAVE: &[u8] = b"\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
+
+/// What the terminal was before, while it is ours.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Why there can be no screen here.
+pub(crate) fn refusal() -> Option<&'static str> {
+    if !io::stdout().is_terminal() {
+        Some("stdout is not a terminal")
+    } else if !io::stdin().is_terminal() {
+        Some("stdin is not a terminal")
+    } else {
+        None
+    }
+}
+
+/// The terminal as a screen, until it is dropped.
+pub(crate) struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    paint: Paint,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub(crate) fn open(paint: Paint) -> io::Result<Screen> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            give_back();
+            before(panic);
+        }));
+        take()?;
+        Ok(Screen { terminal: blank(size())?, paint })
+    }
+
+    /// Draws, in whatever size the terminal has now.
+    pub(crate) fn draw(&mut self, model: &mut Model) -> io::Result<()> {
+        let size = size();
+        if model.size != size {
+            self.terminal = blank(size)?;
+            model.resize(size);
+        }
+        let paint = self.paint;
+        self.terminal.draw(|frame| view::draw(model, paint, frame.buffer_mut()))?;
+        Ok(())
+    }
+
+    /// Gives the terminal back for a while.
+    pub(crate) fn lend(&self) {
+        give_back();
+    }
+
+    /// Takes the terminal again, whatever was done to it.
+    pub(crate) fn take_back(&mut self) -> io::Result<()> {
+        give_back();
+        take()?;
+        self.terminal = blank(size())?;
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// What a screen has at the moment. A terminal that does not know its size is a usual one.
+pub(crate) fn size() -> Size {
+    match tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size { width: size.ws_col, height: size.ws_row },
+        _ => Size { width: 80, height: 24 },
+    }
+}
+
+/// A screen with nothing on it. Not by what ratatui has for that, which asks the terminal where its cursor is and takes
+/// the keys of whoever types meanwhile for the answer.
+fn blank(size: Size) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    let mut stdout = io::stdout();
+    stdout.write_all(CLEAR)?;
+    let viewport = Viewport::Fixed(Rect::from((Position::ORIGIN, size)));
+    Terminal::with_options(CrosstermBackend::new(stdout), TerminalOptions { viewport })
+}
+
+fn take() -> io::Result<()> {
+    let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    let modes = tcgetattr(io::stdin())?;
+    let mut raw = modes.clone();
+    raw.make_raw();
+    tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+    *before = Some(modes);
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(ENTER)?;
+    stdout.flush()
+}
+
+/// Gives the terminal back, if it is ours. Whoever is on the way out can do nothing about an error here.
+pub(crate) fn give_back() {
+    let Some(modes) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    // Not through the lock of stdout: whoever panics may hold it.
+    let _ = rustix::io::write(io::stdout(), LEAVE);
+    let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+}
+
+/// Stops us with everybody who was started together with us, as Ctrl-Z does in a shell. Gives false if there is no shell
+/// that could let us go on: we would sleep for ever.
+pub(crate) fn stop() -> bool {
+    if !has_shell() {
+        return false;
+    }
+    rustix::process::kill_current_process_group(Signal::STOP).is_ok()
+}
+
+/// Is there somebody above our process group, but in our session?
+fn has_shell() -> bool {
+    let (Ok(group), Ok(session)) = (rustix::process::getpgid(None), rustix::process::getsid(None)) else {
+        return false;
+    };
+    let mut above = rustix::process::getppid();
+    while let Some(pid) = above {
+        if rustix::process::getpgid(Some(pid)) != Ok(group) {
+            return rustix::process::getsid(Some(pid)) == Ok(session);
+        }
+        above = parent_of(pid);
+    }
+    false
+}
+
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+    Pid::from_raw(parent)
+}

@@ -1,0 +1,149 @@
+//! The servers as rows, with as many columns as have a place.
+//!
+//! Every column has a rank, and gets its place in that order, as far as there is any. Names, states and errors may be cut
+//! short; each has a share of the width that it gets before columns of a higher rank do, and what is left in the end. What
+//! tells of trouble comes earlier when there is any.
+
+use mendline::control::snapshot::{Standing, TransportKind};
+use mendline::control::words::took_us;
+
+use super::detail::{ago, bytes};
+use super::paint::{Tone, width};
+use super::row::Row;
+
+/// What is between two columns.
+pub(crate) const GAP: u16 = 2;
+
+/// No column has a right to more than this.
+const WIDE: u16 = 40;
+
+/// One column.
+pub(crate) struct Column {
+    pub(crate) title: &'static str,
+    /// The lowest come first.
+    rank: fn(&[&Row]) -> u8,
+    /// Numbers stand on the right.
+    pub(crate) is_number: bool,
+    /// It is never narrower than this.
+    least: u16,
+    /// It has a right to one part in so many of the width, if it needs it.
+    share: u16,
+    pub(crate) cell: fn(&Row) -> Cell,
+}
+
+/// What is in one place.
+pub(crate) type Cell = (String, Tone);
+
+const fn text(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, share: u16, cell: fn(&Row) -> Cell) -> Column {
+    Column { title, rank, is_number: false, least, share, cell }
+}
+
+const fn number(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, cell: fn(&Row) -> Cell) -> Column {
+    Column { title, rank, is_number: true, least, share: 1, cell }
+}
+
+/// All of them, as they stand.
+static COLUMNS: [Column; 15] = [
+    text("SERVER", |_| 1, 8, 6, |row| (row.id.clone(), Tone::Bold)),
+    text("VIA", |_| 12, 5, 1, via),
+    text("STATE", |_| 0, 16, 4, |row| (row.state(), row.mood().into())),
+    text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 8, breaker),
+    number("NOW", |_| 8, 4, in_flight),
+    number("OK", |_| 2, 5, |row| count(row, |calls| calls.answered, Tone::Plain)),
+    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.failed, Tone::Bad)),
+    number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Passing)),
+    number(
+        "UNKNOWN",
+        |rows| if rows.iter().any(|row| has_unknown(row)) { 6 } else { 9 },
+        7,
+        |row| count(row, |calls| calls.unknown, Tone::Bad),
+    ),
+    number("P50", |_| 10, 6, |row| took(row, |latency| latency.p50_us)),
+    number("P95", |_| 7, 6, |row| took(row, |latency| latency.p95_us)),
+    number("P99", |_| 11, 6, |row| took(row, |latency| latency.p99_us)),
+    number("PID", |_| 10, 6, |row| (row.key.pid.to_string(), Tone::Faint)),
+    number("MEMORY", |_| 10, 7, |row| (row.memory.map_or(String::new(), bytes), Tone::Plain)),
+    text("LAST ERROR", |rows| if rows.iter().any(|row| has_erred(row)) { 5 } else { 14 }, 16, 5, last_error),
+];
+
+/// The columns that have a place in this width, each with what it gets.
+pub(crate) fn fit(rows: &[&Row], whole: u16) -> Vec<(&'static Column, u16)> {
+    let natural = |column: &Column| -> u16 {
+        let cells = rows.iter().map(|row| width(&(column.cell)(row).0)).max().unwrap_or_default();
+        u16::try_from(cells.max(width(column.title))).unwrap_or(u16::MAX).max(column.least)
+    };
+    let mut by_rank: Vec<usize> = (0..COLUMNS.len()).collect();
+    by_rank.sort_by_key(|at| (COLUMNS[*at].rank)(rows));
+    let mut given = [0; COLUMNS.len()];
+    let mut left = whole;
+    for at in &by_rank {
+        let column = &COLUMNS[*at];
+        let gap = if left == whole { 0 } else { GAP };
+        let room = left.saturating_sub(gap);
+        if column.least <= room {
+            let wants = natural(column).min((whole / column.share).clamp(column.least, WIDE));
+            given[*at] = wants.min(room);
+            left -= given[*at] + gap;
+        }
+    }
+    for at in by_rank.into_iter().filter(|at| given[*at] > 0).collect::<Vec<_>>() {
+        let more = natural(&COLUMNS[at]).saturating_sub(given[at]).min(left);
+        given[at] += more;
+        left -= more;
+    }
+    COLUMNS.iter().zip(given).filter(|(_, width)| *width > 0).collect()
+}
+
+fn holds_back(row: &Row) -> bool {
+    row.server().is_some_and(|it| it.breaker.standing != Standing::Closed || !it.breaker.tools.is_empty())
+}
+
+fn has_unknown(row: &Row) -> bool {
+    row.server().is_some_and(|server| server.calls.unknown > 0)
+}
+
+fn has_erred(row: &Row) -> bool {
+    row.server().is_some_and(|server| server.last_error.is_some())
+}
+
+fn via(row: &Row) -> Cell {
+    let word = row.server().map_or("", |server| match server.transport {
+        TransportKind::Child => "child",
+        TransportKind::Http => "http",
+        TransportKind::Sse => "sse",
+    });
+    (word.to_owned(), Tone::Faint)
+}
+
+fn breaker(row: &Row) -> Cell {
+    let Some(server) = row.server() else { return Cell::default() };
+    (server.breaker.words(), if holds_back(row) { Tone::Passing } else { Tone::Faint })
+}
+
+/// Those that wait are said after those that are out.
+fn in_flight(row: &Row) -> Cell {
+    match row.server().map(|server| (server.in_flight, server.waiting)) {
+        None => Cell::default(),
+        Some((0, 0)) => ("0".to_owned(), Tone::Faint),
+        Some((out, 0)) => (out.to_string(), Tone::Plain),
+        Some((out, waiting)) => (format!("{out}+{waiting}"), Tone::Passing),
+    }
+}
+
+fn count(row: &Row, which: fn(&mendline::control::snapshot::Calls) -> u64, tone: Tone) -> Cell {
+    match row.server().map(|server| which(&server.calls)) {
+        None => Cell::default(),
+        Some(0) => ("0".to_owned(), Tone::Faint),
+        Some(count) => (count.to_string(), tone),
+    }
+}
+
+fn took(row: &Row, which: fn(&mendline::control::snapshot::Latency) -> Option<u64>) -> Cell {
+    let took = row.server().and_then(|server| which(&server.latency));
+    (took.map_or(String::new(), |took| took_us(took).replace(' ', "")), Tone::Plain)
+}
+
+fn last_error(row: &Row) -> Cell {
+    let error = row.server().and_then(|server| server.last_error.as_ref());
+    (error.map_or(String::new(), |error| format!("{}: {}", ago(error.ago_ms), error.what)), Tone::Faint)
+}

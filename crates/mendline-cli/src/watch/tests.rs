@@ -1,0 +1,415 @@
+//! The screen as a person sees it, driven by looks, events and keys.
+
+use mendline::control::snapshot::{
+    Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessFacts, Rate, Server, Standing, State,
+    StateKind, ToolBreaker, TransportKind, VERSION,
+};
+use mendline::control::{Command, Level, Silence, Snapshot, Told};
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::layout::Size;
+use ratatui::style::{Color, Modifier};
+
+use super::keyboard::Key;
+use super::model::{Happening, Mode, Model, Order, Wish};
+use super::paint::Paint;
+use super::row::{self, Look, Seen};
+use super::view;
+use crate::target::Wanted;
+
+/// When all of this happens.
+const NOW: u64 = 1_800_000_000_000;
+
+const PLAIN: Paint = Paint { is_coloured: false };
+
+/// A server that is well and has nothing to tell.
+fn server(name: &str) -> Server {
+    Server {
+        name: name.to_owned(),
+        transport: TransportKind::Child,
+        target: "npx".to_owned(),
+        state: State {
+            kind: StateKind::Ready,
+            for_ms: 7_200_000,
+            why: None,
+            attempt: None,
+            attempts: None,
+            next_in_ms: None,
+        },
+        breaker: Breaker { standing: Standing::Closed, tries_in_ms: None, why: None, tools: Vec::new() },
+        limit: Limit::default(),
+        in_flight: 0,
+        waiting: 0,
+        calls: Calls { answered: 120, ..Calls::default() },
+        latency: Latency { count: 120, p50_us: Some(1_250), p95_us: Some(8_400), p99_us: Some(43_000) },
+        connection: Connection { dials: 1, took_ms: Some(80), child: None, ..Connection::default() },
+        last_error: None,
+    }
+}
+
+fn process(pid: u32, server: Server) -> Seen {
+    let process = ProcessFacts {
+        pid,
+        mendline: "0.1.0".to_owned(),
+        started_at: NOW - 7_300_000,
+        configuration: Some("/home/ada/.config/mendline/config.json".to_owned()),
+        client: Some(Party { name: "Claude Code".to_owned(), version: "2.1".to_owned() }),
+    };
+    let name = server.name.clone();
+    let servers = vec![server];
+    Seen { pid, name, answer: Ok(Snapshot { version: VERSION, taken_at: NOW, process, servers }) }
+}
+
+/// Five servers, of which only some are well.
+fn household() -> Look {
+    let mut notes = server("notes");
+    notes.connection.child = Some(4712);
+    notes.calls = Calls {
+        answered: 1204,
+        errors: 3,
+        failed: 2,
+        unknown: 1,
+        retried: 3,
+        cancelled: 4,
+        turned_away: 5,
+        answered_early: 6,
+    };
+    notes.limit = Limit { rate: Some(Rate { burst: 10, per_second: 2.5 }), paused_ms: Some(3_000), slowed: 12 };
+    notes.breaker.tools = vec![ToolBreaker {
+        tool: "create_note".to_owned(),
+        standing: Standing::Open,
+        tries_in_ms: Some(12_000),
+        why: Some("5 failures in a row".to_owned()),
+    }];
+    notes.in_flight = 2;
+    notes.waiting = 7;
+    notes.last_error = Some(LastError { what: "the server ended with signal 9".to_owned(), ago_ms: 240_000 });
+
+    let mut jira = server("atlassian");
+    jira.transport = TransportKind::Sse;
+    jira.target = "mcp.atlassian.com".to_owned();
+    jira.state = State {
+        kind: StateKind::Reconnecting,
+        for_ms: 9_000,
+        why: Some("connection reset".to_owned()),
+        attempt: Some(3),
+        attempts: Some(10),
+        next_in_ms: Some(4_200),
+    };
+    jira.last_error = Some(LastError { what: "connection reset".to_owned(), ago_ms: 300 });
+
+    let mut search = server("search-with-a-very-long-name-indeed");
+    search.transport = TransportKind::Http;
+    search.target = "127.0.0.1:9".to_owned();
+    search.state = State {
+        kind: StateKind::Parked,
+        why: Some("nothing listens on 127.0.0.1:9 (connection refused)".to_owned()),
+        ..jira.state.clone()
+    };
+    search.calls = Calls { failed: 12, ..Calls::default() };
+    search.latency = Latency::default();
+    let hangs = Seen { pid: 99, name: "frozen".to_owned(), answer: Err(Silence::Hangs) };
+    Look {
+        at: NOW,
+        processes: vec![
+            process(11, notes),
+            process(12, jira),
+            process(13, search),
+            process(14, server("twin")),
+            process(15, server("twin")),
+            hangs,
+        ],
+        memory: [(4712, 50_000_000)].into(),
+        distrusted: Vec::new(),
+    }
+}
+
+fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str) -> Happening {
+    let (name, server, text) = (name.to_owned(), Some(name.to_owned()), text.to_owned());
+    Happening::Told { pid, name, told: Told { at: NOW - ago_ms, level, server, said, text } }
+}
+
+/// The household on a screen of this size, after something has happened.
+fn watched(width: u16, height: u16) -> Model {
+    let mut model = Model::new(Size { width, height }, None);
+    model.take(Happening::Looked(household()));
+    model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
+    model.take(told(11, "notes", Level::Info, true, 239_000, "listening on stdio"));
+    model.take(told(15, "twin", Level::Info, false, 61_000, "ready after 80 ms"));
+    model.take(told(12, "atlassian", Level::Error, false, 500, "could not be reached"));
+    model
+}
+
+fn drawn(model: &Model) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(model.size.width, model.size.height)).unwrap();
+    terminal.draw(|frame| view::draw(model, PLAIN, frame.buffer_mut())).unwrap();
+    terminal
+}
+
+fn picture(model: &Model) -> String {
+    let text = drawn(model).backend().to_string();
+    // Each line stands in quotes.
+    let line = |line: &str| line[1..line.len() - 1].trim_end().to_owned();
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn press(model: &mut Model, keys: &str) -> Option<Wish> {
+    keys.chars().map(|key| model.press(Key::Char(key))).last().flatten()
+}
+
+#[test]
+fn a_large_screen_shows_servers_details_and_events() {
+    let mut model = watched(120, 30);
+    press(&mut model, "jj");
+    insta::assert_snapshot!("large", picture(&model));
+}
+
+#[test]
+fn a_usual_screen_shows_servers_and_events() {
+    insta::assert_snapshot!("usual", picture(&watched(80, 24)));
+}
+
+#[test]
+fn a_small_screen_shows_what_matters_most() {
+    insta::assert_snapshot!("small", picture(&watched(60, 15)));
+}
+
+#[test]
+fn details_have_a_small_screen_for_themselves() {
+    let mut model = watched(60, 15);
+    press(&mut model, "jj");
+    model.press(Key::Enter);
+    insta::assert_snapshot!("small_details", picture(&model));
+    model.press(Key::Enter);
+    assert!(picture(&model).contains("SERVER"));
+}
+
+#[test]
+fn a_wide_screen_shows_every_column() {
+    insta::assert_snapshot!("wide", picture(&watched(230, 14)));
+}
+
+#[test]
+fn a_screen_that_is_too_small_says_so() {
+    insta::assert_snapshot!("too_small", picture(&watched(20, 5)));
+}
+
+#[test]
+fn an_empty_screen_says_what_to_do() {
+    let mut model = Model::new(Size { width: 80, height: 24 }, None);
+    assert!(picture(&model).contains("Looking"), "nobody has looked yet");
+    let distrusted = vec!["/tmp/mendline-1000: it belongs to another user (0)".to_owned()];
+    model.take(Happening::Looked(Look { at: NOW, distrusted, ..Look::default() }));
+    insta::assert_snapshot!("empty", picture(&model));
+}
+
+#[test]
+fn the_help_names_every_key() {
+    let mut model = watched(80, 24);
+    press(&mut model, "?");
+    insta::assert_snapshot!("help", picture(&model));
+    press(&mut model, "q");
+    assert_eq!(model.mode, Mode::Table, "any key goes back, and does nothing else");
+}
+
+#[test]
+fn servers_are_counted_the_best_first() {
+    let first = picture(&watched(120, 30)).lines().next().unwrap().to_owned();
+    assert_eq!(first, "mendline  6 servers: 3 ready, 1 reconnecting, 1 parked, 1 silent");
+}
+
+#[test]
+fn without_colour_there_is_none() {
+    let terminal = drawn(&watched(120, 30));
+    let cells = &terminal.backend().buffer().content;
+    assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::UNDERLINED)), "what is bad still stands out");
+}
+
+#[test]
+fn a_selection_stays_with_its_server() {
+    let mut model = watched(80, 24);
+    press(&mut model, "jj");
+    assert_eq!(model.selected().unwrap().id, "notes");
+    let mut more = household();
+    more.processes.push(process(16, server("aardvark")));
+    model.take(Happening::Looked(more));
+    assert_eq!(model.selected().unwrap().id, "notes", "somebody came before it");
+    press(&mut model, "s");
+    assert_eq!(model.selected().unwrap().id, "notes", "the order changed");
+    model.take(Happening::Looked(Look { processes: vec![process(12, server("atlassian"))], ..household() }));
+    assert_eq!(model.selected().unwrap().id, "atlassian", "it has gone, and the next is selected");
+    model.take(Happening::Looked(Look { at: NOW, ..Look::default() }));
+    assert!(model.selected().is_none());
+}
+
+#[test]
+fn whoever_comes_and_goes_is_noted() {
+    let mut model = watched(80, 24);
+    let mut look = household();
+    look.processes.remove(0);
+    look.processes.push(process(16, server("garden")));
+    model.take(Happening::Looked(look));
+    let picture = picture(&model);
+    assert!(picture.contains("is there now (process 16)"), "{picture}");
+    assert!(picture.contains("is not there any more (process 11)"), "{picture}");
+}
+
+#[test]
+fn a_process_that_stops_answering_keeps_its_row() {
+    let mut model = watched(120, 30);
+    let mut look = household();
+    look.processes[0].answer = Err(Silence::Hangs);
+    model.take(Happening::Looked(look));
+    press(&mut model, "jj");
+    let row = model.selected().unwrap();
+    assert_eq!((row.id.as_str(), row.state().as_str(), row.word()), ("notes", "does not answer", "silent"));
+    assert_eq!(row.server().unwrap().calls.answered, 1204, "what was last known");
+}
+
+#[test]
+fn servers_are_sorted_by_name_by_state_and_by_latency() {
+    let mut model = watched(80, 24);
+    let ids = |model: &Model| model.rows().iter().map(|row| row.id.chars().next().unwrap()).collect::<String>();
+    assert_eq!(ids(&model), "afnstt");
+    press(&mut model, "s");
+    assert_eq!(ids(&model), "fsantt", "the silent and the parked first");
+    press(&mut model, "s");
+    assert!(ids(&model).starts_with('a') && ids(&model).ends_with("fs"), "who has no figures is last: {}", ids(&model));
+    press(&mut model, "s");
+    assert_eq!(ids(&model), "afnstt");
+}
+
+#[test]
+fn a_filter_shows_servers_and_events_that_it_fits() {
+    let mut model = watched(80, 24);
+    press(&mut model, "/twIN");
+    assert_eq!((model.rows().len(), model.shown_events().len()), (2, 1));
+    model.press(Key::Enter);
+    assert!(picture(&model).contains("2 of 6 with \"twIN\""), "{}", picture(&model));
+    assert_eq!(model.press(Key::Escape), None, "the first goes back to all of them");
+    assert_eq!(model.rows().len(), 6);
+    press(&mut model, "/refused");
+    assert_eq!(model.rows().len(), 1, "errors and states are looked at too");
+    model.press(Key::Escape);
+    assert_eq!(model.press(Key::Escape), Some(Wish::Quit));
+}
+
+#[test]
+fn only_what_was_asked_for_is_watched() {
+    let mut model = Model::new(Size { width: 80, height: 24 }, Some(Wanted::parse("twin#15")));
+    model.take(Happening::Looked(household()));
+    model.take(told(11, "notes", Level::Info, false, 0, "not of interest"));
+    model.take(told(15, "twin", Level::Info, false, 0, "of interest"));
+    assert_eq!((model.rows().len(), model.shown_events().len()), (1, 1));
+    model.take(Happening::Looked(Look { at: NOW, ..Look::default() }));
+    assert!(picture(&model).contains("No server \"twin#15\" is running."), "{}", picture(&model));
+}
+
+#[test]
+fn reconnect_is_done_and_isolate_asks_first() {
+    let mut model = watched(80, 24);
+    press(&mut model, "jj");
+    let key = row::Key { name: "notes".to_owned(), pid: 11 };
+    let order = |what| Order { key: key.clone(), id: "notes".to_owned(), what };
+    assert_eq!(press(&mut model, "r"), Some(Wish::Steer(order(Command::Reconnect))));
+    assert_eq!(press(&mut model, "i"), None);
+    assert!(picture(&model).contains("Isolate notes? y/n"), "{}", picture(&model));
+    assert_eq!(model.press(Key::Pasted('y')), None, "what is pasted is no answer");
+    assert_eq!(press(&mut model, "n"), None);
+    assert_eq!(press(&mut model, "iy"), Some(Wish::Steer(order(Command::Isolate))));
+    model.take(Happening::Answered { order: order(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
+    assert!(picture(&model).contains("notes: it does not answer"));
+    model.tick(NOW + 60_000);
+    assert!(picture(&model).contains("q quit"), "an old answer makes place for the keys");
+
+    let mut look = household();
+    let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
+    snapshot.servers[0].state.kind = StateKind::Isolated;
+    model.take(Happening::Looked(look));
+    assert!(picture(&model).contains("i resume"), "{}", picture(&model));
+    assert_eq!(press(&mut model, "i"), Some(Wish::Steer(order(Command::Resume))), "that needs no question");
+    assert_eq!(press(&mut model, "l"), Some(Wish::Log("notes".to_owned())));
+}
+
+#[test]
+fn a_paused_picture_stands_still_and_catches_up() {
+    let mut model = watched(80, 24);
+    press(&mut model, "p");
+    let before = picture(&model);
+    model.take(told(11, "notes", Level::Info, false, 0, "something new"));
+    model.take(Happening::Looked(Look { at: NOW + 5_000, ..Look::default() }));
+    model.tick(NOW + 5_000);
+    let lines = |text: &str| text.lines().filter(|line| !line.starts_with("──")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(&picture(&model))[1..12], lines(&before)[1..12]);
+    press(&mut model, "p");
+    assert_eq!(model.total(), 0, "what was found meanwhile");
+}
+
+/// Anything that can happen to a screen.
+#[derive(Clone, Debug)]
+enum Step {
+    Key(Key),
+    Size(u16, u16),
+    Look(Vec<usize>),
+    Event(u32, String),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let letters = "qjkgGseprilyn/?h ".chars().collect::<Vec<_>>();
+    let letter = (0..letters.len()).prop_map(move |at| Key::Char(letters[at]));
+    let named = prop_oneof![
+        Just(Key::Up),
+        Just(Key::Down),
+        Just(Key::Home),
+        Just(Key::End),
+        Just(Key::PageUp),
+        Just(Key::PageDown),
+        Just(Key::Enter),
+        Just(Key::Escape),
+        Just(Key::Backspace),
+        Just(Key::Other),
+        Just(Key::Control('u')),
+        any::<char>().prop_map(Key::Char),
+        any::<char>().prop_map(Key::Pasted),
+    ];
+    prop_oneof![
+        4 => letter.prop_map(Step::Key),
+        3 => named.prop_map(Step::Key),
+        2 => (1..150u16, 1..60u16).prop_map(|(width, height)| Step::Size(width, height)),
+        1 => proptest::collection::vec(0..6usize, 0..6).prop_map(Step::Look),
+        2 => (0..20u32, "\\PC{0,80}").prop_map(|(pid, text)| Step::Event(pid, text)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_happens_breaks_the_picture(steps in proptest::collection::vec(step(), 0..60)) {
+        let mut model = watched(80, 24);
+        for step in steps {
+            match step {
+                Step::Key(key) => {
+                    model.press(key);
+                }
+                Step::Size(width, height) => model.resize(Size { width, height }),
+                Step::Look(which) => {
+                    let all = household().processes;
+                    let mut look = household();
+                    // Doubles come too: two servers of one name in one process.
+                    look.processes = which.into_iter().map(|at| all[at].clone()).collect();
+                    model.take(Happening::Looked(look));
+                }
+                Step::Event(pid, text) => model.take(told(pid, "notes", Level::Warn, pid % 2 == 0, 0, &text)),
+            }
+            picture(&model);
+            let rows = model.rows();
+            let place = rows.iter().position(|row| model.is_selected(row));
+            prop_assert_eq!(place.is_some(), !rows.is_empty(), "a row is selected if there is one");
+            if let Some((place, layout)) = place.zip(model.layout()).filter(|(_, layout)| layout.table.height > 0) {
+                let seen = model.top..model.top + usize::from(layout.table.height - 1);
+                prop_assert!(seen.contains(&place), "{place} is not in {seen:?}");
+            }
+        }
+    }
+}

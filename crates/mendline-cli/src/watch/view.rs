@@ -1,0 +1,286 @@
+//! The picture: everything that the model knows, drawn into a buffer.
+//!
+//! Drawing changes nothing, so that a picture can be looked at in a test as it is on a screen.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Rect, Size};
+use ratatui::style::Modifier;
+
+use mendline::control::words::span_ms;
+
+use super::detail;
+use super::keys::HINTS;
+use super::layout::{LEAST, Layout};
+use super::model::{Mode, Model};
+use super::paint::{Paint, Pen, Tone, cut, width};
+use super::row::{Row, Sort};
+use super::table;
+
+/// How wide the name in front of an event may be.
+const WIDEST_WHO: usize = 20;
+
+/// Draws the screen.
+pub(crate) fn draw(model: &Model, paint: Paint, buffer: &mut Buffer) {
+    let Some(layout) = model.layout() else {
+        too_small(model.size, paint, buffer);
+        return;
+    };
+    title(model, paint, layout.title, buffer);
+    if model.mode == Mode::Help {
+        help(paint, between(&layout), buffer);
+    } else if model.total() == 0 {
+        nothing(model, paint, between(&layout), buffer);
+    } else {
+        servers(model, paint, layout.table, buffer);
+        details(model, paint, layout.details, buffer);
+        events(model, paint, layout.events, buffer);
+    }
+    footer(model, paint, layout.footer, buffer);
+}
+
+/// All that is neither title nor footer.
+fn between(layout: &Layout) -> Rect {
+    Rect { y: 1, height: layout.footer.y - 1, ..layout.title }
+}
+
+fn pen<'a>(buffer: &'a mut Buffer, paint: Paint, area: Rect, line: u16) -> Pen<'a> {
+    Pen::at(buffer, paint, area.x, area.y + line, area.right())
+}
+
+fn too_small(size: Size, paint: Paint, buffer: &mut Buffer) {
+    let wish = format!("{}×{} please", LEAST.width, LEAST.height);
+    let lines = ["too small", wish.as_str(), "q quits"];
+    let first = usize::from(size.height).saturating_sub(lines.len()) / 2;
+    for (index, text) in lines.iter().enumerate().take(size.height.into()) {
+        let text = cut(text, size.width.into());
+        let x = u16::try_from((usize::from(size.width) - width(&text)) / 2).unwrap_or(0);
+        let y = u16::try_from(first + index).unwrap_or(0);
+        Pen::at(buffer, paint, x, y, size.width).write(Tone::Plain, &text);
+    }
+}
+
+fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
+    let mut marks = Vec::new();
+    if model.is_paused {
+        marks.push("paused".to_owned());
+    }
+    if !model.filter.is_empty() {
+        marks.push(format!("{} of {} with \"{}\"", model.rows().len(), model.total(), model.filter));
+    }
+    if model.sort != Sort::Name {
+        marks.push(format!("by {}", model.sort.word()));
+    }
+    let marks = marks.join(" · ");
+    pen(buffer, paint, area, 0).write_right(Tone::Passing, &marks);
+    // Who has chosen something must see that, even if not all the counts have a place beside it.
+    let room = area.width.saturating_sub(u16::try_from(width(&marks)).unwrap_or(0) + 2);
+    let mut line = pen(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
+    line.write(Tone::Bold, "mendline");
+    line.skip(2);
+    match model.total() {
+        0 => {}
+        1 => line.write(Tone::Plain, "1 server: "),
+        total => line.write(Tone::Plain, &format!("{total} servers: ")),
+    }
+    for (index, (word, count, tone)) in model.tally().into_iter().enumerate() {
+        if index > 0 {
+            line.write(Tone::Plain, ", ");
+        }
+        line.write(tone, &format!("{count} {word}"));
+    }
+}
+
+fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
+    if area.height == 0 {
+        return;
+    }
+    let rows = model.rows();
+    if rows.is_empty() {
+        pen(buffer, paint, area, 1).write(Tone::Faint, "No server is like that; Esc shows all of them.");
+        return;
+    }
+    // The first column of the screen is for the mark of the selected row.
+    let columns = table::fit(&rows, area.width.saturating_sub(2));
+    let mut titles = pen(buffer, paint, area, 0);
+    titles.skip(2);
+    for (column, width) in &columns {
+        cell(&mut titles, *width, column.is_number, column.title, Tone::Faint);
+    }
+    let room = usize::from(area.height - 1);
+    for (index, row) in rows.iter().enumerate().skip(model.top).take(room) {
+        let line = u16::try_from(index - model.top).unwrap_or(0) + 1;
+        let mut pen = pen(buffer, paint, area, line);
+        pen.write(Tone::Bold, if model.is_selected(row) { "▸ " } else { "  " });
+        for (column, width) in &columns {
+            let (text, tone) = (column.cell)(row);
+            let tone = if row.silence.is_some() && column.title != "STATE" { Tone::Faint } else { tone };
+            cell(&mut pen, *width, column.is_number, &text, tone);
+        }
+        if model.is_selected(row) {
+            stress(area, line, buffer);
+        }
+    }
+    let below = rows.len().saturating_sub(model.top + room);
+    if below > 0 {
+        let mut line = pen(buffer, paint, area, 0);
+        line.skip(area.width / 2);
+        line.write_right(Tone::Faint, &format!("{below} more below"));
+    }
+}
+
+fn cell(pen: &mut Pen<'_>, room: u16, is_number: bool, text: &str, tone: Tone) {
+    let text = cut(text, room.into());
+    let rest = room.saturating_sub(u16::try_from(width(&text)).unwrap_or(room));
+    if is_number {
+        pen.skip(rest);
+        pen.write(tone, &text);
+    } else {
+        pen.write(tone, &text);
+        pen.skip(rest);
+    }
+    pen.skip(table::GAP);
+}
+
+/// Makes a line stand out, whatever its colours.
+fn stress(area: Rect, line: u16, buffer: &mut Buffer) {
+    for x in area.left()..area.right() {
+        if let Some(cell) = buffer.cell_mut((x, area.y + line)) {
+            cell.modifier.insert(Modifier::REVERSED);
+            cell.modifier.remove(Modifier::DIM);
+        }
+    }
+}
+
+fn heading(paint: Paint, area: Rect, words: &str, buffer: &mut Buffer) {
+    let mut line = pen(buffer, paint, area, 0);
+    line.write(Tone::Faint, "── ");
+    line.write(Tone::Bold, words);
+    line.write(Tone::Faint, " ");
+    line.rule(Tone::Faint, "─");
+}
+
+fn details(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
+    let Some(row) = model.selected().filter(|_| area.height > 0) else { return };
+    heading(paint, area, &row.id, buffer);
+    let facts = detail::lines(row, model, area.width.into());
+    for (line, fact) in (1..area.height).zip(facts) {
+        pen(buffer, paint, area, line).write(Tone::Faint, fact.label);
+        let mut pen = pen(buffer, paint, area, line);
+        pen.skip(detail::LABEL);
+        pen.write(fact.tone, &fact.text);
+    }
+}
+
+fn events(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
+    if area.height == 0 {
+        return;
+    }
+    let below = model.events.below();
+    match below {
+        0 => heading(paint, area, "events", buffer),
+        below => heading(paint, area, &format!("events, {below} newer below (PgDn)"), buffer),
+    }
+    let lines = model.shown_events();
+    if lines.is_empty() {
+        pen(buffer, paint, area, 1).write(Tone::Faint, "Nothing has happened since you are watching.");
+        return;
+    }
+    let room = usize::from(area.height - 1);
+    let end = lines.len().saturating_sub(below);
+    let start = end.saturating_sub(room);
+    let seen = &lines[start..end];
+    let who = seen.iter().map(|line| width(&line.who)).max().unwrap_or(0).min(WIDEST_WHO);
+    for (line, event) in (1..area.height).zip(seen) {
+        let mut pen = pen(buffer, paint, area, line);
+        let age = span_ms(model.now.saturating_sub(event.at));
+        cell(&mut pen, 6, true, if age.ends_with("ms") { "now" } else { &age }, Tone::Faint);
+        cell(&mut pen, u16::try_from(who).unwrap_or(0), false, &event.who, Tone::Bold);
+        if event.said {
+            pen.write(Tone::Faint, "| ");
+        }
+        pen.write(event.level.into(), &event.text);
+    }
+}
+
+fn nothing(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
+    let mut lines: Vec<(Tone, &str)> = Vec::new();
+    let nothing = match &model.only {
+        Some(only) => format!("No server {:?} is running.", only.text()),
+        None => "No Mendline is running.".to_owned(),
+    };
+    if model.has_looked {
+        lines.extend([
+            (Tone::Bold, nothing.as_str()),
+            (Tone::Plain, ""),
+            (Tone::Plain, "Servers show up here as soon as somebody runs them:"),
+            (Tone::Plain, "  mendline wrap             your clients run theirs"),
+            (Tone::Plain, "  mendline run -- COMMAND   you run one by hand"),
+        ]);
+    } else {
+        lines.push((Tone::Faint, "Looking …"));
+    }
+    for place in &model.distrusted {
+        lines.push((Tone::Bad, "not looked into:"));
+        lines.push((Tone::Bad, place));
+    }
+    let widest = lines.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
+    let indent = u16::try_from(usize::from(area.width).saturating_sub(widest) / 2).unwrap_or(0);
+    let above = usize::from(area.height).saturating_sub(lines.len()) / 3;
+    let above = u16::try_from(above).unwrap_or(0);
+    for (line, (tone, text)) in (above..area.height).zip(lines) {
+        let mut pen = pen(buffer, paint, area, line);
+        pen.skip(indent);
+        pen.write(tone, text);
+    }
+}
+
+fn help(paint: Paint, area: Rect, buffer: &mut Buffer) {
+    let above = u16::from(usize::from(area.height) > HINTS.len() + 1);
+    for (line, hint) in (above..area.height).zip(HINTS) {
+        let mut pen = pen(buffer, paint, area, line);
+        pen.skip(1);
+        cell(&mut pen, 9, true, hint.key, Tone::Bold);
+        pen.write(Tone::Plain, hint.sentence);
+    }
+}
+
+fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
+    let mut line = pen(buffer, paint, area, 0);
+    match &model.mode {
+        Mode::Filter => {
+            line.write(Tone::Bold, "/");
+            line.write(Tone::Plain, &model.filter);
+            line.write(Tone::Bold, "▏");
+            line.skip(1);
+            line.write_right(Tone::Faint, "Enter keeps it, Esc shows all");
+        }
+        Mode::Confirm(order) => {
+            line.write(Tone::Bold, &format!("Isolate {}? y/n", order.id));
+            line.write(Tone::Plain, "  Its calls fail until it is resumed.");
+        }
+        Mode::Help => line.write(Tone::Faint, "any key goes back"),
+        Mode::Table => match &model.answer {
+            Some(answer) => {
+                line.write(if answer.is_bad { Tone::Bad } else { Tone::Plain }, &answer.text);
+                line.write_right(Tone::Faint, "? help");
+            }
+            None => hints(model.selected(), &mut line),
+        },
+    }
+}
+
+fn hints(selected: Option<&Row>, line: &mut Pen<'_>) {
+    let resumes = selected.is_some_and(|row| row.word() == "isolated");
+    // Where there is no server, there is nothing to be done to one.
+    let useful = if selected.is_some() { HINTS.len() } else { 2 };
+    for hint in HINTS.iter().take(useful) {
+        let word = if hint.key == "i" && resumes { "resume" } else { hint.word };
+        if width(hint.key) + 1 + width(word) > line.left().into() {
+            break;
+        }
+        line.write(Tone::Bold, hint.key);
+        line.skip(1);
+        line.write(Tone::Faint, word);
+        line.skip(2);
+    }
+}

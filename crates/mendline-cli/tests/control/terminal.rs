@@ -1,0 +1,226 @@
+//! A terminal with somebody in front of it: keys go in, and what can be seen is known.
+//!
+//! It understands as much as a live screen needs: places, lines, clearing, and the other page.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::client::kill;
+use crate::stage::LATER;
+
+/// A terminal and the process that was started in it.
+pub(crate) struct Terminal {
+    pub(crate) process: Child,
+    master: OwnedFd,
+    glass: Arc<Mutex<Glass>>,
+}
+
+impl Terminal {
+    /// Starts a command in a terminal of its own, of this size, as the leader of its session.
+    pub(crate) fn start(command: &Command, width: u16, height: u16) -> Terminal {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        tcsetwinsize(&master, Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut leader = Command::new("setsid");
+        leader.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => leader.env(name, value),
+                None => leader.env_remove(name),
+            };
+        }
+        leader.env("TERM", "xterm-256color").env_remove("ENV").env_remove("NO_COLOR").env("PS1", "$ ");
+        leader.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        let process = leader.spawn().unwrap();
+        let glass = Arc::new(Mutex::new(Glass::new(width, height)));
+        let (mut reader, seen) = (fs::File::from(master.try_clone().unwrap()), Arc::clone(&glass));
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // The end of a terminal is an error.
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                seen.lock().unwrap().show(&bytes[..count]);
+            }
+        });
+        Terminal { process, master, glass }
+    }
+
+    /// Presses keys.
+    pub(crate) fn press(&self, keys: &str) {
+        fs::File::from(self.master.try_clone().unwrap()).write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Everything that can be seen.
+    pub(crate) fn text(&self) -> String {
+        self.glass.lock().unwrap().text()
+    }
+
+    /// Waits until this can be seen, and gives everything that can be.
+    pub(crate) fn until(&self, text: &str) -> String {
+        self.until_so(&format!("{text:?} can be seen"), |glass| glass.text().contains(text))
+    }
+
+    /// Waits until the other page is shown, or the usual one.
+    pub(crate) fn until_page(&self, is_other: bool) {
+        self.until_so(&format!("the other page: {is_other}"), |glass| glass.is_other_page == is_other);
+    }
+
+    /// How the terminal works just now.
+    pub(crate) fn modes(&self) -> String {
+        described(&tcgetattr(&self.master).unwrap())
+    }
+
+    /// Whether the cursor can be seen, and whether the usual page is shown.
+    pub(crate) fn is_usual(&self) -> bool {
+        let glass = self.glass.lock().unwrap();
+        glass.has_cursor && !glass.is_other_page
+    }
+
+    pub(crate) fn resize(&self, width: u16, height: u16) {
+        *self.glass.lock().unwrap() = Glass { is_other_page: true, ..Glass::new(width, height) };
+        tcsetwinsize(&self.master, Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.process.id().try_into().unwrap(), signal);
+    }
+
+    fn until_so(&self, what: &str, is_so: impl Fn(&Glass) -> bool) -> String {
+        let deadline = Instant::now() + LATER;
+        loop {
+            let glass = self.glass.lock().unwrap();
+            if is_so(&glass) {
+                return glass.text();
+            }
+            assert!(Instant::now() < deadline, "not within {LATER:?}: {what}\n{}", glass.text());
+            drop(glass);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended already.
+        if self.process.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.signal(Signal::KILL);
+            let _ = self.process.wait();
+        }
+    }
+}
+
+fn described(modes: &Termios) -> String {
+    let Termios { input_modes, output_modes, control_modes, local_modes, special_codes, .. } = modes;
+    format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {special_codes:?}")
+}
+
+/// What is behind the glass.
+struct Glass {
+    lines: Vec<Vec<char>>,
+    x: usize,
+    y: usize,
+    is_other_page: bool,
+    has_cursor: bool,
+    /// What has come of a sequence.
+    sequence: Option<String>,
+    /// What has come of a character.
+    partial: Vec<u8>,
+}
+
+impl Glass {
+    fn new(width: u16, height: u16) -> Glass {
+        let lines = vec![vec![' '; width.into()]; height.into()];
+        Glass { lines, x: 0, y: 0, is_other_page: false, has_cursor: true, sequence: None, partial: Vec::new() }
+    }
+
+    fn text(&self) -> String {
+        let lines = self.lines.iter().map(|line| line.iter().collect::<String>().trim_end().to_owned());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn show(&mut self, bytes: &[u8]) {
+        self.partial.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.partial) {
+            Ok(text) => text.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let whole: Vec<u8> = self.partial.drain(..whole).collect();
+        for character in String::from_utf8(whole).unwrap().chars() {
+            self.show_character(character);
+        }
+    }
+
+    fn show_character(&mut self, character: char) {
+        match (self.sequence.take(), character) {
+            (Some(mut sequence), character) => {
+                sequence.push(character);
+                let is_whole = sequence.len() > 1 && character.is_ascii_alphabetic() || !sequence.starts_with('[');
+                if is_whole {
+                    self.obey(&sequence);
+                } else {
+                    self.sequence = Some(sequence);
+                }
+            }
+            (None, '\x1b') => self.sequence = Some(String::new()),
+            (None, '\r') => self.x = 0,
+            (None, '\n') => self.next_line(),
+            (None, '\x08') => self.x = self.x.saturating_sub(1),
+            (None, character) if character.is_control() => {}
+            (None, character) => {
+                if self.x == self.lines[0].len() {
+                    self.x = 0;
+                    self.next_line();
+                }
+                self.lines[self.y][self.x] = character;
+                self.x += 1;
+            }
+        }
+    }
+
+    fn next_line(&mut self) {
+        if self.y + 1 < self.lines.len() {
+            self.y += 1;
+        } else {
+            self.lines.remove(0);
+            self.lines.push(vec![' '; self.lines[0].len()]);
+        }
+    }
+
+    fn obey(&mut self, sequence: &str) {
+        match sequence {
+            "[?1049h" => self.is_other_page = true,
+            "[?1049l" => self.is_other_page = false,
+            "[?25h" => self.has_cursor = true,
+            "[?25l" => self.has_cursor = false,
+            "[2J" => self.lines.iter_mut().for_each(|line| line.fill(' ')),
+            "[J" => {
+                let (x, y) = (self.x, self.y);
+                self.lines[y][x..].fill(' ');
+                self.lines[y + 1..].iter_mut().for_each(|line| line.fill(' '));
+            }
+            "[K" => {
+                let (x, y) = (self.x, self.y);
+                self.lines[y][x..].fill(' ');
+            }
+            place if place.ends_with('H') => {
+                let mut numbers = place[1..place.len() - 1].split(';').map(|number| number.parse().unwrap_or(1));
+                let (y, x): (usize, usize) = (numbers.next().unwrap_or(1), numbers.next().unwrap_or(1));
+                self.y = (y - 1).min(self.lines.len() - 1);
+                self.x = (x - 1).min(self.lines[0].len() - 1);
+            }
+            // Colours and the like.
+            _ => {}
+        }
+    }
+}

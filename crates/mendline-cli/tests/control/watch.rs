@@ -1,0 +1,176 @@
+//! The live screen in a real terminal, over real processes: what it shows, what its keys do, and how it leaves.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::client::{MENDLINE, eventually};
+use crate::stage::{LATER, Stage, child, kind};
+use crate::terminal::Terminal;
+
+impl Stage {
+    /// The live screen, alone in its terminal.
+    fn watch(&self) -> Terminal {
+        let terminal = Terminal::start(&self.command(&["status", "--watch", "--interval", "200ms"]), 120, 30);
+        terminal.until_page(true);
+        terminal
+    }
+}
+
+/// The letter for how a process is: T is stopped.
+fn state_of(id: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+#[test]
+fn a_server_is_shown_and_its_keys_steer_it() {
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let before = child(&stage.server("notes").unwrap());
+    let terminal = stage.watch();
+    terminal.until("1 server: 1 ready");
+    terminal.until("▸ notes");
+    terminal.until("used by     test 1");
+    terminal.press("r");
+    terminal.until("notes reconnects");
+    stage.until("notes", "another child is ready", |server| kind(server) == "ready" && child(server) != before);
+    terminal.until("session replayed");
+    terminal.press("i");
+    terminal.until("Isolate notes? y/n");
+    terminal.press("y");
+    terminal.until("1 isolated");
+    assert_eq!(kind(&stage.server("notes").unwrap()), "isolated");
+    terminal.press("i");
+    terminal.until("notes is resumed");
+    stage.until("notes", "it is back", |server| kind(server) != "isolated");
+}
+
+#[test]
+fn whoever_comes_and_goes_is_seen() {
+    let stage = Stage::new();
+    let terminal = stage.watch();
+    terminal.until("No Mendline is running.");
+    let bridge = stage.bridge("notes");
+    terminal.until("1 server: 1 ready");
+    let _other = stage.bridge("files");
+    terminal.until("2 servers: 2 ready");
+    terminal.until("files  is there now");
+    drop(bridge);
+    terminal.until("1 server: 1 ready");
+    terminal.until("notes  is not there any more");
+}
+
+#[test]
+fn a_process_that_hangs_does_not_freeze_the_screen() {
+    let stage = Stage::new();
+    let bridge = stage.bridge("notes");
+    let _other = stage.bridge("files");
+    let terminal = stage.watch();
+    terminal.until("2 servers: 2 ready");
+    bridge.signal(Signal::STOP);
+    terminal.until("does not answer");
+    terminal.until("2 servers: 1 ready, 1 silent");
+    terminal.press("?");
+    terminal.until("any key goes back");
+    terminal.press("x");
+    terminal.press("jr");
+    // Whoever waits for an answer that does not come is told so, and can go on with something else meanwhile.
+    terminal.press("s");
+    terminal.until("by state");
+    terminal.until("notes: it does not answer");
+    bridge.signal(Signal::CONT);
+    terminal.until("2 servers: 2 ready");
+}
+
+#[test]
+fn the_terminal_is_left_as_it_was_by_key_and_by_signal() {
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let ways: [(&str, &dyn Fn(&Terminal)); 5] = [
+        ("q", &|terminal| terminal.press("q")),
+        ("Esc", &|terminal| terminal.press("\x1b")),
+        ("Ctrl-C", &|terminal| terminal.press("\x03")),
+        ("TERM", &|terminal| terminal.signal(Signal::TERM)),
+        ("INT", &|terminal| terminal.signal(Signal::INT)),
+    ];
+    // A terminal that nothing was done to.
+    let untouched = Terminal::start(&Command::new("true"), 120, 30).modes();
+    for (way, leave) in ways {
+        let mut terminal = stage.watch();
+        terminal.until("1 server: 1 ready");
+        assert_ne!(terminal.modes(), untouched, "it is in raw mode meanwhile");
+        leave(&terminal);
+        let ended = terminal.process.wait().unwrap();
+        assert!(ended.success(), "{way}: {ended:?}");
+        eventually(way, LATER, || terminal.is_usual());
+        assert_eq!(terminal.modes(), untouched, "{way}");
+    }
+}
+
+#[test]
+fn it_goes_to_the_shell_and_comes_back() {
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let mut shell = Command::new("sh");
+    shell.arg("-i").env("MENDLINE", MENDLINE);
+    for (name, value) in stage.command(&[]).get_envs() {
+        value.map(|value| shell.env(name, value));
+    }
+    let terminal = Terminal::start(&shell, 120, 30);
+    terminal.press("stty -g > \"$HOME/before\"\r");
+    terminal.press("\"$MENDLINE\" status --watch\r");
+    terminal.until_page(true);
+    terminal.until("1 server: 1 ready");
+    terminal.press("\x1a");
+    terminal.until_page(false);
+    assert!(terminal.is_usual());
+    terminal.press("echo in the $((1+1))nd shell; stty -g > \"$HOME/between\"\r");
+    terminal.until("in the 2nd shell");
+    terminal.press("fg\r");
+    terminal.until_page(true);
+    terminal.until("▸ notes");
+    terminal.press("q");
+    terminal.until_page(false);
+    let read = |name: &str| std::fs::read_to_string(stage.folder().join(name)).unwrap();
+    terminal.press("stty -g > \"$HOME/after\"; echo that was $((6*7))\r");
+    terminal.until("that was 42");
+    assert!(!read("before").is_empty());
+    assert_eq!(read("before"), read("between"));
+    assert_eq!(read("before"), read("after"));
+}
+
+#[test]
+fn where_no_shell_is_it_does_not_go_to_sleep() {
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let terminal = stage.watch();
+    terminal.until("1 server: 1 ready");
+    terminal.press("\x1a");
+    terminal.until("there is no shell to go to");
+    assert_ne!(state_of(terminal.process.id()), Some('T'));
+    terminal.press("?");
+    terminal.until("any key goes back");
+}
+
+#[test]
+fn a_terminal_may_change_its_size() {
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let terminal = stage.watch();
+    terminal.until("── events");
+    terminal.resize(20, 5);
+    terminal.until("40×8 please");
+    terminal.resize(60, 15);
+    terminal.until("▸ notes");
+    terminal.until("── events");
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_use_instead() {
+    let stage = Stage::new();
+    let said = stage.ask(&["status", "--watch"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    assert!(said.stderr.contains("stdout is not a terminal"), "{said:?}");
+    assert!(said.stderr.contains("`mendline status`") && said.stderr.contains("--json"), "{said:?}");
+}
