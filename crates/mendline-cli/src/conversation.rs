@@ -147,7 +147,7 @@ impl Conversation {
                 // Silence has a reason, if one was seen.
                 Err(match (trouble, seen) {
                     (Trouble::Silence(_), Some(why)) => Trouble::Away(why),
-                    (trouble, _) => trouble,
+                    (trouble, _) => trouble.before_a_call(),
                 })
             }
         }

@@ -28,7 +28,7 @@ pub(crate) fn examine(answer: &Answer, address: &Address) -> Step {
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
         401 | 403 => refused(answer, has_credential, &names),
-        300..400 => Step::skipped(LAYER, "not known here: every request is sent on"),
+        300..=399 => Step::skipped(LAYER, "not known here: every request is sent on"),
         _ if has_credential => Step::ok(LAYER, "the credential in Authorization is accepted"),
         _ if !names.is_empty() => Step::ok(LAYER, format!("nothing more is asked for than {}", names.join(", "))),
         _ => Step::ok(LAYER, "no login is asked for"),
