@@ -8,21 +8,28 @@ use crate::outside::{headline, one_line};
 
 const LAYER: &str = "http";
 
+/// Which HTTP it was said in.
 pub(crate) fn version(answer: &Answer) -> &'static str {
     if answer.is_http2 { "HTTP/2" } else { "HTTP/1.1" }
 }
 
+/// A stream of events has begun.
 pub(crate) fn is_events(answer: &Answer) -> bool {
     (200..300).contains(&answer.status) && answer.content_type().as_deref() == Some("text/event-stream")
 }
 
 /// What a server of the old transport says to a message at its address for events.
 pub(crate) fn may_be_old(answer: &Answer) -> bool {
-    matches!(answer.status, 400 | 404 | 405 | 406 | 415) && !is_json_rpc(&answer.body)
+    matches!(answer.status, 400 | 404 | 405 | 406 | 415) && !is_json_rpc(answer)
 }
 
-fn is_json_rpc(body: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(body).is_ok_and(|value| value.get("jsonrpc").is_some())
+fn is_json_rpc(answer: &Answer) -> bool {
+    let is_named = || String::from_utf8_lossy(&answer.body).contains("\"jsonrpc\"");
+    match serde_json::from_slice::<Value>(&answer.body) {
+        Ok(value) => value.get("jsonrpc").is_some(),
+        // Of a long one only the beginning is here.
+        Err(_) => answer.is_cut && is_named(),
+    }
 }
 
 /// What an answer to a greeting says about the kind of server.
@@ -35,10 +42,10 @@ pub(crate) fn judged(answer: &Answer) -> Step {
     };
     let path = "Is the path of the URL right? Many servers are at /mcp or at /sse";
     match status {
-        200..300 if matches!(kind.as_str(), "application/json" | "text/event-stream") && (is_json_rpc(&answer.body) || kind == "text/event-stream") => {
+        200..300 if matches!(kind.as_str(), "application/json" | "text/event-stream") && (is_json_rpc(answer) || kind == "text/event-stream") => {
             Step::ok(LAYER, format!("{http}, answers a message with {kind}")).fact("transport", "streamable")
         }
-        200..300 if is_json_rpc(&answer.body) => {
+        200..300 if is_json_rpc(answer) => {
             Step::warning(LAYER, format!("{http}, answers with JSON but calls it {kind:?}"))
                 .advice("Mendline takes it all the same; other clients may not. The server should say application/json")
         }
@@ -59,7 +66,7 @@ pub(crate) fn judged(answer: &Answer) -> Step {
             Step::failed(LAYER, format!("it asks to be left alone (429{wait})"))
                 .advice("Too many requests come from here; wait, and ask again")
         }
-        400..500 if is_json_rpc(&answer.body) => Step::ok(LAYER, format!("{http}, turns a legacy greeting down, in words of MCP ({status})")),
+        400..500 if is_json_rpc(answer) => Step::ok(LAYER, format!("{http}, turns a legacy greeting down, in words of MCP ({status})")),
         404 => Step::failed(LAYER, format!("there is nothing at this path (404){}", page())).advice(path),
         405 => Step::failed(LAYER, "this path takes no messages (405)").advice(path),
         400..500 => Step::failed(LAYER, format!("the server turns the request down ({status}){}", page())).advice(path),

@@ -97,6 +97,21 @@ fn no_such_name() {
 }
 
 #[test]
+fn a_greeting_that_is_long_is_a_greeting() {
+    let greeting = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "serverInfo": { "name": "s", "version": "1" },
+        "instructions": "x".repeat(100_000),
+    });
+    let server = Canned::json_rpc("result", greeting.to_string());
+    let said = Stage::new().run(&["doctor", &server.url()]);
+    assert_eq!(said.code, 0, "{}", said.stdout);
+    assert!(said.stdout.contains("s 1 speaks MCP 2025-06-18"), "{}", said.stdout);
+    assert!(said.stdout.contains("it offers neither tools nor prompts nor resources"), "{}", said.stdout);
+}
+
+#[test]
 fn a_look_leaves_no_session_behind() {
     let site = Site::start(legacy());
     let said = Stage::new().run(&["doctor", &site.url()]);
