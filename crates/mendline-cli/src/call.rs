@@ -32,6 +32,9 @@ use crate::server_flags::ServerFlags;
 use crate::tools::tool::Tool;
 use crate::tools::{find, patience, server_first, trouble};
 
+/// How much later than ours the engine's patience ends.
+const SLACK: Duration = Duration::from_secs(1);
+
 const EXAMPLES: &str = "\
 Examples:
   mendline call notes search '{\"query\": \"milk\"}'
@@ -101,9 +104,10 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
     let (mut plan, _) = meant(&line)?;
     if let Some(timeout) = options.timeout {
         let timeouts = &mut plan.upstream.timeouts;
-        (timeouts.call, timeouts.total) = (timeout, timeout);
+        // What leads to the call is given up by us, a little earlier than the engine would.
+        (timeouts.call, timeouts.total) = (timeout + SLACK, timeout + SLACK);
         timeouts.recovery = timeouts.recovery.min(timeout);
-        plan.upstream.tools.entry(tool.clone()).or_default().timeout = None;
+        plan.upstream.tools.entry(tool.clone()).or_default().timeout = Some(timeout);
     }
     let name = plan.upstream.name.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -182,7 +186,7 @@ async fn ask(
 ) -> Ended {
     let listed = match timeout(patience, conversation.list("tools/list", "tools")).await {
         Ok(Ok(listed)) => listed,
-        Ok(Err(trouble)) => return Ended::Failed(trouble),
+        Ok(Err(trouble)) => return Ended::Failed(trouble.before_a_call()),
         Err(_) => return Ended::Failed(Trouble::Silence(patience)),
     };
     let tools: Vec<Tool> = listed.iter().filter_map(|text| Tool::of(text)).collect();

@@ -8,6 +8,7 @@
 //! Results stay the text that the server wrote. Whoever shows them decides what to make of it.
 
 mod answer;
+mod greeting;
 mod witness;
 
 use std::task::Poll;
@@ -30,6 +31,8 @@ use tokio::time::timeout;
 
 pub(crate) use self::answer::{Aside, Failure, Progress, Trouble};
 use self::answer::{Heard, heard, polite};
+pub(crate) use self::greeting::{Era, Greeting};
+use self::greeting::{discovered, greeting};
 pub(crate) use self::witness::{Seen, Witness};
 use crate::GUARD;
 use crate::plan::{Plan, Way};
@@ -52,42 +55,6 @@ const PAGES: usize = 1_000;
 
 /// How often a modern server may ask back before it is told that nobody will answer.
 const QUESTIONS: usize = 3;
-
-/// The two kinds of revisions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
-    /// Up to 2025-11-25: a greeting, then a session.
-    Legacy,
-    /// From 2026-07-28 on: every request says all about itself.
-    Modern,
-}
-
-impl Era {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Era::Legacy => "legacy",
-            Era::Modern => "modern",
-        }
-    }
-}
-
-/// What a server says of itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Greeting {
-    pub(crate) era: Era,
-    /// The revision that is spoken.
-    pub(crate) version: String,
-    pub(crate) name: Option<String>,
-    pub(crate) release: Option<String>,
-    pub(crate) capabilities: Value,
-}
-
-impl Greeting {
-    /// Whether it says that it has such a thing: `tools`, `prompts` or `resources`.
-    pub(crate) fn offers(&self, what: &str) -> bool {
-        self.capabilities.get(what).is_some_and(|offer| !offer.is_null())
-    }
-}
 
 /// One client, one server, and the driver between them.
 pub(crate) struct Conversation {
@@ -147,7 +114,7 @@ impl Conversation {
                 // Silence has a reason, if one was seen.
                 Err(match (trouble, seen) {
                     (Trouble::Silence(_), Some(why)) => Trouble::Away(why),
-                    (trouble, _) => trouble,
+                    (trouble, _) => trouble.before_a_call(),
                 })
             }
         }
@@ -379,28 +346,6 @@ pub(crate) fn raw(value: &Value) -> Box<RawValue> {
 
 /// Tells nobody.
 pub(crate) fn nobody(_: Aside) {}
-
-fn discovered(result: &RawValue) -> Result<Greeting, Trouble> {
-    let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
-    let versions: Vec<&str> =
-        said["supportedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if !versions.contains(&MODERN) {
-        let versions = versions.join(", ");
-        return Err(Trouble::Nonsense(format!("it speaks only revisions that are not known here: {versions}")));
-    }
-    Ok(greeting(Era::Modern, MODERN, &said["_meta"][meta::SERVER_INFO], &said))
-}
-
-fn greeting(era: Era, version: &str, who: &Value, said: &Value) -> Greeting {
-    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    Greeting {
-        era,
-        version: version.to_owned(),
-        name: text(&who["name"]),
-        release: text(&who["version"]),
-        capabilities: said["capabilities"].clone(),
-    }
-}
 
 fn nonsense(method: &str, member: &str) -> Trouble {
     Trouble::Nonsense(format!("its answer to {method} has no list of {member}"))

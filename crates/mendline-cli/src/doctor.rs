@@ -7,7 +7,9 @@
 //!
 //! Every step is bounded in time. Nothing is changed anywhere, and nothing that might be a secret is shown.
 
+mod answer;
 mod authorization;
+mod certificate;
 mod child;
 mod configuration;
 mod machine;

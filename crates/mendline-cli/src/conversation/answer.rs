@@ -62,6 +62,16 @@ impl Trouble {
         matches!(self, Trouble::Error { failure: None, .. })
     }
 
+    /// The same, of something that only led to a call: whatever became of it, the call was not sent.
+    pub(crate) fn before_a_call(self) -> Trouble {
+        match &self {
+            Trouble::Error { failure: Some(failure), .. } if failure.exit_code() == OUTCOME_UNKNOWN => {
+                Trouble::Away(self.words())
+            }
+            _ => self,
+        }
+    }
+
     /// The exit code that says so to a program.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
@@ -252,6 +262,9 @@ mod tests {
             let trouble = error(&line.to_string());
             assert_eq!((trouble.exit_code(), trouble.words()), (code, "why".to_owned()), "{cause}");
         }
+        let lost = json!({ "cause": "timed_out", "outcome": "unknown", "detail": "why" });
+        let lost = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -31003, "message": "m", "data": lost } });
+        assert_eq!(error(&lost.to_string()).before_a_call().exit_code(), 5, "a greeting that is lost is no call");
         let plain = error(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no tool x"}}"#);
         assert_eq!((plain.exit_code(), plain.words()), (1, "no tool x (error -32602)".to_owned()));
         assert!(plain.is_of_the_server());

@@ -10,7 +10,8 @@ const LAYER: &str = "file";
 
 /// There is none.
 pub(crate) fn missing(why: &str, sheet: &mut Sheet) {
-    let step = Step::warning(LAYER, why).advice("Write one (docs/guide.md), or name a server: `mendline doctor URL`");
+    let step = Step::warning(LAYER, why)
+        .advice("Write one with a block `mcpServers`, as every client has it, or name a server: `mendline doctor URL`");
     sheet.put(step);
 }
 

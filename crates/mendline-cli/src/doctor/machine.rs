@@ -4,7 +4,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use mendline::catalogue::state_directory;
+use mendline::control::place;
+use mendline::state::state_directory;
 use mendline::transport::http::ProxyRules;
 
 use super::report::Sheet;
@@ -20,7 +21,7 @@ pub(crate) fn examine(sheet: &mut Sheet) {
     proxies(&variable).into_iter().for_each(|step| sheet.put(step));
     let places = [
         ("state", state_directory(|name| std::env::var_os(name)).into_iter().collect()),
-        ("runtime", runtime_directories()),
+        ("runtime", place::candidates(|name| std::env::var_os(name))),
     ];
     for (layer, candidates) in places {
         sheet.put(directory(layer, &candidates));
@@ -66,20 +67,6 @@ fn proxies(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Step> {
     }
     // Names only: a value may hold a password.
     steps.into_iter().map(|step| step.fact("variables", set.clone())).collect()
-}
-
-/// Where the sockets of running processes may be.
-fn runtime_directories() -> Vec<PathBuf> {
-    let path = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(only) = path("MENDLINE_RUNTIME_DIR") {
-        return vec![only];
-    }
-    let uid = rustix::process::geteuid().as_raw();
-    let mut places: Vec<PathBuf> = path("XDG_RUNTIME_DIR").map(|base| base.join("mendline")).into_iter().collect();
-    places.push(format!("/run/user/{uid}/mendline").into());
-    places.push(std::env::temp_dir().join(format!("mendline-{uid}")));
-    places.dedup();
-    places
 }
 
 /// Whether these directories, as far as they exist, are ours alone.

@@ -17,6 +17,9 @@ const PINGS: usize = 5;
 /// What an answer may take before it is worth a look.
 const SLOW: Duration = Duration::from_secs(1);
 
+/// How much later than ours the engine's patience ends.
+const SLACK: Duration = Duration::from_secs(5);
+
 /// What to make of a server that says no.
 pub(crate) const ITS_OWN_WORDS: &str =
     "It speaks MCP, and these are its own words: its log or its manual may say more. It may also be too old or too new";
@@ -30,9 +33,11 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     upstream.keep_alive = None;
     upstream.breaker = None;
     upstream.rate_limit = None;
+    // Longer than we wait ourselves: of two clocks that strike together nobody knows which is heard.
+    let later = limit + SLACK;
     let timeouts = &mut upstream.timeouts;
-    (timeouts.call, timeouts.total, timeouts.handshake) = (limit, limit, limit);
-    timeouts.recovery = timeouts.recovery.min(limit);
+    (timeouts.call, timeouts.total, timeouts.handshake) = (later, later, later);
+    timeouts.recovery = timeouts.recovery.min(later);
     plan
 }
 

@@ -3,19 +3,18 @@
 use std::time::{Duration, SystemTime};
 
 use mendline::decisions::config::{Dialect, Transport};
-use mendline::transport::http::probe::{Answer, Distrust, Line, Message, NoAnswer, Probe, Reached, Shown};
-use mendline::transport::http::{Certificate, DialError};
-use serde_json::{Value, json};
+use mendline::transport::http::DialError;
+use mendline::transport::http::probe::{Answer, Distrust, Line, Message, Probe, Reached, Shown};
+use serde_json::json;
 
+use super::answer::{is_events, judged, may_be_old, unanswered, version};
+use super::certificate::{distrusted, trusted, with_certificate};
 use super::report::{Sheet, short};
 use super::step::{Step, Verdict, said, timed};
 use super::{Limits, authorization, protocol};
 use crate::conversation::Trouble;
-use crate::outside::{headline, one_line};
+use crate::outside::one_line;
 use crate::plan::{Address, Plan};
-
-/// A certificate that ends so soon should have been renewed.
-const SOON: Duration = Duration::from_secs(14 * 86_400);
 
 /// Clocks that are this far apart still let everything work.
 const CLOCK: Duration = Duration::from_secs(60);
@@ -273,153 +272,6 @@ fn not_greeted(trouble: &Trouble) -> Step {
     }
 }
 
-fn version(answer: &Answer) -> &'static str {
-    if answer.is_http2 { "HTTP/2" } else { "HTTP/1.1" }
-}
-
-fn is_events(answer: &Answer) -> bool {
-    (200..300).contains(&answer.status) && answer.content_type().as_deref() == Some("text/event-stream")
-}
-
-/// What a server of the old transport says to a message at its address for events.
-fn may_be_old(answer: &Answer) -> bool {
-    matches!(answer.status, 400 | 404 | 405 | 406 | 415) && !is_json_rpc(&answer.body)
-}
-
-fn is_json_rpc(body: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(body).is_ok_and(|value| value.get("jsonrpc").is_some())
-}
-
-/// What an answer to a greeting says about the kind of server.
-fn judged(answer: &Answer) -> Step {
-    const LAYER: &str = "http";
-    let (status, http) = (answer.status, version(answer));
-    let kind = answer.content_type().unwrap_or_default();
-    let page = || match title(&answer.body) {
-        Some(title) => format!(" ({title:?})"),
-        None => String::new(),
-    };
-    let path = "Is the path of the URL right? Many servers are at /mcp or at /sse";
-    match status {
-        200..300 if matches!(kind.as_str(), "application/json" | "text/event-stream") && (is_json_rpc(&answer.body) || kind == "text/event-stream") => {
-            Step::ok(LAYER, format!("{http}, answers a message with {kind}")).fact("transport", "streamable")
-        }
-        200..300 if is_json_rpc(&answer.body) => {
-            Step::warning(LAYER, format!("{http}, answers with JSON but calls it {kind:?}"))
-                .advice("Mendline takes it all the same; other clients may not. The server should say application/json")
-        }
-        200..300 if kind == "text/html" => {
-            let advice = format!("This is a page for people: a login, a portal, or the wrong address. {path}");
-            Step::failed(LAYER, format!("a web page{} came back, and no message", page())).advice(advice)
-        }
-        200..300 => Step::failed(LAYER, format!("what came back ({status}, {kind:?}) is no message of MCP")).advice(path),
-        300..400 => match &answer.redirect {
-            Some(Ok(place)) => Step::warning(LAYER, format!("{http}, sends every request on to {place} ({status})"))
-                .advice("Mendline follows; write that address into the configuration to save the detour"),
-            Some(Err(why)) => Step::failed(LAYER, why.as_str()).advice("Use the address that it sends you to, if you trust it"),
-            None => Step::failed(LAYER, format!("a redirect ({status}) to nowhere")).advice(path),
-        },
-        401 | 403 => Step::ok(LAYER, format!("{http}, answers with {status}")),
-        429 => {
-            let wait = answer.retry_after().map_or_else(String::new, |wait| format!(", Retry-After: {}", one_line(wait)));
-            Step::failed(LAYER, format!("it asks to be left alone (429{wait})"))
-                .advice("Too many requests come from here; wait, and ask again")
-        }
-        400..500 if is_json_rpc(&answer.body) => Step::ok(LAYER, format!("{http}, turns a legacy greeting down, in words of MCP ({status})")),
-        404 => Step::failed(LAYER, format!("there is nothing at this path (404){}", page())).advice(path),
-        405 => Step::failed(LAYER, "this path takes no messages (405)").advice(path),
-        400..500 => Step::failed(LAYER, format!("the server turns the request down ({status}){}", page())).advice(path),
-        _ => Step::failed(LAYER, format!("the server itself fails ({status}){}", page()))
-            .advice("It, or what stands before it, is broken or being restarted; look at its own log, and try again in a minute"),
-    }
-}
-
-/// The title of a web page.
-fn title(body: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(body);
-    let lower = text.to_ascii_lowercase();
-    let start = lower.find("<title")?;
-    let start = start + lower[start..].find('>')? + 1;
-    let end = start + lower[start..].find('<')?;
-    Some(headline(&text[start..end], 60)).filter(|title| !title.is_empty())
-}
-
-fn unanswered(fault: &NoAnswer, probe: &Probe) -> Step {
-    match fault {
-        NoAnswer::NotHttp(_) => Step::failed("http", format!("{} answers, but not in HTTP", probe.server()))
-            .advice("Another kind of server listens there: is the port right?"),
-        NoAnswer::Cut(_) if !probe.is_secure() => {
-            Step::failed("http", format!("{} closed the connection instead of answering", probe.server()))
-                .advice("Is it a port for https? Then write https:// instead of http://")
-        }
-        NoAnswer::Cut(why) => {
-            Step::failed("http", format!("{} closed the connection instead of answering ({why})", probe.server()))
-                .advice("The server crashes at this request, or something between cuts it; look at its own log")
-        }
-        NoAnswer::Unsendable(why) => Step::failed("http", why.as_str()).advice("Mend the headers that are configured"),
-    }
-}
-
-fn trusted(version: &str, is_http2: bool, certificate: Option<&Certificate>, now: SystemTime) -> Step {
-    let http = if is_http2 { "HTTP/2" } else { "HTTP/1.1" };
-    let Some(certificate) = certificate else { return Step::ok("tls", format!("{version}, {http}")) };
-    let left = certificate.not_after.duration_since(now).unwrap_or_default();
-    let days = left.as_secs() / 86_400;
-    let words = format!(
-        "{version}, {http}; certificate for {} by {}, good for {days} days",
-        whose(certificate),
-        one_line(&certificate.issuer)
-    );
-    let step = if left < SOON {
-        Step::warning("tls", words).advice("Whoever runs it should renew it now")
-    } else {
-        Step::ok("tls", words)
-    };
-    step.fact("version", version).fact("alpn", http)
-}
-
-fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step {
-    let advice = match certificate {
-        Some(certificate) if words.contains("authority") && certificate.is_self_signed => {
-            "It vouches for itself. If it is yours, put its certificate into a PEM file and name that in NODE_EXTRA_CA_CERTS"
-        }
-        Some(_) if words.contains("authority") => {
-            "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, somebody may be listening in"
-        }
-        Some(_) if words.contains("expired") => {
-            "Whoever runs it must renew it. If it is good elsewhere: is this machine's clock right?"
-        }
-        Some(_) if words.contains("is for ") => {
-            "Use a name that the certificate is for, or ask whoever runs it for one with this name"
-        }
-        _ => "Nothing is sent to a server that cannot prove who it is",
-    };
-    Step::failed("tls", words).advice(advice)
-}
-
-fn with_certificate(step: Step, certificate: &Certificate) -> Step {
-    let date = |time| humantime::format_rfc3339_seconds(time).to_string();
-    let step = if step.verdict == Verdict::Failed {
-        let (subject, issuer) = (whose(certificate), one_line(&certificate.issuer));
-        step.details([format!("certificate for {subject} by {issuer}, until {}", date(certificate.not_after))])
-    } else {
-        step
-    };
-    step.fact("subject", certificate.subject.as_str())
-        .fact("issuer", certificate.issuer.as_str())
-        .fact("names", certificate.names.clone())
-        .fact("notBefore", date(certificate.not_before))
-        .fact("notAfter", date(certificate.not_after))
-}
-
-fn whose(certificate: &Certificate) -> String {
-    match certificate.names.as_slice() {
-        [] => one_line(&certificate.subject),
-        [only] => one_line(only),
-        [first, rest @ ..] => format!("{} and {} more", one_line(first), rest.len()),
-    }
-}
-
 /// How far the server's clock is from ours.
 fn clock(answer: &Answer, now: SystemTime) -> Option<Step> {
     let theirs = answer.date()?;
@@ -433,40 +285,4 @@ fn clock(answer: &Answer, now: SystemTime) -> Option<Step> {
             .advice("One of them is wrong. Certificates and tokens are judged by the clock")
             .fact("secondsApart", apart.as_secs())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn certificate(left: Duration) -> Certificate {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        Certificate {
-            subject: "a.test".into(),
-            issuer: "An authority".into(),
-            names: vec!["a.test".into(), "b.test".into()],
-            not_before: SystemTime::UNIX_EPOCH,
-            not_after: now + left,
-            is_self_signed: false,
-        }
-    }
-
-    #[test]
-    fn a_certificate_that_ends_soon_is_worth_a_look() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let days = |days: u64| trusted("TLS 1.3", true, Some(&certificate(Duration::from_secs(days * 86_400))), now);
-        assert_eq!(
-            days(90).words,
-            "TLS 1.3, HTTP/2; certificate for a.test and 1 more by An authority, good for 90 days"
-        );
-        assert_eq!((days(90).verdict, days(13).verdict), (Verdict::Ok, Verdict::Warning));
-    }
-
-    #[test]
-    fn the_title_of_a_page_is_found_and_cannot_talk_to_the_terminal() {
-        assert_eq!(title(b"<html><TITLE lang=x> Sign\x1b in </title>").as_deref(), Some("Sign\\u{1b} in"));
-        for body in [&b""[..], b"<title", b"<title>", b"<title></title>", b"\xff<title>"] {
-            assert_eq!(title(body), None);
-        }
-    }
 }

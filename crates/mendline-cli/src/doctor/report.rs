@@ -28,6 +28,8 @@ pub(crate) struct Sheet {
     printer: Option<Printer>,
     /// Only what is not well is worth a line.
     is_quiet: bool,
+    /// Its name is not written yet, because there was nothing to say under it.
+    is_untitled: bool,
     veil: Veil,
 }
 
@@ -64,8 +66,13 @@ impl Sheet {
     /// Puts a step on it.
     pub(crate) fn put(&mut self, step: Step) {
         let step = self.veil.cover(step);
-        if !(self.is_quiet && step.verdict == Verdict::Ok) {
-            self.print(&step, step.layer);
+        let is_worth_it = !self.is_quiet || step.verdict != Verdict::Ok;
+        if let Some(printer) = self.printer.filter(|_| is_worth_it) {
+            if std::mem::take(&mut self.is_untitled) {
+                println!();
+                printer.title(&self.name, &self.place);
+            }
+            printer.print(&step, step.layer);
         }
         self.steps.push(step);
     }
@@ -78,12 +85,6 @@ impl Sheet {
             printer.print(&Step { words, ..first.clone() }, "");
         }
         self.steps.extend(steps);
-    }
-
-    fn print(&self, step: &Step, layer: &str) {
-        if let Some(printer) = self.printer {
-            printer.print(step, layer);
-        }
     }
 
     /// The step that says where it ends.
@@ -119,30 +120,25 @@ impl Report {
     /// A sheet for this, whose steps are printed as they come.
     pub(crate) fn sheet(&mut self, name: &str, place: &str) -> Sheet {
         let mut sheet = self.quiet_sheet(name, place);
-        sheet.is_quiet = false;
+        (sheet.is_quiet, sheet.is_untitled) = (false, false);
         if let Some(printer) = sheet.printer {
             if std::mem::replace(&mut self.has_begun, true) {
                 println!();
             }
-            let place = if place == name || place.is_empty() {
-                String::new()
-            } else {
-                format!("  {}", printer.ink.faint(&one_line(place)))
-            };
-            println!("{}{place}", printer.ink.bold(&one_line(name)));
+            printer.title(name, place);
         }
         sheet
     }
 
     /// A sheet of which only what is not well is printed.
     pub(crate) fn quiet_sheet(&mut self, name: &str, place: &str) -> Sheet {
-        let printer = (!self.is_json).then(Printer::for_stdout);
         Sheet {
             name: name.to_owned(),
             place: place.to_owned(),
             steps: Vec::new(),
-            printer,
+            printer: (!self.is_json).then(Printer::for_stdout),
             is_quiet: true,
+            is_untitled: true,
             veil: Veil::default(),
         }
     }
@@ -258,6 +254,13 @@ impl Printer {
     fn for_stdout() -> Printer {
         let width = if std::io::stdout().is_terminal() { width(std::io::stdout()).min(WIDEST) } else { usize::MAX };
         Printer { ink: Ink::for_stdout(), width }
+    }
+
+    /// What the steps below it are about.
+    fn title(self, name: &str, place: &str) {
+        let has_place = !place.is_empty() && place != name;
+        let place = if has_place { format!("  {}", self.ink.faint(&one_line(place))) } else { String::new() };
+        println!("{}{place}", self.ink.bold(&one_line(name)));
     }
 
     /// A line that the next one takes the place of, where that is possible.

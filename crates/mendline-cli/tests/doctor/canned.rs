@@ -38,7 +38,8 @@ impl Canned {
     }
 
     /// Answers every request with this, under its own id.
-    pub(crate) fn json_rpc(member: &'static str, value: &'static str) -> Canned {
+    pub(crate) fn json_rpc(member: &'static str, value: impl Into<String>) -> Canned {
+        let value = value.into();
         Canned::serve(move |mut stream| {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
             let mut asked = Vec::new();

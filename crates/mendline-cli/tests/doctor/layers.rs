@@ -41,7 +41,6 @@ story!(a_legacy_server_that_is_well, Site::legacy(), at_site);
 story!(a_modern_server_that_is_well, Site::start(modern()), at_site);
 story!(a_server_of_the_old_transport, Site::legacy(), |site: &Site| site.sse_url());
 story!(a_server_of_the_old_transport_by_name, Site::legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
-story!(no_such_name, (), |_: &()| "http://no-such-host.invalid/mcp".to_owned());
 story!(a_connection_that_is_refused, (), |_: &()| nobody());
 story!(a_server_that_does_not_speak_http, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
 story!(a_server_that_closes_without_a_word, Canned::answer(""), at);
@@ -83,6 +82,34 @@ story!(
     at_site,
     ["--timeout", "2s"]
 );
+
+#[test]
+fn no_such_name() {
+    // Why a name is not known, and how long that takes, is up to the machine's resolver.
+    let said = Stage::new().run(&["doctor", "--json", "http://no-such-host.invalid/mcp"]);
+    assert_eq!(said.code, 1, "{}", said.stdout);
+    let steps = said.json()["servers"][0]["steps"].as_array().unwrap().clone();
+    let verdicts: Vec<_> = steps.iter().map(|step| (step["layer"].clone(), step["verdict"].clone())).collect();
+    assert_eq!(verdicts[0], (json!("name"), json!("failed")));
+    let above = ["tcp", "http", "auth", "handshake", "lists", "ping"].map(|layer| (json!(layer), json!("skipped")));
+    assert_eq!(verdicts[1..], above);
+    assert!(steps[0]["words"].as_str().unwrap().contains("the name no-such-host.invalid could not be looked up"));
+}
+
+#[test]
+fn a_greeting_that_is_long_is_a_greeting() {
+    let greeting = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "serverInfo": { "name": "s", "version": "1" },
+        "instructions": "x".repeat(100_000),
+    });
+    let server = Canned::json_rpc("result", greeting.to_string());
+    let said = Stage::new().run(&["doctor", &server.url()]);
+    assert_eq!(said.code, 0, "{}", said.stdout);
+    assert!(said.stdout.contains("s 1 speaks MCP 2025-06-18"), "{}", said.stdout);
+    assert!(said.stdout.contains("it offers neither tools nor prompts nor resources"), "{}", said.stdout);
+}
 
 #[test]
 fn a_look_leaves_no_session_behind() {

@@ -10,6 +10,7 @@ mod canned;
 mod children;
 mod files;
 mod layers;
+mod pages;
 mod scrubbed;
 mod secure;
 mod stage;

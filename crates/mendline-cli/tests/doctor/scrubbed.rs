@@ -5,7 +5,8 @@ const TIME: std::ops::Range<usize> = 14..21;
 
 /// The text as it is reviewed.
 pub(crate) fn scrubbed(text: &str) -> String {
-    text.lines().map(|line| one(line) + "\n").collect()
+    // Where the two are one, it depends on PATH by which name a program is found.
+    text.replace(" /usr/bin/", " /bin/").lines().map(|line| one(line) + "\n").collect()
 }
 
 fn one(line: &str) -> String {

@@ -111,6 +111,8 @@ pub struct Answer {
     headers: HeaderMap,
     /// The beginning of the body; nothing for a stream of events, which may not end.
     pub body: Bytes,
+    /// There is more of it.
+    pub is_cut: bool,
     /// Where it sends us, or why we do not go there.
     pub redirect: Option<Result<String, String>>,
 }
@@ -356,12 +358,14 @@ fn is_read(headers: &HeaderMap, so_far: usize) -> bool {
 }
 
 fn answer(parts: http::response::Parts, mut body: Vec<u8>) -> Answer {
+    let is_cut = body.len() >= BODY;
     body.truncate(BODY);
     Answer {
         status: parts.status.as_u16(),
         is_http2: parts.version == Version::HTTP_2,
         headers: parts.headers,
         body: body.into(),
+        is_cut,
         redirect: None,
     }
 }

@@ -1,0 +1,66 @@
+//! What a server says of itself when it is greeted, in either era.
+
+use mendline_wire::meta;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::MODERN;
+use super::answer::Trouble;
+
+/// The two kinds of revisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// Up to 2025-11-25: a greeting, then a session.
+    Legacy,
+    /// From 2026-07-28 on: every request says all about itself.
+    Modern,
+}
+
+impl Era {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Era::Legacy => "legacy",
+            Era::Modern => "modern",
+        }
+    }
+}
+
+/// What a server says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) era: Era,
+    /// The revision that is spoken.
+    pub(crate) version: String,
+    pub(crate) name: Option<String>,
+    pub(crate) release: Option<String>,
+    pub(crate) capabilities: Value,
+}
+
+impl Greeting {
+    /// Whether it says that it has such a thing: `tools`, `prompts` or `resources`.
+    pub(crate) fn offers(&self, what: &str) -> bool {
+        self.capabilities.get(what).is_some_and(|offer| !offer.is_null())
+    }
+}
+
+pub(super) fn discovered(result: &RawValue) -> Result<Greeting, Trouble> {
+    let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
+    let versions: Vec<&str> =
+        said["supportedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !versions.contains(&MODERN) {
+        let versions = versions.join(", ");
+        return Err(Trouble::Nonsense(format!("it speaks only revisions that are not known here: {versions}")));
+    }
+    Ok(greeting(Era::Modern, MODERN, &said["_meta"][meta::SERVER_INFO], &said))
+}
+
+pub(super) fn greeting(era: Era, version: &str, who: &Value, said: &Value) -> Greeting {
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    Greeting {
+        era,
+        version: version.to_owned(),
+        name: text(&who["name"]),
+        release: text(&who["version"]),
+        capabilities: said["capabilities"].clone(),
+    }
+}

@@ -1,0 +1,99 @@
+//! What a TLS handshake showed, in words: whose certificate it is, until when, and what to do if it is not believed.
+
+use std::time::{Duration, SystemTime};
+
+use mendline::transport::http::Certificate;
+
+use super::step::{Step, Verdict};
+use crate::outside::one_line;
+
+/// A certificate that ends so soon should have been renewed.
+const SOON: Duration = Duration::from_secs(14 * 86_400);
+
+pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certificate>, now: SystemTime) -> Step {
+    let http = if is_http2 { "HTTP/2" } else { "HTTP/1.1" };
+    let Some(certificate) = certificate else { return Step::ok("tls", format!("{version}, {http}")) };
+    let left = certificate.not_after.duration_since(now).unwrap_or_default();
+    let days = left.as_secs() / 86_400;
+    let words = format!(
+        "{version}, {http}; certificate for {} by {}, good for {days} days",
+        whose(certificate),
+        one_line(&certificate.issuer)
+    );
+    let step = if left < SOON {
+        Step::warning("tls", words).advice("Whoever runs it should renew it now")
+    } else {
+        Step::ok("tls", words)
+    };
+    step.fact("version", version).fact("alpn", http)
+}
+
+pub(crate) fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step {
+    let advice = match certificate {
+        Some(certificate) if words.contains("authority") && certificate.is_self_signed => {
+            "It vouches for itself. If it is yours, put its certificate into a PEM file and name that in NODE_EXTRA_CA_CERTS"
+        }
+        Some(_) if words.contains("authority") => {
+            "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, somebody may be listening in"
+        }
+        Some(_) if words.contains("expired") => {
+            "Whoever runs it must renew it. If it is good elsewhere: is this machine's clock right?"
+        }
+        Some(_) if words.contains("is for ") => {
+            "Use a name that the certificate is for, or ask whoever runs it for one with this name"
+        }
+        _ => "Nothing is sent to a server that cannot prove who it is",
+    };
+    Step::failed("tls", words).advice(advice)
+}
+
+pub(crate) fn with_certificate(step: Step, certificate: &Certificate) -> Step {
+    let date = |time| humantime::format_rfc3339_seconds(time).to_string();
+    let step = if step.verdict == Verdict::Failed {
+        let (subject, issuer) = (whose(certificate), one_line(&certificate.issuer));
+        step.details([format!("certificate for {subject} by {issuer}, until {}", date(certificate.not_after))])
+    } else {
+        step
+    };
+    step.fact("subject", certificate.subject.as_str())
+        .fact("issuer", certificate.issuer.as_str())
+        .fact("names", certificate.names.clone())
+        .fact("notBefore", date(certificate.not_before))
+        .fact("notAfter", date(certificate.not_after))
+}
+
+fn whose(certificate: &Certificate) -> String {
+    match certificate.names.as_slice() {
+        [] => one_line(&certificate.subject),
+        [only] => one_line(only),
+        [first, rest @ ..] => format!("{} and {} more", one_line(first), rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(left: Duration) -> Certificate {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        Certificate {
+            subject: "a.test".into(),
+            issuer: "An authority".into(),
+            names: vec!["a.test".into(), "b.test".into()],
+            not_before: SystemTime::UNIX_EPOCH,
+            not_after: now + left,
+            is_self_signed: false,
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_is_worth_a_look() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let days = |days: u64| trusted("TLS 1.3", true, Some(&certificate(Duration::from_secs(days * 86_400))), now);
+        assert_eq!(
+            days(90).words,
+            "TLS 1.3, HTTP/2; certificate for a.test and 1 more by An authority, good for 90 days"
+        );
+        assert_eq!((days(90).verdict, days(13).verdict), (Verdict::Ok, Verdict::Warning));
+    }
+}

@@ -1,0 +1,117 @@
+//! The pages about these commands show what the commands really say.
+//!
+//! Every block of kind `console` is run, line by line, and what follows a command there must be what it says here, but for
+//! times and ports. The servers that the pages talk about are started for that, and take the place of their addresses.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use mendline_faults::{Authority, Certificate};
+
+use crate::canned::{Canned, nobody};
+use crate::scrubbed::scrubbed;
+use crate::stage::{MENDLINE, Said, Site, Stage, legacy};
+
+/// Where the pages have it.
+const INSTALLED: &str = "/usr/local/bin/mendline";
+
+/// The servers that the pages talk about, by the addresses that they have there.
+struct Servers {
+    well: Site,
+    login: Canned,
+    expired: Site,
+    nobody: String,
+}
+
+impl Servers {
+    fn start() -> Servers {
+        let challenge =
+            "WWW-Authenticate: Bearer error=\"invalid_token\", error_description=\"The access token expired\"";
+        let authority = Authority::new("Example Authority").unwrap();
+        Servers {
+            well: Site::legacy(),
+            login: Canned::answer(format!("HTTP/1.1 401 Unauthorized\r\n{challenge}\r\nContent-Length: 0\r\n\r\n")),
+            expired: Site::start_secure(
+                legacy(),
+                authority.vouch(Certificate { host: "127.0.0.1", until: 2024 }).unwrap(),
+            ),
+            nobody: nobody(),
+        }
+    }
+
+    /// A command line with the addresses of this day.
+    fn put_into(&self, line: &str) -> String {
+        [
+            ("http://127.0.0.1:8080/mcp", self.well.url()),
+            ("http://127.0.0.1:8081/mcp", self.login.url()),
+            ("https://127.0.0.1:8443/mcp", self.expired.url()),
+            ("http://127.0.0.1:8082/mcp", self.nobody.clone()),
+        ]
+        .iter()
+        .fold(line.to_owned(), |line, (there, here)| line.replace(there, here))
+    }
+}
+
+/// The commands of a page, each with what it says.
+fn shown(page: &str) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for block in page.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        for line in block.lines() {
+            match line.strip_prefix("$ ") {
+                Some(command) => all.push((command.to_owned(), String::new())),
+                None => all.last_mut().unwrap().1.push_str(&format!("{line}\n")),
+            }
+        }
+    }
+    all
+}
+
+/// What changes from run to run in JSON, too.
+fn reviewed(text: &str) -> String {
+    let line = |line: &str| {
+        let number = line.trim_start().starts_with("\"ms\": ") && !line.contains("null");
+        if number { line.split_once(": ").unwrap().0.to_owned() + ": N," } else { line.to_owned() }
+    };
+    let text: Vec<String> = text.replace(INSTALLED, "‹mendline›").lines().map(line).collect();
+    scrubbed(&text.join("\n")).trim_end().to_owned()
+}
+
+fn is_true(name: &str) {
+    let servers = Servers::start();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap();
+    let commands = shown(&page);
+    assert!(commands.len() >= 5, "{name} shows hardly anything");
+    for (command, expected) in commands {
+        // A home for each: what one has left must not change what the next one says.
+        let stage = Stage::new();
+        let (folder, rest) = (Path::new(MENDLINE).parent().unwrap().display(), "/usr/bin:/bin");
+        let mut run = Command::new("sh");
+        for (name, value) in stage.command(&[]).get_envs() {
+            match value {
+                Some(value) => run.env(name, value),
+                None => run.env_remove(name),
+            };
+        }
+        let line = format!("exec 2>&1; {}", servers.put_into(&command));
+        run.args(["-c", &line]).env("PATH", format!("{folder}:{rest}")).current_dir(stage.path());
+        let said = Said::of(run.stdin(Stdio::null()).output().unwrap());
+        let said = said.stdout.replace(stage.path().to_str().unwrap(), "/home/me").replace(MENDLINE, INSTALLED);
+        assert_eq!(
+            reviewed(&said),
+            reviewed(&expected),
+            "{name} says of `{command}`:\n{expected}\nand it says:\n{said}"
+        );
+    }
+}
+
+#[test]
+fn the_page_about_the_doctor_is_true() {
+    is_true("doctor.md");
+}
+
+#[test]
+fn the_page_about_tools_and_calls_is_true() {
+    is_true("call.md");
+}
