@@ -18,7 +18,7 @@ fn configured(stage: &Stage, servers: &Value) -> String {
 #[test]
 fn each_server_that_does_not_run_is_greeted_and_ended_again() {
     let (stage, site, guarded) = (Stage::new(), Site::start(json_answers()), Site::start(json_answers()));
-    guarded.breaks(Rule::new("a73_token_expired_401"));
+    guarded.breaks(Rule::new("a73_token_expired_401").verb("POST"));
     let demo = json!({ "command": MENDLINE, "args": ["demo-server"] });
     let file = configured(
         &stage,
