@@ -90,6 +90,9 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 
+    #[command(flatten)]
+    pub(crate) log_files: LogFileOptions,
+
     /// How a server at a URL is spoken to: auto finds out
     #[arg(long, value_name = "auto|http|sse", value_enum, hide_possible_values = true)]
     pub(crate) transport: Option<TransportFlag>,
@@ -129,9 +132,6 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) choices: Choices,
-
-    #[command(flatten)]
-    pub(crate) log_files: LogFileOptions,
 }
 
 /// How a server at a URL is spoken to.
