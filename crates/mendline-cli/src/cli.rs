@@ -137,6 +137,9 @@ pub(crate) struct RunOptions {
     pub(crate) log_level: Option<LogLevel>,
 
     #[command(flatten)]
+    pub(crate) log_files: LogFileOptions,
+
+    #[command(flatten)]
     pub(crate) server: ServerFlags,
 
     /// What an entry did not have before `wrap`: for `unwrap`, and without meaning here
@@ -153,9 +156,6 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) choices: Choices,
-
-    #[command(flatten)]
-    pub(crate) log_files: LogFileOptions,
 }
 
 impl RunOptions {

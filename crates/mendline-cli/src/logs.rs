@@ -97,7 +97,7 @@ pub(crate) struct LogsOptions {
     #[arg(long)]
     wire: bool,
 
-    /// Messages and lines in full length
+    /// Messages in full length
     #[arg(long)]
     full: bool,
 

@@ -65,7 +65,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         let mut log = Log::to_stderr(level, vec![plan.upstream.name.clone()]);
         log.redactor().learn(&plan.secrets());
         if let Some(choices) = options.log_files.choose(file, |name| std::env::var_os(name))? {
-            log.keep(choices);
+            log.keep(&choices);
         }
         Ok::<Log, String>(log)
     };

@@ -110,9 +110,10 @@ impl Show {
             name.push_str(&format!("#{}", record.pid));
         }
         // The microseconds are for the order.
-        let time = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?)).unwrap_or(time);
+        let millis = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?));
+        let time = millis.map_or_else(|| time.to_owned(), |millis| format!("{millis}Z"));
         let time = ink.faint(&Escaped(time.as_bytes()).to_string());
-        writeln!(out, "{time}Z {level} {} {}{text}", ink.paint(colour, &name), ink.faint(mark))
+        writeln!(out, "{time} {level} {} {}{text}", ink.paint(colour, &name), ink.faint(mark))
     }
 }
 

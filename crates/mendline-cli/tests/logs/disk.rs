@@ -72,7 +72,6 @@ fn a_folder_that_is_removed_is_made_again() {
 
 /// Left out, with the reason printed, only where the kernel does not let us mount anything.
 #[test]
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
 fn x94_a_full_disk_is_said_once_and_stops_no_call() {
     let stage = Stage::new();
     fs::create_dir(stage.path("state")).unwrap();

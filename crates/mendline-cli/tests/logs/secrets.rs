@@ -10,7 +10,7 @@ use crate::site::{Site, json_answers};
 use crate::stage::{LATER, Stage, end};
 
 #[test]
-fn i12_what_a_server_prints_of_its_own_secrets_is_in_no_file_and_in_no_log() {
+fn z106_a_server_that_prints_its_own_secrets_has_them_in_no_file_and_in_no_log() {
     let stage = Stage::new();
     // It says everything that it was told, and a little more that nobody told it.
     let script = format!(

@@ -101,7 +101,7 @@ pub(super) struct FilesPen {
 }
 
 impl Files {
-    pub(super) fn open(choices: FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Files {
+    pub(super) fn open(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Files {
         let (level, wire) = (choices.level, choices.wire);
         let (finished, done) = sync_channel(1);
         let desk = Arc::new(Desk::default());
@@ -222,11 +222,11 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(choices: FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Writer {
+    fn new(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Writer {
         let server = names.first().map_or("mendline", String::as_str);
         let stem = strand::stem(server, SystemTime::now(), std::process::id());
-        let log = Strand::new(&choices, &stem, SUFFIX);
-        let wire = Strand::new(&choices, &stem, WIRE_SUFFIX);
+        let log = Strand::new(choices, &stem, SUFFIX);
+        let wire = Strand::new(choices, &stem, WIRE_SUFFIX);
         let scribe = Scribe::new(names, redactor);
         Writer { scribe, log, wire, stderr, lines: Vec::new(), messages: Vec::new(), not_before: None, missing: 0 }
     }

@@ -84,7 +84,7 @@ impl Log {
     }
 
     /// Keeps what happens in files, too.
-    pub fn keep(&mut self, choices: FileChoices) {
+    pub fn keep(&mut self, choices: &FileChoices) {
         self.files = Some(Files::open(choices, self.names.clone(), self.redactor.clone(), self.stderr.pen()));
     }
 

@@ -268,14 +268,14 @@ mod tests {
         fn what_is_redacted_once_stays_as_it_is(text in "\\PC{0,200}", secret in "[a-z0-9]{8,20}") {
             let redactor = knowing(&[&secret]);
             let once = shown(&redactor, &text);
-            prop_assert_eq!(shown(&redactor, &once), once.clone());
+            prop_assert_eq!(shown(&redactor, &once), once);
         }
 
         #[test]
         fn any_bytes_at_all_are_taken(text in proptest::collection::vec(any::<u8>(), 0..300)) {
             let redactor = knowing(&["some secret"]);
             prop_assert!(redactor.redact(&text).len() <= text.len() * HIDDEN.len() + HIDDEN.len());
-            prop_assert!(redactor.beginning(&text, 50).len() <= 50.max(text.len().min(50)));
+            prop_assert!(redactor.beginning(&text, 50).len() <= 50);
         }
     }
 }

@@ -173,7 +173,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
-        let is_plain = |byte: u8| byte >= b' ' && byte < 0x7f && byte != b'"' && byte != b'\\';
+        let is_plain = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
         if valid.bytes().all(is_plain) {
             out.extend_from_slice(valid.as_bytes());
         } else {

@@ -20,7 +20,7 @@ fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync
     });
     let choices =
         FileChoices { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
-    (Files::open(choices, vec!["notes".to_owned()], redactor, stderr.pen()), stderr, said)
+    (Files::open(&choices, vec!["notes".to_owned()], redactor, stderr.pen()), stderr, said)
 }
 
 fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
@@ -91,7 +91,7 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
             folder_bytes: FOLDER_BYTES,
             wire: false,
         };
-        let writer = Writer::new(choices, vec!["notes".to_owned()], Redactor::default(), stderr.pen());
+        let writer = Writer::new(&choices, vec!["notes".to_owned()], Redactor::default(), stderr.pen());
         drop(files);
         (writer, stderr, said)
     };
