@@ -1,7 +1,7 @@
 //! `cargo xtask compare`: the bridges that people use, before our fault server, one after the other.
 //!
-//! What happens, and how it is counted, lives with the faults; this builds, installs and calls. A few minutes, and no part of `test`: what
-//! others do is theirs, and changes with their versions.
+//! What happens, and how it is counted, lives with the faults; this builds, installs and calls. A few minutes, and no part
+//! of `test`: what others do is theirs, and changes with their versions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

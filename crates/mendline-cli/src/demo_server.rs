@@ -1,9 +1,9 @@
 //! `mendline demo-server`: an ordinary MCP server on stdio or at a URL, which can be told to misbehave.
 //!
-//! On stdio it speaks both eras (initialize and server/discover), at a URL the older one. It has a tool for each kind of effect: `lookup` only reads,
-//! `create_note` writes, `slow` reports progress, `big` answers at length. How it misbehaves is in [`temper`]; what it
-//! really did is in [`ledger`], so that a test or the demonstration can compare that with what a client was told. It is
-//! written with threads and blocking reads, unlike everything that it is used to test.
+//! On stdio it speaks both eras (initialize and server/discover), at a URL the older one. It has a tool for each kind of
+//! effect: `lookup` only reads, `create_note` writes, `slow` reports progress, `big` answers at length. How it misbehaves is
+//! in [`temper`]; what it really did is in [`ledger`], so that a test or the demonstration can compare that with what a
+//! client was told. It is written with threads and blocking reads, unlike everything that it is used to test.
 
 mod http;
 mod ledger;

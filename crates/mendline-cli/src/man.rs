@@ -45,7 +45,7 @@ pub(crate) const EXIT_CODES: [(&str, &str); 7] = [
 ];
 
 /// What is read from the environment.
-pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
     ("MENDLINE_CONFIG", "the configuration file, where --config names none"),
     (
         "MENDLINE_LOG",
@@ -56,7 +56,8 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
         "where it is kept what is known of servers; else mendline in $XDG_STATE_HOME, else in ~/.local/state",
     ),
     ("XDG_CONFIG_HOME", "where mendline/config.json is looked for; else ~/.config"),
-    ("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "the proxy for servers at a URL, and who is reached without one"),
+    ("HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "the proxy for servers at a URL, and who is reached without one"),
+    ("NODE_EXTRA_CA_CERTS", "a file with certificates of authorities that are trusted besides the system's"),
     ("NO_COLOR", "set to anything: no colours"),
 ];
 

@@ -1,7 +1,7 @@
 //! The faults of the demonstration: what is done to a server, and at which call.
 //!
-//! Reads are calls with odd numbers, writes those with even ones. Each fault strikes in the middle of a shift, so that there is something to
-//! lose on both sides of it.
+//! Reads are calls with odd numbers, writes those with even ones. Each fault strikes in the middle of a shift, so that there
+//! is something to lose on both sides of it.
 
 use std::time::Duration;
 

@@ -65,7 +65,7 @@ impl Workshop {
             command.env(name, self.folder.join("kept"));
         }
         // Nothing that a person has set up for real servers may reach these: neither a proxy nor a configuration.
-        for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "MENDLINE_CONFIG", "MENDLINE_LOG"] {
+        for name in ["HTTP_PROXY", "http_proxy", "MENDLINE_CONFIG", "MENDLINE_LOG"] {
             command.env_remove(name);
         }
         command

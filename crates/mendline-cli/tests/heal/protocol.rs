@@ -120,6 +120,7 @@ fn m71_what_was_asked_before_a_restart_is_answered_to_the_next_server() {
     let asked = modern_call(&mut client, "a", "ask", &json!({ "key": "k" }), &json!({}))["result"].clone();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     site.cut(Ending::Reset);
+    site.until("no connection is left", |counts| counts.open_connections == 0);
     site.forget_sessions();
     let more = json!({ "requestState": asked["requestState"], "inputResponses": { "it": { "roots": [] } } });
     let answer = modern_call(&mut client, "b", "ask", &json!({ "key": "k" }), &more);
