@@ -18,6 +18,7 @@ mod sample;
 mod scan;
 mod seats;
 mod startup;
+mod status;
 mod subject;
 mod upstream;
 
@@ -33,6 +34,7 @@ Usage: mendline-bench upstream [--http PORT]
        mendline-bench load [OPTIONS] -- CMD [ARGS…]
        mendline-bench compare [OPTIONS]
        mendline-bench startup --mendline PATH [--gate]
+       mendline-bench status --mendline PATH [--gate]
 
 Commands:
   upstream  a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and `big`
@@ -41,6 +43,7 @@ Commands:
   load      starts CMD, calls it, and prints figures as one JSON object
   compare   direct, relay and mendline in turn: a table, ratios, targets
   startup   how soon a client has its tools while the server has not started
+  status    how long `mendline status` takes with fifty processes running
 
 Options of load:
   --calls N       round trips measured one at a time            [5000]
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         }),
         "compare" => compare::run(&rest).map(|()| ExitCode::SUCCESS),
         "startup" => startup::run(&rest).map(|()| ExitCode::SUCCESS),
+        "status" => status::run(&rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

@@ -82,6 +82,7 @@ impl Client {
             .args(["demo-server", "--temper"])
             .arg(format!("wait-for={}", folder.join("gate").display()))
             .env("MENDLINE_STATE_DIR", folder.join("state"))
+            .env("MENDLINE_RUNTIME_DIR", folder.join("run"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -27,6 +27,7 @@ Options:
   --cores N   processors that client, middle and upstream share [default: 2]
   --http      from stdio to an upstream on HTTP, in place of one on stdio
   --startup   only how soon a client has its tools while the server has not started
+  --status    only how long `mendline status` takes with fifty processes running
   --peers     with mcp-remote, supergateway and mcp-proxy, which are installed if need be; needs --http
 
 The report is kept in bench/latest.json (bench/latest-http.json) of the target directory. Leave the machine alone
@@ -44,11 +45,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
 
     build(target, "mendline-bench")?;
-    if has("--startup") {
+    if let Some(only) = ["startup", "status"].into_iter().find(|only| has(&format!("--{only}"))) {
         build(target, "mendline-cli")?;
-        let mut startup = Command::new(target.join("release/mendline-bench"));
-        startup.arg("startup").arg("--mendline").arg(target.join("release/mendline"));
-        return finished(startup.args(args.iter().filter(|arg| *arg == "--gate")));
+        let mut bench = Command::new(target.join("release/mendline-bench"));
+        bench.arg(only).arg("--mendline").arg(target.join("release/mendline"));
+        return finished(bench.args(args.iter().filter(|arg| *arg == "--gate")));
     }
     let report = if has("--http") { "bench/latest-http.json" } else { "bench/latest.json" };
     let mut compare = Command::new(target.join("release/mendline-bench"));

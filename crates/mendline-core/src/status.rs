@@ -264,3 +264,78 @@ impl UpstreamStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::LinkId;
+
+    const UPSTREAM: UpstreamId = UpstreamId(0);
+
+    fn folded(events: &[Event]) -> UpstreamStatus {
+        let mut status = UpstreamStatus::default();
+        events.iter().for_each(|event| status.apply(event));
+        status
+    }
+
+    fn moved(from: LinkState, to: LinkState, over: Option<Over>) -> Event {
+        let why = if to == LinkState::Waiting { "gone" } else { "" };
+        Event::LinkMoved { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
+    }
+
+    fn ready() -> Event {
+        let link = LinkId { upstream: UPSTREAM, dial: 1 };
+        Event::UpstreamReady { upstream: UPSTREAM, link, after: Duration::from_millis(80) }
+    }
+
+    fn up() -> Vec<Event> {
+        let (idle, dialing) = (LinkState::Idle, LinkState::Dialing);
+        vec![moved(idle, dialing, None), moved(dialing, LinkState::Up, Some(Over::Child(7))), ready()]
+    }
+
+    #[test]
+    fn a_server_that_was_ready_is_lost_and_one_that_never_was_has_failed() {
+        let mut events = up();
+        events.push(moved(LinkState::Up, LinkState::Waiting, None));
+        let status = folded(&events);
+        assert_eq!((status.dials, status.losses, status.dials_failed), (1, 1, 0));
+        assert_eq!((status.last_error.as_deref(), status.child()), (Some("gone"), None));
+        events.push(moved(LinkState::Waiting, LinkState::Dialing, None));
+        events.push(moved(LinkState::Dialing, LinkState::Waiting, None));
+        let status = folded(&events);
+        assert_eq!((status.dials, status.losses, status.dials_failed), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_connection_that_somebody_ends_by_hand_is_no_loss_and_no_error() {
+        let mut events = up();
+        events.push(Event::ReconnectAsked { upstream: UPSTREAM });
+        events.push(moved(LinkState::Up, LinkState::Draining, None));
+        assert_eq!(folded(&events).child(), Some(7), "it is still there while it is ended");
+        events.push(moved(LinkState::Draining, LinkState::Waiting, None));
+        let status = folded(&events);
+        assert_eq!((status.losses, status.dials_failed, status.last_error), (0, 0, None));
+        events.push(moved(LinkState::Waiting, LinkState::Dialing, None));
+        events.push(moved(LinkState::Dialing, LinkState::Waiting, None));
+        assert_eq!(folded(&events).dials_failed, 1, "what fails after that does count");
+    }
+
+    #[test]
+    fn a_subscription_that_ends_after_a_day_was_not_slow() {
+        let answered = |method, took| {
+            let accepted = Event::CallAccepted { upstream: UPSTREAM, call: 1, method };
+            let sent = Event::CallSent { upstream: UPSTREAM, call: 1, attempt: 1 };
+            let error = false;
+            let answered = Event::CallAnswered { upstream: UPSTREAM, call: 1, method, attempts: 1, error, took };
+            [accepted, sent, answered]
+        };
+        let day = Duration::from_secs(86_400);
+        let quick = Duration::from_millis(1);
+        let calls = [answered(Method::SubscriptionsListen, day), answered(Method::ToolsCall, quick)].concat();
+        let status = folded(&calls);
+        assert_eq!((status.answered, status.open, status.out), (2, 0, 0));
+        let latency = status.latency.unwrap();
+        assert_eq!(latency.count(), 1);
+        assert!(latency.per_mille(1_000).unwrap() < Duration::from_millis(2));
+    }
+}

@@ -309,3 +309,143 @@ fn size(memory: Memory) -> String {
         bytes => format!("{} GiB", bytes / 1024 / MIB),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mendline::control::snapshot::{
+        Breaker, Calls, Connection, LastError, Latency, Limit, ProcessFacts, Rate, State,
+    };
+
+    use super::*;
+
+    fn row(name: &str, kind: StateKind) -> Row {
+        let state = State { kind, for_ms: 7_200_000, why: None, attempt: None, attempts: None, next_in_ms: None };
+        let breaker = Breaker { standing: Standing::Closed, tries_in_ms: None, why: None, tools: Vec::new() };
+        let server = Server {
+            name: name.to_owned(),
+            transport: TransportKind::Child,
+            target: "npx".to_owned(),
+            state,
+            breaker,
+            limit: Limit::default(),
+            in_flight: 0,
+            waiting: 0,
+            calls: Calls { answered: 412, ..Calls::default() },
+            latency: Latency { count: 412, p50_us: Some(1_200), p95_us: Some(8_000), p99_us: Some(40_000) },
+            connection: Connection { dials: 1, child: Some(4711), ..Connection::default() },
+            last_error: None,
+        };
+        let memory = Memory { bytes: 45 << 20, processes: 3 };
+        let process = ProcessFacts { pid: 4_700, mendline: "0.1.0".to_owned(), ..ProcessFacts::default() };
+        Row { id: name.to_owned(), process, server, child_memory: Some(memory) }
+    }
+
+    fn lost() -> Row {
+        let mut row = row("atlassian", StateKind::Reconnecting);
+        let state = &mut row.server.state;
+        (state.attempt, state.attempts, state.next_in_ms) = (Some(3), Some(10), Some(4_000));
+        state.why = Some("connection refused".to_owned());
+        row.server.last_error = Some(LastError { what: "connection refused".to_owned(), ago_ms: 12_000 });
+        (row.server.transport, row.server.connection.child, row.child_memory) = (TransportKind::Sse, None, None);
+        (row.server.connection.losses, row.server.waiting) = (2, 2);
+        row
+    }
+
+    fn report(servers: Vec<Row>) -> Report {
+        Report { version: 1, servers, silent: Vec::new(), probed: Vec::new(), is_asked_by_name: false }
+    }
+
+    fn drawn(report: &Report, width: usize) -> String {
+        Page::new(report, Ink::none(), width).to_string()
+    }
+
+    #[test]
+    fn a_wide_terminal_sees_everything() {
+        let report = report(vec![lost(), row("notes", StateKind::Ready)]);
+        assert_eq!(
+            drawn(&report, 130),
+            "\
+SERVER     VIA    STATE                           NOW   OK  FAILED  RETRIED  UNKNOWN    P50    P95   P99  LOST  CHILD  MEMORY
+atlassian  sse    reconnecting 3/10, next in 4 s  0+2  412       0        0        0  1.2ms  8.0ms  40ms     2
+  └ last error 12 s ago: connection refused
+notes      child  ready 2 h                         0  412       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
+
+2 servers: 1 ready, 1 reconnecting
+"
+        );
+        assert!(drawn(&report, usize::MAX).contains("BREAKER"), "in a pipe there is room for all of it");
+    }
+
+    #[test]
+    fn a_narrow_terminal_sees_what_matters_and_no_line_is_broken() {
+        let report = report(vec![lost(), row("notes", StateKind::Ready)]);
+        assert_eq!(
+            drawn(&report, 80),
+            "\
+SERVER     STATE                            OK  FAILED  RETRIED  UNKNOWN    P95
+atlassian  reconnecting 3/10, next in 4 s  412       0        0        0  8.0ms
+  └ last error 12 s ago: connection refused
+notes      ready 2 h                       412       0        0        0  8.0ms
+
+2 servers: 1 ready, 1 reconnecting
+"
+        );
+        for width in 60..200 {
+            let drawn = drawn(&report, width);
+            assert!(drawn.lines().all(|line| line.chars().count() <= width), "{width}:\n{drawn}");
+        }
+    }
+
+    #[test]
+    fn a_reason_that_does_not_fit_is_said_below_and_one_that_fits_is_not_said_twice() {
+        let mut parked = row("ghost", StateKind::Parked);
+        let why = "`/opt/a/very/long/path/to/a/server` was not found; is it installed and on PATH?";
+        parked.server.state.why = Some(why.to_owned());
+        parked.server.last_error = Some(LastError { what: why.to_owned(), ago_ms: 1_000 });
+        let report = report(vec![parked]);
+        assert_eq!(drawn(&report, 300).matches("was not found").count(), 1, "{}", drawn(&report, 300));
+        let narrow = drawn(&report, 110);
+        assert!(narrow.contains("└ last error 1 s ago: `/opt/a/very/long"), "{narrow}");
+        assert!(narrow.ends_with("`mendline reconnect ghost` tries it now\n"), "{narrow}");
+    }
+
+    #[test]
+    fn an_old_error_of_a_server_that_is_well_is_no_news() {
+        let mut well = row("notes", StateKind::Ready);
+        well.server.last_error = Some(LastError { what: "gone".to_owned(), ago_ms: NEWS_MS });
+        assert!(!drawn(&report(vec![well]), 200).contains("gone"));
+    }
+
+    #[test]
+    fn breakers_and_limits_have_a_column_when_there_is_something_to_say() {
+        let mut sick = row("notes", StateKind::Ready);
+        (sick.server.breaker.standing, sick.server.breaker.tries_in_ms) = (Standing::Open, Some(12_000));
+        sick.server.breaker.why = Some("5 calls in a row have failed".to_owned());
+        sick.server.limit.rate = Some(Rate { burst: 5, per_second: 0.5 });
+        let drawn = drawn(&report(vec![sick]), 90);
+        assert!(drawn.contains("open 12 s") && drawn.contains("└ breaker: 5 calls in a row"), "{drawn}");
+    }
+
+    #[test]
+    fn one_that_is_asked_for_is_told_in_full() {
+        let mut report = report(vec![lost()]);
+        report.is_asked_by_name = true;
+        assert_eq!(
+            drawn(&report, 80),
+            "\
+atlassian  reconnecting 3/10, next in 4 s
+  because     connection refused
+  process     4700, mendline 0.1.0
+  reached     sse npx
+  connection  1 made, 0 failed, 2 lost
+  calls       412 answered (0 with an error), 0 failed (0 may have run), 0 retried
+              0 cancelled, 0 turned away, 0 answered before it was there
+  now         0 in flight, 2 waiting
+  latency     p50 1.2 ms, p95 8.0 ms, p99 40 ms
+  breaker     closed
+  last error  12 s ago: connection refused
+  next try    in 4 s; `mendline reconnect atlassian` tries it now
+"
+        );
+    }
+}

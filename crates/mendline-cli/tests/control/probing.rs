@@ -18,7 +18,7 @@ fn configured(stage: &Stage, servers: &Value) -> String {
 #[test]
 fn each_server_that_does_not_run_is_greeted_and_ended_again() {
     let (stage, site, guarded) = (Stage::new(), Site::start(json_answers()), Site::start(json_answers()));
-    guarded.breaks(Rule::new("a73_token_expired_401"));
+    guarded.breaks(Rule::new("a73_token_expired_401").verb("POST"));
     let demo = json!({ "command": MENDLINE, "args": ["demo-server"] });
     let file = configured(
         &stage,
@@ -44,7 +44,7 @@ fn each_server_that_does_not_run_is_greeted_and_ended_again() {
     let outcomes: Vec<_> = report["probed"].as_array().unwrap().iter().map(|probed| probed["name"].clone()).collect();
     assert_eq!(
         outcomes,
-        ["rests", "mute", "dies", "ghost", "off", "far", "guarded"],
+        ["dies", "far", "ghost", "guarded", "mute", "off", "rests"],
         "in the order of the file, without the one that runs"
     );
     assert_eq!(probed("rests")["outcome"], "answers", "{report:#}");

@@ -118,12 +118,23 @@ impl Book {
     }
 
     fn take_in(&mut self, event: &Event) {
-        if let Some(entry) = event.upstream().and_then(|it| self.servers.get_mut(usize::from(it.0))) {
+        let (upstream, is_everyday) = (event.upstream(), is_everyday(event));
+        if let Some(entry) = upstream.and_then(|it| self.servers.get_mut(usize::from(it.0))) {
             entry.status.apply(event);
-            if !is_everyday(event) || entry.kind == StateKind::NeedsLogin {
+            // That a login is not wanted any more is seen by an answer like any other.
+            if !is_everyday || entry.kind == StateKind::NeedsLogin {
                 entry.note_time(event, self.is_stopping, clock());
             }
         }
+        if !is_everyday {
+            self.note_process(event);
+        }
+        if !self.followers.is_empty() {
+            self.tell(upstream, event.level().into(), false, || shown(&event.to_string()));
+        }
+    }
+
+    fn note_process(&mut self, event: &Event) {
         match event {
             Event::ClientNamed { name, version, .. } => {
                 let (name, version) = (shown(name), shown(version));
@@ -131,9 +142,6 @@ impl Book {
             }
             Event::Stopping { .. } => self.is_stopping = true,
             _ => {}
-        }
-        if !self.followers.is_empty() {
-            self.tell(event.upstream(), event.level().into(), false, || shown(&event.to_string()));
         }
     }
 
@@ -237,7 +245,7 @@ impl Entry {
                 slowed: status.slowed,
             },
             in_flight: status.out,
-            waiting: status.open - status.out,
+            waiting: status.open.saturating_sub(status.out),
             calls: Calls {
                 answered: status.answered,
                 errors: status.errors,
@@ -310,8 +318,10 @@ fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
         LinkState::Idle => StateKind::Idle,
         LinkState::Parked => StateKind::Parked,
         LinkState::Up if status.ready => StateKind::Ready,
-        LinkState::Dialing | LinkState::Up if !status.lost => StateKind::Starting,
-        LinkState::Dialing | LinkState::Up | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
+        // It is there, and has not answered yet: perhaps nobody has asked it anything.
+        LinkState::Up => StateKind::Starting,
+        LinkState::Dialing if !status.lost => StateKind::Starting,
+        LinkState::Dialing | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
     }
 }
 
@@ -402,4 +412,95 @@ impl Observer for Recorder {
 /// Both sides are on one thread, so nobody ever waits here.
 pub(super) fn open(book: &SharedBook) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use mendline_core::LinkId;
+    use mendline_wire::Method;
+
+    use super::*;
+
+    const UPSTREAM: UpstreamId = UpstreamId(0);
+
+    fn book() -> SharedBook {
+        Book::new(None, &[UpstreamConfig::child("notes", "npx")]).shared()
+    }
+
+    fn moved(from: LinkState, to: LinkState, why: &str) -> Event {
+        let over = (to == LinkState::Up).then_some(Over::Child(7));
+        Event::LinkMoved { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
+    }
+
+    fn ready() -> Event {
+        let link = LinkId { upstream: UPSTREAM, dial: 1 };
+        Event::UpstreamReady { upstream: UPSTREAM, link, after: Duration::from_millis(80) }
+    }
+
+    fn up(recorder: &mut Recorder) {
+        recorder.happened(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        recorder.happened(&moved(LinkState::Dialing, LinkState::Up, ""));
+        recorder.happened(&ready());
+    }
+
+    fn seen(book: &SharedBook) -> Server {
+        open(book).snapshot().servers.remove(0)
+    }
+
+    #[test]
+    fn a_server_is_followed_from_its_start_to_its_end() {
+        let book = book();
+        let mut recorder = Recorder::new(Arc::clone(&book));
+        assert_eq!(seen(&book).state.kind, StateKind::Idle);
+        recorder.happened(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        assert_eq!(seen(&book).state.kind, StateKind::Starting);
+        recorder.happened(&moved(LinkState::Dialing, LinkState::Up, ""));
+        assert_eq!((seen(&book).state.kind, seen(&book).connection.child), (StateKind::Starting, Some(7)));
+        recorder.happened(&ready());
+        assert_eq!((seen(&book).state.kind, seen(&book).connection.took_ms), (StateKind::Ready, Some(80)));
+        recorder.happened(&Event::Stopping { running: 0 });
+        recorder.happened(&moved(LinkState::Up, LinkState::Draining, "stopping"));
+        assert_eq!(seen(&book).state.kind, StateKind::Stopping);
+    }
+
+    #[test]
+    fn what_is_left_of_a_wait_is_never_more_than_the_wait() {
+        let book = book();
+        let mut recorder = Recorder::new(Arc::clone(&book));
+        up(&mut recorder);
+        recorder.happened(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"));
+        let wait = Duration::from_secs(4);
+        recorder.happened(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
+        let state = seen(&book).state;
+        assert_eq!((state.kind, state.attempt, state.attempts), (StateKind::Reconnecting, Some(3), Some(10)));
+        let left = state.next_in_ms.unwrap();
+        assert!(left > 1_000 && left <= 4_000, "{left}");
+        assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "and what was said is harmless");
+        recorder.happened(&moved(LinkState::Waiting, LinkState::Dialing, ""));
+        assert_eq!(seen(&book).state.next_in_ms, None, "it is under way");
+    }
+
+    #[test]
+    fn whoever_does_not_read_is_told_how_much_he_missed_when_he_does() {
+        let book = book();
+        let mut recorder = Recorder::new(Arc::clone(&book));
+        let mut heard = open(&book).follow(Level::Debug);
+        let mut quiet = open(&book).follow(Level::Warn);
+        let sent = Event::CallAccepted { upstream: UPSTREAM, call: 1, method: Method::ToolsCall };
+        for _ in 0..UNREAD + 10 {
+            recorder.happened(&sent);
+        }
+        for _ in 0..UNREAD {
+            assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
+        }
+        recorder.happened(&sent);
+        assert_eq!(heard.try_recv(), Ok(Heard::Missed(10)));
+        assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
+        assert!(quiet.try_recv().is_err(), "nothing was loud enough");
+        drop((heard, quiet));
+        recorder.happened(&sent);
+        assert_eq!(open(&book).followers.len(), 1, "the one that heard nothing is not missed yet");
+        let _next = open(&book).follow(Level::Debug);
+        assert_eq!(open(&book).followers.len(), 1, "and has left by now");
+    }
 }

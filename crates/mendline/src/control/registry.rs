@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Pid;
 
 use super::message::{ANSWER_BYTES, Answer, Ask, Command, Level, Told};
 use super::place;
 use super::snapshot::Snapshot;
+use crate::observe::log::Escaped;
 
 /// How long all processes together have to answer.
 pub const PATIENCE: Duration = Duration::from_millis(250);
@@ -29,6 +31,9 @@ const AT_ONCE: usize = 200;
 
 /// How the name of a socket ends.
 pub(super) const SUFFIX: &str = ".sock";
+
+/// How the name of one ends that does not listen yet.
+pub(super) const UNBORN: &str = ".new";
 
 /// The places where running processes can be found.
 #[derive(Clone, Debug)]
@@ -69,6 +74,13 @@ pub enum Silence {
     Refused(String),
     /// Its socket cannot be used, or belongs to somebody else.
     Barred(String),
+}
+
+impl Silence {
+    /// The words may quote what came, so they are made harmless.
+    fn garbled(error: &serde_json::Error) -> Silence {
+        Silence::Garbled(Escaped(error.to_string().as_bytes()).to_string())
+    }
 }
 
 impl std::fmt::Display for Silence {
@@ -121,6 +133,7 @@ impl Registry {
     /// The same, with this much time for all of them together.
     pub fn snapshots_within(&self, within: Duration) -> Vec<Found> {
         let deadline = Instant::now() + within;
+        self.places.iter().for_each(|place| sweep_unborn(place));
         let mut found = Vec::new();
         for processes in self.processes().chunks(AT_ONCE) {
             let asked: Vec<_> = processes.iter().map(|process| process.ask(&Ask::Snapshot)).collect();
@@ -178,7 +191,7 @@ impl Process {
         if !is_ours(stream.as_fd()) {
             return Err(Silence::Barred("its process runs as another user".to_owned()));
         }
-        let mut text = serde_json::to_vec(ask).map_err(|error| Silence::Garbled(error.to_string()))?;
+        let mut text = serde_json::to_vec(ask).map_err(|error| Silence::garbled(&error))?;
         text.push(b'\n');
         // A question is short, and the buffer of a fresh socket is not: this never waits.
         (&stream).write_all(&text).map_err(barred)?;
@@ -240,7 +253,7 @@ impl Line {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.heard) {
                 let line: Vec<u8> = self.heard.drain(..=end).collect();
-                return serde_json::from_slice(&line).map_err(|error| Silence::Garbled(error.to_string()));
+                return serde_json::from_slice(&line).map_err(|error| Silence::garbled(&error));
             }
             if self.heard.len() > ANSWER_BYTES {
                 return Err(Silence::Garbled("it has no end".to_owned()));
@@ -266,7 +279,7 @@ impl Line {
 
 fn unexpected(answer: &Answer) -> Silence {
     match answer {
-        Answer::Refused(why) => Silence::Refused(why.clone()),
+        Answer::Refused(why) => Silence::Refused(Escaped(why.as_bytes()).to_string()),
         _ => Silence::Garbled("it answers another question".to_owned()),
     }
 }
@@ -281,6 +294,18 @@ fn sockets(place: &Path) -> Vec<Process> {
         Some(Process { name: name.to_owned(), pid: pid.parse().ok()?, path: entry.path() })
     };
     entries.filter_map(|entry| process(entry.ok()?)).collect()
+}
+
+/// Removes what is left of processes that were killed before their socket had its name.
+fn sweep_unborn(place: &Path) {
+    let Ok(entries) = std::fs::read_dir(place) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let pid = name.strip_suffix(UNBORN).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        if pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH)) {
+            sweep(&entry.path());
+        }
+    }
 }
 
 /// Removes a socket that nobody listens on, if it is one and ours.
@@ -320,4 +345,76 @@ pub(super) fn address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>), 
 /// Does whoever is at the other end run as this user?
 fn is_ours(socket: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn registry() -> (tempfile::TempDir, Registry) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let registry = Registry::of(vec![folder.path().to_owned(), folder.path().join("missing")]);
+        (folder, registry)
+    }
+
+    /// One who answers every question with this.
+    fn liar(path: &Path, answer: &'static str) {
+        let listener = UnixListener::bind(path).unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let _ = stream.read(&mut [0; 256]);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+    }
+
+    #[test]
+    fn a_socket_without_a_listener_is_gone_and_swept_and_one_with_a_listener_stays() {
+        let (folder, registry) = registry();
+        drop(UnixListener::bind(folder.path().join("dead-1.sock")).unwrap());
+        let _alive = UnixListener::bind(folder.path().join("alive-2.sock")).unwrap();
+        assert_eq!(registry.processes().len(), 2);
+        let found = registry.snapshots_within(Duration::from_millis(20));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].process.name.as_str(), &found[0].answer), ("alive", &Err(Silence::Hangs)));
+        assert_eq!(registry.processes().len(), 1);
+    }
+
+    #[test]
+    fn what_was_never_born_is_swept_when_its_process_is_gone() {
+        let (folder, registry) = registry();
+        let ours = folder.path().join(format!("{}.new", std::process::id()));
+        // No process has the highest number that there can be.
+        let dead = folder.path().join(format!("{}.new", i32::MAX));
+        let _listeners = [&ours, &dead].map(|path| UnixListener::bind(path).unwrap());
+        assert_eq!(registry.snapshots(), []);
+        assert!(ours.exists() && !dead.exists());
+    }
+
+    #[test]
+    fn an_answer_that_quotes_escapes_is_harmless() {
+        let (folder, registry) = registry();
+        liar(&folder.path().join("liar-1.sock"), "{\"\\u001b[2J\": 1}\n");
+        liar(&folder.path().join("rude-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
+        let found = registry.snapshots_within(Duration::from_secs(10));
+        let said: Vec<String> = found.iter().map(|found| found.answer.as_ref().unwrap_err().to_string()).collect();
+        assert!(said[0].contains("cannot be read") && said[1].contains("refused"), "{said:?}");
+        assert!(said.iter().all(|said| said.contains("u{1b}") && !said.contains('\u{1b}')), "{said:?}");
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_not_read_to_its_end() {
+        let (folder, registry) = registry();
+        let listener = UnixListener::bind(folder.path().join("flood-1.sock")).unwrap();
+        std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            while stream.write_all(&[b' '; 4096]).is_ok() {}
+        });
+        let found = registry.snapshots_within(Duration::from_secs(10));
+        assert_eq!(found[0].answer, Err(Silence::Garbled("it has no end".to_owned())));
+    }
 }

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::book::{SharedBook, open};
 use super::message::{ASK_BYTES, Answer, Ask, Command, Level};
 use super::place;
-use super::registry::{Heard, SUFFIX, address};
+use super::registry::{Heard, SUFFIX, UNBORN, address};
 
 /// How many may be connected at once.
 const GUESTS: usize = 16;
@@ -73,7 +73,7 @@ impl Socket {
             |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
         let name: String = name.chars().take(NAME).map(plain).collect();
         let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
-        let listener = listen(&directory.join(format!("{pid}.new")), &path)
+        let listener = listen(&directory.join(format!("{pid}{UNBORN}")), &path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Socket { listener, path })
     }

@@ -1,0 +1,90 @@
+//! How long `mendline status` takes when many processes run.
+//!
+//! Fifty bridges, each in front of a server of its own and greeted, in a runtime directory that nobody else uses. Then the
+//! command is run again and again as a person runs it, and timed from its start to its end.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROCESSES: usize = 50;
+const LOOKS: usize = 40;
+/// What nine looks of ten may take.
+const TARGET: Duration = Duration::from_millis(50);
+const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+
+/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let mendline = match args.iter().position(|arg| arg == "--mendline").and_then(|at| args.get(at + 1)) {
+        Some(path) => PathBuf::from(path),
+        None => return Err("`--mendline PATH` is missing".into()),
+    };
+    let folder = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let measured = measure(&mendline, &folder);
+    let _ = fs::remove_dir_all(&folder);
+    let mut took = measured.map_err(|error| error.to_string())?;
+    took.sort();
+    let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
+    let millis = |part: usize| at(part).as_secs_f64() * 1000.0;
+    println!("mendline status over {PROCESSES} running processes, {LOOKS} times");
+    println!("  p50 {:.2} ms, p90 {:.2} ms, slowest {:.2} ms", millis(50), millis(90), millis(100));
+    let met = at(90) <= TARGET;
+    println!("  target: {TARGET:?} at p90, {}", if met { "met" } else { "missed" });
+    if args.iter().any(|arg| arg == "--gate") && !met { Err("the target was missed".into()) } else { Ok(()) }
+}
+
+fn measure(mendline: &Path, folder: &Path) -> io::Result<Vec<Duration>> {
+    let mut bridges = Vec::new();
+    for number in 0..PROCESSES {
+        bridges.push(Bridge::start(mendline, folder, number)?);
+    }
+    let mut took = Vec::new();
+    for _ in 0..LOOKS {
+        let begun = Instant::now();
+        let said = Command::new(mendline).arg("status").env("MENDLINE_RUNTIME_DIR", folder.join("run")).output()?;
+        took.push(begun.elapsed());
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        if !said.contains(&format!("{PROCESSES} servers: {PROCESSES} ready")) {
+            return Err(io::Error::other(format!("not all are seen:\n{said}")));
+        }
+    }
+    Ok(took)
+}
+
+/// A bridge that ends with this.
+struct Bridge(Child);
+
+impl Bridge {
+    fn start(mendline: &Path, folder: &Path, number: usize) -> io::Result<Bridge> {
+        let process = Command::new(mendline)
+            .args(["run", "--log-level", "off", "--no-catalogue", "--name", &format!("server-{number:02}"), "--"])
+            .arg(mendline)
+            .arg("demo-server")
+            .env("MENDLINE_STATE_DIR", folder.join("state"))
+            .env("MENDLINE_RUNTIME_DIR", folder.join("run"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut bridge = Bridge(process);
+        let (Some(stdin), Some(stdout)) = (&mut bridge.0.stdin, &mut bridge.0.stdout) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        stdin.write_all(format!("{GREETING}\n").as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        match line.contains("demo-server") {
+            true => Ok(bridge),
+            false => Err(io::Error::other(format!("not greeted: {line}"))),
+        }
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
