@@ -25,7 +25,7 @@ mod table;
 mod tests;
 mod view;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -93,8 +93,8 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
     match watch(options.interval, name.map(Wanted::parse)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            screen::give_back();
-            eprintln!("error: the terminal cannot be used: {error}");
+            // If it has gone, there is nobody to tell.
+            let _ = writeln!(io::stderr(), "error: the terminal cannot be used: {error}");
             ExitCode::from(NEGATIVE)
         }
     }
@@ -181,7 +181,7 @@ impl Watch {
         // No more than fits: whoever reports faster than we look must not keep us from the keys.
         let reported: Vec<Happening> = self.happenings.try_iter().take(WAITING).collect();
         let has_any = !reported.is_empty();
-        reported.into_iter().for_each(|happening| self.model.take(happening));
+        self.model.take_all(reported);
         has_any
     }
 

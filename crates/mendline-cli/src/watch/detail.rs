@@ -166,7 +166,7 @@ fn user(process: &ProcessFacts, now: u64) -> Vec<String> {
         None => "nobody who has said so".to_owned(),
     }];
     let age = span_ms(now.saturating_sub(process.started_at));
-    facts.push(format!("process {} for {age}, mendline {}", process.pid, process.mendline));
+    facts.push(format!("through mendline {} (process {}) for {age}", process.mendline, process.pid));
     facts.extend(process.configuration.as_ref().map(|file| format!("from {file}")));
     facts
 }

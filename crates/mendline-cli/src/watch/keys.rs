@@ -90,15 +90,21 @@ impl Model {
             Key::Char('p' | ' ') => self.pause(),
             Key::Char('/') => self.mode = Mode::Filter,
             Key::Char('?' | 'h') => self.mode = Mode::Help,
-            Key::Char('r') => {
-                let order = self.order(Command::Reconnect)?;
-                return Some(self.steer(order));
-            }
+            Key::Char('r') => return self.reconnect(),
             Key::Char('i') => return self.isolate_or_resume(),
             Key::Char('l') => return Some(Wish::Log(self.selected()?.key.name.clone())),
             _ => {}
         }
         None
+    }
+
+    fn reconnect(&mut self) -> Option<Wish> {
+        let order = self.order(Command::Reconnect)?;
+        if self.selected()?.kind() == Some(StateKind::Isolated) {
+            self.say(format!("{} is isolated; i brings it back first", order.id), true);
+            return None;
+        }
+        Some(self.steer(order))
     }
 
     fn isolate_or_resume(&mut self) -> Option<Wish> {

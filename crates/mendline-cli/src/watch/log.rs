@@ -23,7 +23,7 @@ impl Watch {
             return Ok(Goes::On);
         }
         self.screen.lend();
-        println!("The log of {name}; Ctrl-C comes back.");
+        writeln!(io::stdout(), "The log of {name}; Ctrl-C comes back.")?;
         let begun = std::env::current_exe().and_then(|own| Command::new(own).args(["logs", "-f", "--", name]).spawn());
         let goes = match begun {
             Ok(child) => self.wait_for(child)?,
@@ -61,7 +61,7 @@ impl Watch {
         if ended.code().is_none_or(|code| code == 0 || code == INTERRUPTED) {
             return Ok(Goes::On);
         }
-        print!("\nEnter goes back to the live screen. ");
+        write!(io::stdout(), "\nEnter goes back to the live screen. ")?;
         io::stdout().flush()?;
         let stdin = rustix::stdio::stdin();
         let tick = Timespec::try_from(TICK).unwrap_or_default();

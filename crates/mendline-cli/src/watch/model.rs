@@ -130,8 +130,13 @@ impl Model {
         }
     }
 
-    /// Takes in what happened.
-    pub(crate) fn take(&mut self, happening: Happening) {
+    /// Takes in what happened. There may be much of it, so everything is put in order once.
+    pub(crate) fn take_all(&mut self, happenings: impl IntoIterator<Item = Happening>) {
+        happenings.into_iter().for_each(|happening| self.take_in(happening));
+        self.settle();
+    }
+
+    fn take_in(&mut self, happening: Happening) {
         match happening {
             Happening::Looked(look) if self.is_paused => self.held = Some(look),
             Happening::Looked(look) => self.look(&look),
@@ -151,7 +156,6 @@ impl Model {
                 Err(why) => self.say(format!("{}: {why}", order.id), true),
             },
         }
-        self.settle();
     }
 
     /// The rows that are to be seen, in order.
@@ -291,7 +295,7 @@ impl Model {
     }
 
     fn note(&mut self, line: Line) {
-        let counts = self.shows(&self.seen(), &line.who);
+        let counts = self.filter.is_empty() || self.shows(&self.seen(), &line.who);
         let holds = self.is_paused;
         self.events.push(line, counts, holds);
     }

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Stdout, Write};
+use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
 use ratatui::backend::CrosstermBackend;
@@ -34,6 +35,8 @@ pub(crate) fn refusal() -> Option<&'static str> {
         Some("stdout is not a terminal")
     } else if !io::stdin().is_terminal() {
         Some("stdin is not a terminal")
+    } else if std::env::var_os("TERM").is_none_or(|kind| kind.is_empty() || kind == "dumb") {
+        Some("this one knows nothing but lines (TERM is not set, or dumb)")
     } else {
         None
     }
@@ -41,7 +44,8 @@ pub(crate) fn refusal() -> Option<&'static str> {
 
 /// The terminal as a screen, until it is dropped.
 pub(crate) struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped in the end: it would complain on stderr about a terminal that has gone, and die of that.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     paint: Paint,
 }
 
@@ -54,14 +58,14 @@ impl Screen {
             before(panic);
         }));
         take()?;
-        Ok(Screen { terminal: blank(size())?, paint })
+        Ok(Screen { terminal: ManuallyDrop::new(blank(size())?), paint })
     }
 
     /// Draws, in whatever size the terminal has now.
     pub(crate) fn draw(&mut self, model: &mut Model) -> io::Result<()> {
         let size = size();
         if model.size != size {
-            self.terminal = blank(size)?;
+            *self.terminal = blank(size)?;
             model.resize(size);
         }
         let paint = self.paint;
@@ -78,7 +82,7 @@ impl Screen {
     pub(crate) fn take_back(&mut self) -> io::Result<()> {
         give_back();
         take()?;
-        self.terminal = blank(size())?;
+        *self.terminal = blank(size())?;
         Ok(())
     }
 }

@@ -154,6 +154,12 @@ fn picture(model: &Model) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+impl Model {
+    fn take(&mut self, happening: Happening) {
+        self.take_all([happening]);
+    }
+}
+
 fn press(model: &mut Model, keys: &str) -> Option<Wish> {
     keys.chars().map(|key| model.press(Key::Char(key))).last().flatten()
 }
@@ -329,6 +335,8 @@ fn reconnect_is_done_and_isolate_asks_first() {
     snapshot.servers[0].state.kind = StateKind::Isolated;
     model.take(Happening::Looked(look));
     assert!(picture(&model).contains("i resume"), "{}", picture(&model));
+    assert_eq!(press(&mut model, "r"), None);
+    assert!(picture(&model).contains("notes is isolated; i brings it back first"), "{}", picture(&model));
     assert_eq!(press(&mut model, "i"), Some(Wish::Steer(order(Command::Resume))), "that needs no question");
     assert_eq!(press(&mut model, "l"), Some(Wish::Log("notes".to_owned())));
 }

@@ -20,14 +20,16 @@ use crate::stage::LATER;
 /// A terminal and the process that was started in it.
 pub(crate) struct Terminal {
     pub(crate) process: Child,
-    master: OwnedFd,
+    /// None when it was closed.
+    master: Option<OwnedFd>,
     glass: Arc<Mutex<Glass>>,
 }
 
 impl Terminal {
     /// Starts a command in a terminal of its own, of this size, as the leader of its session.
     pub(crate) fn start(command: &Command, width: u16, height: u16) -> Terminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        // Nobody else may hold it: it is closed when we close it.
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         tcsetwinsize(&master, Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
@@ -35,35 +37,31 @@ impl Terminal {
         let slave = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let mut leader = Command::new("setsid");
         leader.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        leader.env("TERM", "xterm-256color").env_remove("ENV").env_remove("NO_COLOR").env("PS1", "$ ");
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => leader.env(name, value),
                 None => leader.env_remove(name),
             };
         }
-        leader.env("TERM", "xterm-256color").env_remove("ENV").env_remove("NO_COLOR").env("PS1", "$ ");
         leader.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         let process = leader.spawn().unwrap();
         let glass = Arc::new(Mutex::new(Glass::new(width, height)));
-        let (mut reader, seen) = (fs::File::from(master.try_clone().unwrap()), Arc::clone(&glass));
+        let (mut reader, seen) = (fs::File::from(master.try_clone().unwrap()), Arc::downgrade(&glass));
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // The end of a terminal is an error.
+            // The end of a terminal is an error. When nobody looks any more, it is given up.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                seen.lock().unwrap().show(&bytes[..count]);
+                let Some(glass) = seen.upgrade() else { return };
+                glass.lock().unwrap().show(&bytes[..count]);
             }
         });
-        Terminal { process, master, glass }
+        Terminal { process, master: Some(master), glass }
     }
 
     /// Presses keys.
     pub(crate) fn press(&self, keys: &str) {
-        fs::File::from(self.master.try_clone().unwrap()).write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Everything that can be seen.
-    pub(crate) fn text(&self) -> String {
-        self.glass.lock().unwrap().text()
+        fs::File::from(self.master().try_clone().unwrap()).write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until this can be seen, and gives everything that can be.
@@ -78,7 +76,7 @@ impl Terminal {
 
     /// How the terminal works just now.
     pub(crate) fn modes(&self) -> String {
-        described(&tcgetattr(&self.master).unwrap())
+        described(&tcgetattr(self.master()).unwrap())
     }
 
     /// Whether the cursor can be seen, and whether the usual page is shown.
@@ -89,7 +87,17 @@ impl Terminal {
 
     pub(crate) fn resize(&self, width: u16, height: u16) {
         *self.glass.lock().unwrap() = Glass { is_other_page: true, ..Glass::new(width, height) };
-        tcsetwinsize(&self.master, Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(self.master(), Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    }
+
+    /// Closes the window while everything runs.
+    pub(crate) fn close(&mut self) {
+        self.master = None;
+        self.glass = Arc::new(Mutex::new(Glass::new(1, 1)));
+    }
+
+    fn master(&self) -> &OwnedFd {
+        self.master.as_ref().unwrap()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

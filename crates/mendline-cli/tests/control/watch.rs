@@ -4,7 +4,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::client::{MENDLINE, eventually};
+use crate::client::{MENDLINE, eventually, kill};
 use crate::stage::{LATER, Stage, child, kind};
 use crate::terminal::Terminal;
 
@@ -21,6 +21,18 @@ impl Stage {
 fn state_of(id: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// The only child of a process.
+fn child_of(parent: u32) -> i32 {
+    let mut pids =
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_child = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent_of = |rest: &str| rest.split_whitespace().nth(1).and_then(|parent| parent.parse().ok());
+        stat.rsplit_once(')').and_then(|(_, rest)| parent_of(rest)) == Some(parent)
+    };
+    pids.find(is_child).unwrap()
 }
 
 #[test]
@@ -87,7 +99,8 @@ fn a_process_that_hangs_does_not_freeze_the_screen() {
 fn the_terminal_is_left_as_it_was_by_key_and_by_signal() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
-    let ways: [(&str, &dyn Fn(&Terminal)); 5] = [
+    type Leave<'a> = &'a dyn Fn(&Terminal);
+    let ways: [(&str, Leave<'_>); 5] = [
         ("q", &|terminal| terminal.press("q")),
         ("Esc", &|terminal| terminal.press("\x1b")),
         ("Ctrl-C", &|terminal| terminal.press("\x03")),
@@ -130,6 +143,14 @@ fn it_goes_to_the_shell_and_comes_back() {
     terminal.press("fg\r");
     terminal.until_page(true);
     terminal.until("▸ notes");
+    // The same by a signal from elsewhere.
+    kill(child_of(terminal.process.id()), Signal::TSTP);
+    terminal.until_page(false);
+    terminal.press("echo in the $((1+2))rd shell\r");
+    terminal.until("in the 3rd shell");
+    terminal.press("fg\r");
+    terminal.until_page(true);
+    terminal.until("▸ notes");
     terminal.press("q");
     terminal.until_page(false);
     let read = |name: &str| std::fs::read_to_string(stage.folder().join(name)).unwrap();
@@ -138,6 +159,22 @@ fn it_goes_to_the_shell_and_comes_back() {
     assert!(!read("before").is_empty());
     assert_eq!(read("before"), read("between"));
     assert_eq!(read("before"), read("after"));
+}
+
+#[test]
+fn it_ends_when_its_window_is_closed() {
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let mut terminal = stage.watch();
+    terminal.until("1 server: 1 ready");
+    terminal.close();
+    let mut ended = None;
+    eventually("it ends", LATER, || {
+        ended = terminal.process.try_wait().unwrap();
+        ended.is_some()
+    });
+    let code = ended.unwrap().code();
+    assert!(matches!(code, Some(0 | 1)), "it ended by itself, and in order: {ended:?}");
 }
 
 #[test]
@@ -173,4 +210,7 @@ fn without_a_terminal_it_says_what_to_use_instead() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
     assert!(said.stderr.contains("stdout is not a terminal"), "{said:?}");
     assert!(said.stderr.contains("`mendline status`") && said.stderr.contains("--json"), "{said:?}");
+    let mut dumb = stage.command(&["status", "--watch"]);
+    dumb.env("TERM", "dumb");
+    Terminal::start(&dumb, 120, 30).until("TERM is not set, or dumb");
 }
