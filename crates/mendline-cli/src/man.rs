@@ -45,15 +45,23 @@ pub(crate) const EXIT_CODES: [(&str, &str); 7] = [
 ];
 
 /// What is read from the environment.
-pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
     ("MENDLINE_CONFIG", "the configuration file, where --config names none"),
     (
         "MENDLINE_LOG",
         "what `mendline run` writes to stderr, where --log-level says nothing: off, error, warn, info or debug",
     ),
     (
+        "MENDLINE_LOG_FILES",
+        "what it keeps in files for `mendline logs`, where --log-file-level says nothing: the same words",
+    ),
+    (
+        "MENDLINE_RUNTIME_DIR",
+        "where the sockets of running processes are; else mendline in $XDG_RUNTIME_DIR or /run/user/UID, else one for you in /tmp",
+    ),
+    (
         "MENDLINE_STATE_DIR",
-        "where it is kept what is known of servers; else mendline in $XDG_STATE_HOME, else in ~/.local/state",
+        "where it is kept what is known of servers, and the log files; else mendline in $XDG_STATE_HOME, else in ~/.local/state",
     ),
     ("XDG_CONFIG_HOME", "where mendline/config.json is looked for; else ~/.config"),
     ("HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "the proxy for servers at a URL, and who is reached without one"),

@@ -93,7 +93,7 @@ impl Bridge {
         let Plan { upstream, way, limits } = plan;
         let config = Config::new(vec![upstream]);
         let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
-        let book = Book::new(configuration, &config.upstreams);
+        let book = Book::new(configuration, &config.upstreams).hiding(log.redactor());
         let setting = Setting { config, limits, shelf, book };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = match way {

@@ -105,7 +105,7 @@ fn household() -> Look {
     search.state = State {
         kind: StateKind::Parked,
         why: Some("nothing listens on 127.0.0.1:9 (connection refused)".to_owned()),
-        ..jira.state.clone()
+        ..jira.state
     };
     search.calls = Calls { failed: 12, ..Calls::default() };
     search.latency = Latency::default();

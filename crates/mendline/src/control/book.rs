@@ -23,6 +23,7 @@ use super::snapshot::{
 };
 use crate::driver::Observer;
 use crate::observe::escaped::Escaped;
+use crate::observe::redact::Redactor;
 
 /// How many events may wait for one who follows.
 const UNREAD: usize = 256;
@@ -37,6 +38,8 @@ pub struct Book {
     servers: Vec<Entry>,
     followers: Vec<Follower>,
     is_stopping: bool,
+    /// What it must not show, whoever said it.
+    redactor: Redactor,
 }
 
 /// A book that is written in by the driver and read by whoever asks.
@@ -82,7 +85,13 @@ impl Book {
         };
         let now = clock();
         let servers = upstreams.iter().map(|upstream| Entry::new(upstream, now)).collect();
-        Book { process, servers, followers: Vec::new(), is_stopping: false }
+        Book { process, servers, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
+    }
+
+    /// The same, which shows nothing that this one hides.
+    pub fn hiding(mut self, redactor: Redactor) -> Book {
+        self.redactor = redactor;
+        self
     }
 
     /// The same, to be shared.
@@ -97,7 +106,7 @@ impl Book {
             version: VERSION,
             taken_at: unix_ms(),
             process: self.process.clone(),
-            servers: self.servers.iter().map(|entry| entry.snapshot(now)).collect(),
+            servers: self.servers.iter().map(|entry| entry.snapshot(now, &self.redactor)).collect(),
         }
     }
 
@@ -130,14 +139,14 @@ impl Book {
             self.note_process(event);
         }
         if !self.followers.is_empty() {
-            self.tell(upstream, event.level().into(), false, || shown(&event.to_string()));
+            self.tell(upstream, event.level().into(), false, |hide| shown(&event.to_string(), hide));
         }
     }
 
     fn note_process(&mut self, event: &Event) {
         match event {
             Event::ClientNamed { name, version, .. } => {
-                let (name, version) = (shown(name), shown(version));
+                let (name, version) = (shown(name, &self.redactor), shown(version, &self.redactor));
                 self.process.client = Some(Party { name, version });
             }
             Event::Stopping { .. } => self.is_stopping = true,
@@ -145,12 +154,12 @@ impl Book {
         }
     }
 
-    fn tell(&mut self, about: Option<UpstreamId>, level: Level, said: bool, words: impl FnOnce() -> String) {
+    fn tell(&mut self, about: Option<UpstreamId>, level: Level, said: bool, words: impl FnOnce(&Redactor) -> String) {
         if !self.followers.iter().any(|follower| follower.level <= level) {
             return;
         }
         let server = about.and_then(|it| self.servers.get(usize::from(it.0))).map(|entry| entry.name.clone());
-        let told = Told { at: unix_ms(), level, server, said, text: words() };
+        let told = Told { at: unix_ms(), level, server, said, text: words(&self.redactor) };
         self.followers.retain_mut(|follower| follower.level > level || follower.tell(&told));
     }
 }
@@ -221,7 +230,7 @@ impl Entry {
         }
     }
 
-    fn snapshot(&self, now: Duration) -> Server {
+    fn snapshot(&self, now: Duration, hide: &Redactor) -> Server {
         let status = &self.status;
         let percentile = |share| status.latency.as_ref()?.per_mille(share).map(micros);
         Server {
@@ -231,13 +240,13 @@ impl Entry {
                 Some(Over::Http) => TransportKind::Http,
                 Some(Over::Child(_)) | None => self.transport,
             },
-            target: shown(&self.place),
-            state: self.state(now),
+            target: shown(&self.place, hide),
+            state: self.state(now, hide),
             breaker: Breaker {
                 standing: standing(status.breaker.standing),
                 tries_in_ms: self.left_of(None, &status.breaker, now),
-                why: why(&status.breaker),
-                tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now)).collect(),
+                why: why(&status.breaker, hide),
+                tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, hide)).collect(),
             },
             limit: Limit {
                 rate: self.rate_limit.map(|rate| Rate { burst: rate.burst, per_second: rate.per_second }),
@@ -272,11 +281,11 @@ impl Entry {
             last_error: status
                 .last_error
                 .as_ref()
-                .map(|what| LastError { what: shown(what), ago_ms: millis(now.saturating_sub(self.erred)) }),
+                .map(|what| LastError { what: shown(what, hide), ago_ms: millis(now.saturating_sub(self.erred)) }),
         }
     }
 
-    fn state(&self, now: Duration) -> State {
+    fn state(&self, now: Duration, hide: &Redactor) -> State {
         let status = &self.status;
         let is_lost = matches!(self.kind, StateKind::Reconnecting | StateKind::Parked);
         let redial = status.redial.filter(|_| is_lost);
@@ -290,16 +299,16 @@ impl Entry {
         State {
             kind: self.kind,
             for_ms: millis(now.saturating_sub(self.since)),
-            why: why.map(shown),
+            why: why.map(|why| shown(why, hide)),
             attempt: redial.map(|redial| redial.attempt),
             attempts: redial.and_then(|redial| redial.most),
             next_in_ms: redial.filter(|_| waits).map(|redial| left(redial.wait, self.planned, now)),
         }
     }
 
-    fn tool(&self, tool: &str, held: &Held, now: Duration) -> ToolBreaker {
+    fn tool(&self, tool: &str, held: &Held, now: Duration, hide: &Redactor) -> ToolBreaker {
         let tries_in_ms = self.left_of(Some(tool), held, now);
-        ToolBreaker { tool: shown(tool), standing: standing(held.standing), tries_in_ms, why: why(held) }
+        ToolBreaker { tool: shown(tool, hide), standing: standing(held.standing), tries_in_ms, why: why(held, hide) }
     }
 
     fn left_of(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
@@ -349,13 +358,13 @@ fn standing(standing: breaker::Standing) -> Standing {
     }
 }
 
-fn why(held: &Held) -> Option<String> {
-    held.open_for.as_ref().map(|(_, why)| shown(why))
+fn why(held: &Held, hide: &Redactor) -> Option<String> {
+    held.open_for.as_ref().map(|(_, why)| shown(why, hide))
 }
 
-/// Text from outside, harmless to print and not too long.
-fn shown(text: &str) -> String {
-    let text = Escaped(text.as_bytes()).to_string();
+/// Text from outside, without secrets, harmless to print and not too long.
+fn shown(text: &str, hide: &Redactor) -> String {
+    let text = Escaped(&hide.redact(text.as_bytes())).to_string();
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
@@ -404,7 +413,7 @@ impl Observer for Recorder {
     fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
         let mut book = open(&self.0);
         if !book.followers.is_empty() {
-            book.tell(Some(upstream), Level::Info, true, || shown(&String::from_utf8_lossy(line)));
+            book.tell(Some(upstream), Level::Info, true, |hide| shown(&String::from_utf8_lossy(line), hide));
         }
     }
 }
