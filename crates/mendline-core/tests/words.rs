@@ -41,6 +41,7 @@ fn every_word_that_a_model_reads_is_on_one_page() {
     let mut page = String::new();
     for (cause, outcome, retryable, attempts, retry_after, detail) in CASES {
         let failure = Failure {
+            call: Some(65_537),
             cause: *cause,
             outcome: *outcome,
             retryable: *retryable,
