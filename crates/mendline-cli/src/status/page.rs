@@ -69,7 +69,9 @@ impl<'a> Page<'a> {
         let vias = vias.chain(std::iter::repeat_n(Cell::default(), others));
         let vias = vias.chain(probed.iter().map(|it| via(it.transport).into()));
         let is_any = |so: &dyn Fn(&Server) -> bool| servers.iter().any(|row| so(&row.server));
-        let breakers = is_any(&|it| it.breaker.standing != Standing::Closed || !it.breaker.tools.is_empty());
+        // That one is isolated is its state already.
+        let is_sick = |it: &Server| matches!(it.breaker.standing, Standing::Open | Standing::HalfOpen);
+        let breakers = is_any(&|it| is_sick(it) || !it.breaker.tools.is_empty());
         let mut columns = vec![
             Column::text("SERVER", 0, names.collect()).down_to(10),
             Column::text("VIA", 4, vias.collect()),
