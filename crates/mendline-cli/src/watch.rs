@@ -93,7 +93,8 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
     match watch(options.interval, name.map(Wanted::parse)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If it has gone, there is nobody to tell.
+            // It may have been taken halfway. If it has gone, there is nobody to tell.
+            screen::give_back();
             let _ = writeln!(io::stderr(), "error: the terminal cannot be used: {error}");
             ExitCode::from(NEGATIVE)
         }

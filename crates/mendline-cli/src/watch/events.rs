@@ -1,7 +1,8 @@
 //! What happened while somebody watched: the last lines of it, and which of them are looked at.
 //!
 //! New lines come in at the bottom. Whoever has scrolled away from there, or paused, keeps seeing the same lines: the place
-//! is counted from the newest line and moves along with it. Old lines go; the log has them.
+//! is counted from the newest line and moves along with it. Old lines go; the log has them. What servers say themselves has
+//! half of the place at most: one that talks without end must not hide what was decided about the others.
 
 use std::collections::VecDeque;
 
@@ -30,6 +31,8 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     lines: VecDeque<Line>,
+    /// How many of them servers said themselves.
+    said: usize,
     /// How many of the newest are below what is looked at.
     below: usize,
 }
@@ -38,13 +41,22 @@ impl Events {
     /// Takes a line in. `counts` says whether it is one of those that are shown, `holds` whether the picture must not move.
     pub(crate) fn push(&mut self, line: Line, counts: bool, holds: bool) {
         if self.lines.len() == KEPT {
-            self.lines.pop_front();
+            self.forget_one();
         }
+        self.said += usize::from(line.said);
         // Several processes tell at once, each in its own order: one may come a little late.
         let earlier = self.lines.iter().rev().take(LATE).take_while(|before| before.at > line.at).count();
         self.lines.insert(self.lines.len() - earlier, line);
         if counts && (holds || self.below > 0) {
             self.below += 1;
+        }
+    }
+
+    fn forget_one(&mut self) {
+        let is_too_much = self.said > KEPT / 2;
+        let oldest = if is_too_much { self.lines.iter().position(|line| line.said) } else { Some(0) };
+        if let Some(forgotten) = oldest.and_then(|at| self.lines.remove(at)) {
+            self.said -= usize::from(forgotten.said);
         }
     }
 
@@ -91,6 +103,23 @@ mod tests {
         }
         assert_eq!(events.lines().count(), KEPT);
         assert_eq!(events.lines().next().unwrap().text, "10");
+    }
+
+    #[test]
+    fn a_server_that_talks_without_end_does_not_hide_what_was_decided() {
+        let mut events = Events::default();
+        for number in 0..10 {
+            events.push(line(&number.to_string()), true, false);
+        }
+        for _ in 0..10 * KEPT {
+            events.push(Line { said: true, ..line("blah") }, true, false);
+        }
+        assert_eq!(events.lines().filter(|line| !line.said).count(), 10);
+        for number in 0..KEPT / 2 {
+            events.push(line(&number.to_string()), true, false);
+        }
+        assert_eq!((events.lines().count(), events.lines().next().unwrap().said), (KEPT, true));
+        assert_eq!(events.lines().filter(|line| line.said).count(), KEPT / 2, "and what it said is not all forgotten");
     }
 
     #[test]

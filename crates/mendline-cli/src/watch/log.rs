@@ -39,17 +39,24 @@ impl Watch {
     }
 
     fn wait_for(&mut self, mut child: Child) -> io::Result<Goes> {
+        let mut is_enough = false;
         loop {
-            if let Some(ended) = child.try_wait()? {
-                // Ctrl-C was for both of us.
-                while self.signals.try_recv().is_ok_and(|heard| heard == Heard::Interrupt) {}
-                return self.after(ended);
-            }
+            let ended = child.try_wait()?;
             while let Ok(heard) = self.signals.try_recv() {
-                if heard == Heard::Stop {
-                    end(&mut child);
-                    return Ok(Goes::Home);
+                match heard {
+                    // It was for both of us: we come back, whatever the log has to say to that.
+                    Heard::Interrupt => is_enough = true,
+                    Heard::Stop => {
+                        end(&mut child);
+                        return Ok(Goes::Home);
+                    }
+                    Heard::Suspend | Heard::Continued => {}
                 }
+            }
+            match ended {
+                Some(_) if is_enough => return Ok(Goes::On),
+                Some(ended) => return self.after(ended),
+                None => {}
             }
             self.catch_up();
             thread::sleep(TICK);

@@ -111,12 +111,12 @@ fn blank(size: Size) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
 }
 
 fn take() -> io::Result<()> {
-    let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
     let modes = tcgetattr(io::stdin())?;
     let mut raw = modes.clone();
     raw.make_raw();
+    // Known before it is done: whoever gives it back in between does no harm.
+    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(modes);
     tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
-    *before = Some(modes);
     let mut stdout = io::stdout().lock();
     stdout.write_all(ENTER)?;
     stdout.flush()

@@ -220,6 +220,27 @@ fn the_help_names_every_key() {
 }
 
 #[test]
+fn the_page_about_it_shows_what_is_really_seen() {
+    let mut look = household();
+    look.processes.truncate(3);
+    let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
+    snapshot.servers[0].breaker.tools.clear();
+    snapshot.servers[0].calls.unknown = 0;
+    let Ok(snapshot) = &mut look.processes[2].answer else { unreachable!() };
+    snapshot.servers[0].name = "search".to_owned();
+    let mut model = Model::new(Size { width: 110, height: 12 }, None);
+    model.take(Happening::Looked(look));
+    model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
+    model.take(told(11, "notes", Level::Info, false, 239_000, "ready after 80 ms"));
+    model.take(told(12, "atlassian", Level::Warn, false, 9_000, "Up → Waiting: connection reset"));
+    model.take(told(13, "search", Level::Error, false, 3_000, "Dialing → Parked: nothing listens on 127.0.0.1:9"));
+    model.press(Key::Down);
+    let page = include_str!("../../../../docs/status.md");
+    let picture = picture(&model);
+    assert!(page.contains(&picture), "docs/status.md does not show this:\n{picture}");
+}
+
+#[test]
 fn servers_are_counted_the_best_first() {
     let first = picture(&watched(120, 30)).lines().next().unwrap().to_owned();
     assert_eq!(first, "mendline  6 servers: 3 ready, 1 reconnecting, 1 parked, 1 silent");

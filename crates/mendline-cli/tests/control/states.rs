@@ -1,6 +1,9 @@
 //! What `status` says is what was done to the server.
 
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
 use mendline_faults::Rule;
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -91,9 +94,9 @@ fn a_command_that_does_not_exist_is_parked_in_words_and_the_exit_code_says_so() 
 fn a_server_that_cannot_be_reached_is_reconnecting_with_its_attempts_and_the_call_waits() {
     let stage = Stage::new();
     // Bound and never listened on: nothing else can take the port, and nobody answers there.
-    let reserved = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = reserved.local_addr().unwrap();
-    drop(reserved);
+    let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&reserved, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = SocketAddr::try_from(rustix::net::getsockname(&reserved).unwrap()).unwrap();
     let mut client = stage.run(&["--name", "far", "--startup", "wait", &format!("http://{address}/mcp")]);
     let hello =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
