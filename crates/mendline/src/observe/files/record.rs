@@ -345,6 +345,7 @@ mod tests {
             outcome: Outcome::NotSent,
             took: Duration::from_millis(1500),
             why: why.to_owned(),
+            was_out: false,
         }
     }
 
@@ -379,7 +380,7 @@ mod tests {
     #[test]
     fn a_kind_is_the_name_of_the_event() {
         let (from, to, why) = (LinkState::Up, LinkState::Waiting, String::new());
-        let moved = Event::LinkMoved { upstream: UpstreamId(0), from, to, why };
+        let moved = Event::LinkMoved { upstream: UpstreamId(0), from, to, why, over: None };
         for (event, name) in [(Event::Stopped, "Stopped"), (moved, "LinkMoved"), (failed(""), "CallFailed")] {
             assert_eq!(kind(&event).as_str(), name);
         }

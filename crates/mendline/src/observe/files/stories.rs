@@ -171,7 +171,7 @@ mod tests {
     fn an_error_for_an_answer_and_a_cancelled_call_are_told_with_what_came_before() {
         let before = |at| Some(Before { method: Method::ToolsCall, accepted: at, sent: None });
         assert_eq!(told(&[accepted(1), answered(1, true)]), [(1, LogLevel::Info, before(0))]);
-        let cancelled = Event::CallCancelled { upstream: NOTES, call: 2, sent: false };
+        let cancelled = Event::CallCancelled { upstream: NOTES, call: 2, sent: false, was_out: false };
         assert_eq!(told(&[accepted(1), accepted(2), cancelled]), [(2, LogLevel::Info, before(1))]);
     }
 
