@@ -90,8 +90,17 @@ pub(super) fn find(text: &[u8], found: &mut Vec<Range<usize>>) {
     words(text, found);
     users(text, found);
     for at in memchr2_iter(b'=', b':', text) {
-        found.extend(assigned(text, at));
+        found.extend(assigned(text, at).filter(|place| !is_reference(&text[place.start..])));
     }
+}
+
+/// `${NAME}`, with or without a scheme before it, says where a secret is and not what it is: our own advice is written so.
+fn is_reference(value: &[u8]) -> bool {
+    let scheme = value.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let value = value[scheme..].strip_prefix(b" ").filter(|_| scheme > 0).unwrap_or(value);
+    let Some(rest) = value.strip_prefix(b"${") else { return false };
+    let name = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    name > 0 && rest.get(name) == Some(&b'}') && rest.get(name + 1).is_none_or(|after| !is_name(*after))
 }
 
 /// What begins a word: keys of known issuers, schemes, flags.
@@ -312,6 +321,7 @@ mod tests {
             "key: value and keys=12345",
             "mail me@example.com about https://example.com/",
             "10:22:33 token expired",
+            "send it: --header 'Authorization: Bearer ${TOKEN}', or api_key=${NOTES_KEY}",
             "call 65537 (tools/call) answered after 3 ms, attempts: 1",
         ] {
             assert_eq!(shown(text), text);
@@ -328,6 +338,7 @@ mod tests {
             ("Authorization: Bearer abc", "Authorization: ‹secret›"),
             ("authorization: token abcdef, next", "authorization: ‹secret›, next"),
             ("Cookie: a=b; c=d", "Cookie: ‹secret›"),
+            ("api_key=${KEY:-abcdef} x", "api_key=‹secret›} x"),
             ("x-api-key: abc123 more", "x-api-key: ‹secret› more"),
             ("running npx foo --token abcdef --verbose", "running npx foo --token ‹secret› --verbose"),
             ("--client-secret=abcdef", "--client-secret=‹secret›"),
