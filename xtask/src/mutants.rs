@@ -16,7 +16,7 @@ use crate::tools;
 const HELP: &str = "\
 Usage: cargo xtask mutants [--shard K/N]
 
-  --shard K/N   which part of the mutants, K from 0 [default: 0/12, about a hundred]
+  --shard K/N   which part of the mutants, K from 0 [default: 0/12, about 125]
 
 Needs cargo-mutants, which it does not install: cargo install --locked cargo-mutants
 ";
@@ -26,7 +26,7 @@ const FILES: [&str; 4] = [
     "crates/mendline-core/src/client/**",
     "crates/mendline-core/src/upstream/**",
     "crates/mendline-core/src/evidence.rs",
-    "crates/mendline-core/src/policy/backoff.rs",
+    "crates/mendline-core/src/policy/**",
 ];
 
 /// How many of a hundred must be noticed.

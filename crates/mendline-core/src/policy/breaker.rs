@@ -359,6 +359,56 @@ mod tests {
     }
 
     #[test]
+    fn breakers_that_open_together_try_at_different_times_around_the_one_that_is_meant() {
+        let waits: Vec<Duration> = (0..40)
+            .map(|seed| {
+                let (mut breaker, mut dice) = (breaker().0, Dice::new(seed));
+                fail_until_open(&mut breaker, &mut dice, Moment::ZERO);
+                breaker.open_for
+            })
+            .collect();
+        let OpenFor::Growing { first, .. } = config::Breaker::default().open_for else { panic!("it grows") };
+        let (low, high) = (first.mul_f64(0.8), first.mul_f64(1.2));
+        assert!(waits.iter().all(|wait| (low..=high).contains(wait)), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait < first) && waits.iter().any(|wait| *wait > first), "{waits:?}");
+    }
+
+    #[test]
+    fn without_a_policy_nothing_is_held_back_but_what_a_person_took_out() {
+        let (mut breaker, mut dice) = breaker();
+        fail_until_open(&mut breaker, &mut dice, Moment::ZERO);
+        breaker.reconfigure(None);
+        assert_eq!(breaker.standing(), Standing::Closed);
+        breaker.isolate();
+        breaker.reconfigure(None);
+        assert_eq!(breaker.standing(), Standing::Isolated);
+    }
+
+    #[test]
+    fn another_policy_holds_at_once_and_what_was_counted_stays_counted() {
+        let (mut breaker, mut dice) = breaker();
+        for call in 0..3 {
+            breaker.note(call, Sign::Failed(at(call * 100)), at(call * 100 + 1), &mut dice);
+        }
+        breaker.reconfigure(Some(config::Breaker { failures: 4, ..config::Breaker::default() }));
+        assert_eq!(breaker.standing(), Standing::Closed);
+        assert!(breaker.note(9, Sign::Failed(at(900)), at(901), &mut dice).is_some(), "the fourth in a row");
+        breaker.reconfigure(Some(config::Breaker::default()));
+        assert_eq!(breaker.standing(), Standing::Open);
+    }
+
+    #[test]
+    fn a_trial_has_the_time_that_it_was_open_and_not_a_moment_more() {
+        let (mut breaker, mut dice) = breaker();
+        let now = fail_until_open(&mut breaker, &mut dice, Moment::ZERO) + Duration::from_secs(60);
+        breaker.begin_trial(7);
+        breaker.note_sent(7, now);
+        let patience = now + breaker.open_for;
+        assert!(matches!(breaker.admits(Moment(patience.0 - 1)), Admission::Held(Some(_))));
+        assert!(matches!(breaker.admits(patience), Admission::Tries));
+    }
+
+    #[test]
     fn calls_that_were_out_together_fall_together() {
         let (mut breaker, mut dice) = breaker();
         for call in 0..8 {

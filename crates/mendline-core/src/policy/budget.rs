@@ -68,6 +68,16 @@ mod tests {
         assert!(!budget.try_spend(Moment::ZERO + Duration::from_millis(6_000)));
     }
 
+    #[test]
+    fn ten_successes_earn_one_retry() {
+        let mut budget = Budget::new(Moment::ZERO);
+        while budget.try_spend(Moment::ZERO) {}
+        (0..9).for_each(|_| budget.earn());
+        assert!(!budget.try_spend(Moment::ZERO));
+        budget.earn();
+        assert!(budget.try_spend(Moment::ZERO));
+    }
+
     proptest! {
         #[test]
         fn retries_never_exceed_a_tenth_of_successes_plus_the_bucket_plus_time(steps in prop::collection::vec((0u64..2_000, any::<bool>()), 1..400)) {

@@ -188,6 +188,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_person_says_later_replaces_what_was_said_and_distrust_forgets_the_server() {
+        let said = |effect| ToolPolicy { effect: Some(effect), timeout: None };
+        let mut tools = Tools::new(&BTreeMap::from([("sync".into(), said(Effect::Idempotent))]));
+        let list =
+            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}}"#;
+        tools.learn(&message(list), true);
+        tools.reconfigure(&BTreeMap::from([("make".into(), said(Effect::Read))]), true);
+        let effects = |tools: &Tools| ["sync", "make", "look"].map(|tool| tools.effect_of(&call(tool)));
+        assert_eq!(effects(&tools), [Effect::Unsafe, Effect::Read, Effect::Read]);
+        tools.reconfigure(&BTreeMap::new(), false);
+        assert_eq!(effects(&tools), [Effect::Unsafe; 3]);
+    }
+
+    #[test]
     fn an_unknown_method_is_unsafe() {
         assert_eq!(
             Tools::default().effect_of(&message(r#"{"jsonrpc":"2.0","id":1,"method":"acme/list"}"#)),

@@ -194,6 +194,29 @@ mod tests {
     }
 
     #[test]
+    fn without_a_policy_nothing_is_kept() {
+        let mut breakers = ToolBreakers::new(None);
+        fail(&mut breakers, "bad", 1, &mut Dice::new(1));
+        assert!(breakers.is_empty());
+    }
+
+    #[test]
+    fn a_trial_that_is_not_answered_gives_way_to_another_unless_it_waits_itself() {
+        let (mut breakers, mut dice) = breakers();
+        for second in 0..5 {
+            fail(&mut breakers, "bad", second, &mut dice);
+            fail(&mut breakers, "worse", second, &mut dice);
+        }
+        assert_eq!(breakers.len(), 2);
+        let long_after = at(1_000);
+        breakers.begin_trial(&call("bad"), 9);
+        breakers.note_sent(9, at(20));
+        assert_eq!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Tries);
+        breakers.note_waits(9);
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Held(_)));
+    }
+
+    #[test]
     fn a_tool_is_tried_by_one_call_like_a_server() {
         let (mut breakers, mut dice) = breakers();
         for second in 0..5 {
@@ -202,6 +225,7 @@ mod tests {
         assert_eq!(breakers.begin_trial(&call("bad"), 9), Some(("bad".into(), Edge::HalfOpened)));
         assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Held(_)));
         breakers.let_go(9);
+        assert_eq!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Tries);
         breakers.begin_trial(&call("bad"), 10);
         breakers.note(&call("bad"), 10, Sign::Well, at(21), &mut dice);
         breakers.begin_trial(&call("bad"), 11);
