@@ -30,7 +30,7 @@ pub enum Client {
     TypeScript1,
     /// npm `@modelcontextprotocol/client` 2.4.
     TypeScript2,
-    /// crates.io `rmcp` 3.8.
+    /// `rmcp` 3.8, as it is published.
     Rust,
 }
 
