@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::client::{SOON, eventually};
 use crate::stage::{SECRET, Stage, demo, file};
 
 #[test]
@@ -123,6 +124,6 @@ fn a_file_with_mistakes_starts_nothing() {
 fn what_only_concerns_another_server_is_mentioned_and_stops_nobody() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "away": { "url": "https://${NOT_SET}/mcp" } })));
     let client = stage.client(&["notes"]);
-    assert!(client.log().contains("other servers in it cannot be used"), "{}", client.log());
+    eventually("it is said", SOON, || client.log().contains("other servers in it cannot be used"));
     assert_eq!(stage.said(&["run", "away"]).0, 2);
 }
