@@ -6,28 +6,21 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::apart::{GREETING, measured};
 
 const STARTS: usize = 50;
 /// What the greeting and the list may take together.
 const TARGET: Duration = Duration::from_millis(5);
-const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
 
 /// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mendline = match args.iter().position(|arg| arg == "--mendline").and_then(|at| args.get(at + 1)) {
-        Some(path) => PathBuf::from(path),
-        None => return Err("`--mendline PATH` is missing".into()),
-    };
-    let folder = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let measured = measure(&mendline, &folder);
-    let _ = fs::remove_dir_all(&folder);
-    let (mut from_start, mut from_request) = measured.map_err(|error| error.to_string())?;
+    let (mut from_start, mut from_request) = measured(args, measure)?;
     from_start.sort();
     from_request.sort();
     let figure = |times: &[Duration]| {

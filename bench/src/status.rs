@@ -3,29 +3,21 @@
 //! Fifty bridges, each in front of a server of its own and greeted, in a runtime directory that nobody else uses. Then the
 //! command is run again and again as a person runs it, and timed from its start to its end.
 
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::apart::{GREETING, measured};
 
 const PROCESSES: usize = 50;
 const LOOKS: usize = 40;
 /// What nine looks of ten may take.
 const TARGET: Duration = Duration::from_millis(50);
-const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 
 /// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mendline = match args.iter().position(|arg| arg == "--mendline").and_then(|at| args.get(at + 1)) {
-        Some(path) => PathBuf::from(path),
-        None => return Err("`--mendline PATH` is missing".into()),
-    };
-    let folder = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let measured = measure(&mendline, &folder);
-    let _ = fs::remove_dir_all(&folder);
-    let mut took = measured.map_err(|error| error.to_string())?;
+    let mut took = measured(args, measure)?;
     took.sort();
     let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
     let millis = |part: usize| at(part).as_secs_f64() * 1000.0;

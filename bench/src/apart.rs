@@ -1,0 +1,19 @@
+//! What measurements with one binary of Mendline and a folder of their own have in common.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What a client says first.
+pub(crate) const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+
+/// Measures the binary behind `--mendline`, with a folder that is gone afterwards.
+pub(crate) fn measured<T>(args: &[String], measure: impl FnOnce(&Path, &Path) -> io::Result<T>) -> Result<T, String> {
+    let at = args.iter().position(|arg| arg == "--mendline");
+    let mendline = at.and_then(|at| args.get(at + 1)).ok_or("`--mendline PATH` is missing")?;
+    let folder = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let measured = measure(Path::new(mendline), &folder);
+    let _ = fs::remove_dir_all(&folder);
+    measured.map_err(|error| error.to_string())
+}
