@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect, Size};
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::model::Model;
@@ -141,21 +141,31 @@ pub(crate) fn stop() -> bool {
 
 /// Is there somebody above our process group, but in our session?
 fn has_shell() -> bool {
-    let (Ok(group), Ok(session)) = (rustix::process::getpgid(None), rustix::process::getsid(None)) else {
-        return false;
-    };
-    let mut above = rustix::process::getppid();
-    while let Some(pid) = above {
-        if rustix::process::getpgid(Some(pid)) != Ok(group) {
-            return rustix::process::getsid(Some(pid)) == Ok(session);
+    let Some(ours) = Standing::of("self") else { return false };
+    let mut above = ours.parent;
+    while let Some(standing) = Standing::of(&above.to_string()) {
+        if standing.group != ours.group {
+            return standing.session == ours.session;
         }
-        above = parent_of(pid);
+        above = standing.parent;
     }
     false
 }
 
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-    Pid::from_raw(parent)
+/// Where a process stands among the others. Whoever is outside our container has the number zero, which the system calls
+/// of [rustix] cannot give.
+struct Standing {
+    parent: u32,
+    group: u32,
+    session: u32,
+}
+
+impl Standing {
+    fn of(process: &str) -> Option<Standing> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The name comes before, in parentheses, and may hold anything; then the state.
+        let mut numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(1).map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        Some(Standing { parent: next()?, group: next()?, session: next()? })
+    }
 }

@@ -15,6 +15,16 @@ impl Stage {
         terminal.until_page(true);
         terminal
     }
+
+    /// A shell that knows where everything is.
+    fn shell(&self, command: &[&str]) -> Command {
+        let mut shell = Command::new(command[0]);
+        shell.args(&command[1..]).env("MENDLINE", MENDLINE);
+        for (name, value) in self.command(&[]).get_envs() {
+            value.map(|value| shell.env(name, value));
+        }
+        shell
+    }
 }
 
 /// The letter for how a process is: T is stopped.
@@ -125,12 +135,7 @@ fn the_terminal_is_left_as_it_was_by_key_and_by_signal() {
 fn it_goes_to_the_shell_and_comes_back() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
-    let mut shell = Command::new("sh");
-    shell.arg("-i").env("MENDLINE", MENDLINE);
-    for (name, value) in stage.command(&[]).get_envs() {
-        value.map(|value| shell.env(name, value));
-    }
-    let terminal = Terminal::start(&shell, 120, 30);
+    let terminal = Terminal::start(&stage.shell(&["sh", "-i"]), 120, 30);
     terminal.press("stty -g > \"$HOME/before\"\r");
     terminal.press("\"$MENDLINE\" status --watch\r");
     terminal.until_page(true);
@@ -159,6 +164,31 @@ fn it_goes_to_the_shell_and_comes_back() {
     assert!(!read("before").is_empty());
     assert_eq!(read("before"), read("between"));
     assert_eq!(read("before"), read("after"));
+}
+
+/// The leader of the session is outside, where it has no number that can be known here.
+/// Left out, with the reason printed, only where the kernel does not allow namespaces.
+#[test]
+#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+fn it_goes_to_the_shell_of_a_container_and_comes_back() {
+    let isolated = ["unshare", "--map-root-user", "--pid", "--mount-proc", "--fork", "--kill-child"];
+    let attempt = Command::new(isolated[0]).args(&isolated[1..]).arg("true").output().expect("unshare, of util-linux");
+    if !attempt.status.success() {
+        println!("left out, no namespaces here: {}", String::from_utf8_lossy(&attempt.stderr));
+        return;
+    }
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let terminal = Terminal::start(&stage.shell(&[&isolated[..], &["sh", "-i"]].concat()), 120, 30);
+    terminal.press("\"$MENDLINE\" status --watch\r");
+    terminal.until("1 server: 1 ready");
+    terminal.press("\x1a");
+    terminal.until_page(false);
+    terminal.press("echo in the $((1+1))nd shell\r");
+    terminal.until("in the 2nd shell");
+    terminal.press("fg\r");
+    terminal.until_page(true);
+    terminal.until("▸ notes");
 }
 
 #[test]

@@ -188,8 +188,8 @@ impl Process {
             Err(error) => return Err(Silence::Barred(error.to_string())),
         };
         let barred = |error: io::Error| Silence::Barred(error.to_string());
-        if !is_ours(stream.as_fd()) {
-            return Err(Silence::Barred("its process runs as another user".to_owned()));
+        if !is_ours(&self.path) {
+            return Err(Silence::Barred("its socket belongs to another user".to_owned()));
         }
         let mut text = serde_json::to_vec(ask).map_err(|error| Silence::garbled(&error))?;
         text.push(b'\n');
@@ -310,12 +310,18 @@ fn sweep_unborn(place: &Path) {
 
 /// Removes a socket that nobody listens on, if it is one and ours.
 fn sweep(path: &Path) {
-    let is_ours = std::fs::symlink_metadata(path)
-        .is_ok_and(|facts| facts.file_type().is_socket() && facts.uid() == rustix::process::geteuid().as_raw());
-    if is_ours {
+    if is_ours(path) {
         // Somebody else may have been quicker, which is as good.
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Is there a socket that this user made? The directory keeps others out, so that its owner is who listens. The kernel
+/// could be asked who that is, but for a process outside our container its answer has no process id, and rustix takes
+/// that for an error.
+fn is_ours(path: &Path) -> bool {
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|facts| facts.file_type().is_socket() && facts.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Never waits: a process that takes no more connections is as good as one that does not answer.
@@ -340,11 +346,6 @@ pub(super) fn address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>), 
         }
         other => other.map(|address| (address, None)),
     }
-}
-
-/// Does whoever is at the other end run as this user?
-fn is_ours(socket: BorrowedFd<'_>) -> bool {
-    rustix::net::sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
 #[cfg(test)]
