@@ -1,10 +1,10 @@
 //! The one room with `unsafe` in it.
 //!
-//! Code between `fork` and `exec`, signal dispositions, closing descriptors that we did not open and registering one that
-//! we did with the reactor have no safe form in the standard library or tokio. They are here, small, each with the reason why it is sound, so that the lint can stay on
-//! everywhere else.
+//! Code between `fork` and `exec`, signal dispositions, closing descriptors that we did not open, registering one that we
+//! did with the reactor and giving back memory that code lies in have no safe form in the standard library or tokio. They
+//! are here, small, each with the reason why it is sound, so that the lint can stay on everywhere else.
 
-#![allow(unsafe_code, reason = "fork, signal dispositions and foreign descriptors have no safe interface")]
+#![allow(unsafe_code, reason = "fork, signal dispositions, foreign descriptors and code have no safe interface")]
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -72,5 +72,60 @@ pub(crate) fn close_all_but_the_standard_three() {
     // of those that are closed.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
+    }
+}
+
+/// Gives back the memory of all code that this process has run so far. What it still runs comes back by itself, from the
+/// file that it lies in.
+///
+/// For a process that has little left to do. The start of a program runs through much more code than its life.
+pub(crate) fn forget_code() {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
+    for (begin, end) in maps.lines().filter_map(code) {
+        // SAFETY: the range is a private mapping of a file, made by the kernel or the loader, that can be executed and
+        // cannot be written: its pages are what the file holds (position-independent code has no relocations in it), and
+        // are read from there again when they are next used. A range that has gone since is an error, which changes
+        // nothing.
+        unsafe {
+            libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTNEED);
+        }
+    }
+}
+
+/// Where a line of a process's map says that the code of a file lies.
+fn code(line: &str) -> Option<(usize, usize)> {
+    let mut words = line.split_ascii_whitespace();
+    let (begin, end) = words.next()?.split_once('-')?;
+    let is_code = words.next()? == "r-xp";
+    // Then where in the file, on which device, and the number of the file, which what the kernel made up does not have.
+    let is_file = words.nth(2)? != "0";
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    if is_code && is_file { Some((address(begin)?, address(end)?)) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_lies_where_a_file_is_mapped_that_cannot_be_written() {
+        let code_of = "55d000001000-55d000003000 r-xp 00001000 fe:00 1234    /usr/bin/a name with spaces";
+        assert_eq!(code(code_of), Some((0x55d0_0000_1000, 0x55d0_0000_3000)));
+        for other in [
+            "55d000003000-55d000004000 r--p 00003000 fe:00 1234    /usr/bin/data",
+            "55d000004000-55d000005000 rwxp 00004000 fe:00 1234    /usr/bin/patched",
+            "55d000005000-55d000006000 r-xs 00004000 fe:00 1234    /usr/bin/shared",
+            "7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0       [vdso]",
+            "7ffc00003000-7ffc00004000 r-xp 00000000 00:00 0",
+            "",
+        ] {
+            assert_eq!(code(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn code_that_was_forgotten_still_runs() {
+        forget_code();
+        assert_eq!(format!("{:?}", "code".to_uppercase()), "\"CODE\"");
     }
 }

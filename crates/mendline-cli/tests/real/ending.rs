@@ -126,6 +126,31 @@ fn x91_killing_mendline_by_name_leaves_the_guard_alone() {
     assert_eq!(guards, ["mdl-guard\0__guard\0"]);
 }
 
+/// What a process keeps in memory of the code of files, in KiB.
+fn code_in_memory(pid: i32) -> u64 {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let (mut is_code, mut held) = (false, 0);
+    for line in maps.lines() {
+        match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
+            [range, access, ..] if range.contains('-') => is_code = access == "r-xp",
+            ["Rss:", kib, _] if is_code => held += kib.parse::<u64>().unwrap(),
+            _ => {}
+        }
+    }
+    held
+}
+
+#[test]
+fn the_guard_keeps_little_of_the_code_that_its_start_ran_through() {
+    let mut bridge = Bridge::around(&[]);
+    let server = bridge.server();
+    let guard = children_of(bridge.process.id()).into_iter().find(|pid| *pid != server).unwrap();
+    // One that has been answered has been guarded for a while.
+    bridge.result("a", "lookup", &json!({ "key": "k" }));
+    eventually("it has given back what it need not keep", SOON, || code_in_memory(guard) < 1024);
+    assert!(code_in_memory(server) > 1024, "of the same program, which keeps everything");
+}
+
 #[test]
 fn x99_a_client_that_closes_our_stdout_is_a_client_that_left() {
     let mut bridge = Bridge::around(&[]);

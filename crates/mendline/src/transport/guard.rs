@@ -127,6 +127,8 @@ pub fn keep_watch() -> ExitCode {
     raw::close_all_but_the_standard_three();
     raw::ignore_endings();
     let _ = rustix::thread::set_name(c"mdl-guard");
+    // There is one beside every server, and all that it does from now on is wait.
+    raw::forget_code();
     let groups = listen();
     end(groups);
     ExitCode::SUCCESS
