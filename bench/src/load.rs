@@ -25,7 +25,7 @@ use crate::subject::{Aim, Subject};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a program is left alone before its memory counts as memory at rest.
-const REST: Duration = Duration::from_millis(300);
+const REST: Duration = Duration::from_millis(1500);
 
 const BIG: usize = 1 << 20;
 

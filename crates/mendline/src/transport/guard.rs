@@ -128,7 +128,7 @@ pub fn keep_watch() -> ExitCode {
     raw::ignore_endings();
     let _ = rustix::thread::set_name(c"mdl-guard");
     // There is one beside every server, and all that it does from now on is wait.
-    raw::forget_code();
+    raw::Loaded::by_the_loader().give_back();
     let groups = listen();
     end(groups);
     ExitCode::SUCCESS
