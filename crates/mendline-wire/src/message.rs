@@ -263,8 +263,7 @@ impl Envelope {
     fn read_members(&mut self, text: &[u8], scanner: &mut Scanner<'_>, limits: &Limits) -> Result<(), Stop> {
         loop {
             let start = scanner.at();
-            scanner.string()?;
-            let member = Member::of(&text[start..scanner.at()]);
+            let member = read_key(text, scanner)?;
             if self.seen & member as u8 != 0 {
                 return Err(Stop { fault: Fault::DuplicateKey, at: start });
             }
@@ -292,6 +291,10 @@ impl Envelope {
         limits: &Limits,
     ) -> Result<(), Stop> {
         let start = scanner.at();
+        if member == Member::JsonRpc && scanner.passes(VERSION) {
+            self.is_version_2 = true;
+            return Ok(());
+        }
         match (member, scanner.peek()) {
             // Most values of an envelope itself are strings, and need no look at what else they could be.
             (_, Some(b'"')) => scanner.string()?,
@@ -303,7 +306,7 @@ impl Envelope {
         let raw = &text[span.range()];
         match member {
             Member::JsonRpc => {
-                self.is_version_2 = raw == b"\"2.0\"" || string::is_string(raw) && string::says(raw, "2.0");
+                self.is_version_2 = string::is_string(raw) && string::says(raw, "2.0");
             }
             Member::Id if span.len() > limits.id_bytes => return Err(Stop { fault: Fault::IdTooLong, at: start }),
             Member::Id => (self.id, self.id_shape) = (span, Shape::of(raw)),
@@ -354,7 +357,43 @@ impl Shape {
     }
 }
 
+/// The only version of JSON-RPC that there is, as everybody writes it.
+const VERSION: &[u8; 5] = b"\"2.0\"";
+
+const JSONRPC: u64 = u64::from_le_bytes(*b"\"jsonrpc");
+const METHOD: u64 = u64::from_le_bytes(*b"\"method\"");
+const PARAMS: u64 = u64::from_le_bytes(*b"\"params\"");
+const RESULT: u64 = u64::from_le_bytes(*b"\"result\"");
+const ID: u32 = u32::from_le_bytes(*b"\"id\"");
+
+/// Passes a key of the envelope.
+#[inline(always)]
+fn read_key(text: &[u8], scanner: &mut Scanner<'_>) -> Result<Member, Stop> {
+    let start = scanner.at();
+    if let Some((member, length)) = Member::at_the_beginning_of(&text[start..]) {
+        scanner.skip(length);
+        return Ok(member);
+    }
+    scanner.string()?;
+    Ok(Member::of(&text[start..scanner.at()]))
+}
+
 impl Member {
+    /// The member that a text begins with, written as everybody does, and the length of its key. One look at a machine
+    /// word, where it would else take a search for the key's end and a comparison with every name.
+    #[inline(always)]
+    fn at_the_beginning_of(text: &[u8]) -> Option<(Member, usize)> {
+        let word = u64::from_le_bytes(*text.first_chunk()?);
+        match word {
+            METHOD => Some((Member::Method, 8)),
+            PARAMS => Some((Member::Params, 8)),
+            RESULT => Some((Member::Result, 8)),
+            JSONRPC if text.get(8) == Some(&b'"') => Some((Member::JsonRpc, 9)),
+            _ if word as u32 == ID => Some((Member::Id, 4)),
+            _ => None,
+        }
+    }
+
     #[inline]
     fn of(key: &[u8]) -> Member {
         match key {
@@ -456,6 +495,16 @@ mod tests {
         assert_eq!(error.get(&["code"]), Some(&b"-32700"[..]));
         let error = parse(r#"{"jsonrpc":"2.0","error":{}}"#).unwrap();
         assert_eq!((error.kind(), error.id()), (Kind::Error, None), "2025-11-25 makes the id of an error optional");
+    }
+
+    #[test]
+    fn names_that_only_begin_like_those_of_the_envelope_mean_nothing() {
+        let others =
+            r#""jsonrpcs":1,"ids":"a","methods":2,"method\u0073":3,"param":4,"result\"":5,"jsonrpc\"":6,"Id":7"#;
+        let message = parse(&format!(r#"{{{others},"jsonrpc":"2.0","id":8,"result":{{{others}}}}}"#)).unwrap();
+        assert_eq!((message.kind(), message.id()), (Kind::Result, Some(&b"8"[..])));
+        assert_eq!(message.get(&["ids"]), Some(&b"\"a\""[..]));
+        assert_eq!(fault(&format!("{{{others}}}")), Fault::NotJsonRpc);
     }
 
     #[test]

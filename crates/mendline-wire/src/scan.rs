@@ -88,6 +88,20 @@ impl<'a> Scanner<'a> {
         self.at += 1;
     }
 
+    /// Passes this many bytes, of which the caller knows what they are.
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
+    /// Passes exactly these bytes, if they come next.
+    #[inline(always)]
+    pub(crate) fn passes<const LENGTH: usize>(&mut self, bytes: &[u8; LENGTH]) -> bool {
+        let found = self.text.get(self.at..).and_then(|rest| rest.first_chunk()) == Some(bytes);
+        self.at += if found { LENGTH } else { 0 };
+        found
+    }
+
     /// The fault at this position: the text ends here, or it goes on wrongly.
     pub(crate) fn stop(&self) -> Stop {
         self.stop_for(self.peek())
