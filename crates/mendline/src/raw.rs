@@ -113,7 +113,7 @@ fn is_of_a_file(line: &str) -> bool {
 fn untouched<'a>(smaps: &'a str, known: &'a [String]) -> impl Iterator<Item = (usize, usize)> + use<'a> {
     let mut mapping = None;
     smaps.lines().filter_map(move |line| match line.split_once(':') {
-        Some(("Anonymous", size)) if size.trim() == "0 kB" => mapping.take().and_then(range),
+        Some(("Anonymous", size)) if size.trim() == "0 kB" => mapping.take().and_then(|line: &String| range(line)),
         // All other names of figures are one word. A mapping begins with its range.
         Some((name, _)) if !name.contains(' ') => None,
         _ => {
@@ -123,7 +123,7 @@ fn untouched<'a>(smaps: &'a str, known: &'a [String]) -> impl Iterator<Item = (u
     })
 }
 
-fn range(line: &String) -> Option<(usize, usize)> {
+fn range(line: &str) -> Option<(usize, usize)> {
     let (begin, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
     let address = |text| usize::from_str_radix(text, 16).ok();
     Some((address(begin)?, address(end)?))
