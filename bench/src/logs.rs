@@ -8,8 +8,9 @@
 //!   the target;
 //! - debug: every event of every call is written, which is far more than ten thousand a second.
 //!
-//! On a busy machine the throughput says little. So the processor time of Mendline is measured as well: how much of one
-//! processor ten thousand lines a second take. Where Mendline has a processor to itself, throughput cannot fall by more.
+//! Throughput differs from run to run by more than the target, so its range is shown with it, and the processor time of
+//! Mendline is measured as well, which is steadier: how much of one processor ten thousand lines a second take. Where
+//! Mendline has a processor to itself, throughput cannot fall by more. The target holds for both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,8 +64,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let rounds: usize = rounds.ok_or("`--rounds`: a number from 1 to 100 is needed")?;
     println!("calls a second with log files against without them, 32 in flight, {rounds} rounds\n");
     println!(
-        "{:<9} {:>12} {:>12} {:>9} {:>11} {:>10} {:>9}",
-        "", "without", "with", "cost", "10k lines", "lines/s", "dropped"
+        "{:<9} {:>12} {:>12} {:>9} {:>18} {:>11} {:>10} {:>9}",
+        "", "without", "with", "cost", "middle half", "10k lines", "lines/s", "dropped"
     );
     let mut missed = false;
     for case in &CASES {
@@ -75,26 +76,28 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             let (a, b) = (turn(&mendline, case, first)?, turn(&mendline, case, second)?);
             turns.push(if round % 2 == 0 { (a, b) } else { (b, a) });
         }
-        let of = |figure: &dyn Fn(&(Turn, Turn)) -> f64| median(turns.iter().map(figure).collect());
-        let cost = of(&|(without, with)| 1.0 - with.calls_a_second / without.calls_a_second);
+        let of = |figure: &dyn Fn(&(Turn, Turn)) -> f64| quartiles(turns.iter().map(figure).collect())[1];
+        let cost = |(without, with): &(Turn, Turn)| 1.0 - with.calls_a_second / without.calls_a_second;
+        let [low, cost, high] = quartiles(turns.iter().map(cost).collect());
         let lines = of(&|(_, with)| with.written);
-        // Processor time is steadier than throughput: how much of a processor ten thousand lines a second take.
         let processor = |(without, with): &(Turn, Turn)| {
             let more = (with.cpu_us - without.cpu_us) * with.calls_a_second / 1e6;
             if with.written > EVENTS / 2.0 { more * EVENTS / with.written } else { 0.0 }
         };
+        let processor = of(&processor);
         println!(
-            "{:<9} {:>12.0} {:>12.0} {:>8.1}% {:>10.1}% {:>10.0} {:>9.0}",
+            "{:<9} {:>12.0} {:>12.0} {:>8.1}% {:>18} {:>10.1}% {:>10.0} {:>9.0}",
             case.name,
             of(&|(without, _)| without.calls_a_second),
             of(&|(_, with)| with.calls_a_second),
             100.0 * cost,
-            100.0 * of(&processor),
+            format!("{:.1} to {:.1}%", 100.0 * low, 100.0 * high),
+            100.0 * processor,
             lines,
             of(&|(_, with)| with.dropped),
         );
         if case.has_target {
-            missed = cost > TARGET;
+            missed = cost.max(processor) > TARGET;
         }
     }
     println!(
@@ -159,14 +162,20 @@ fn lines(folder: &Path) -> Result<(f64, f64, f64), String> {
     Ok((written, dropped, seconds))
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+fn quartiles(mut figures: Vec<f64>) -> [f64; 3] {
     figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    [1, 2, 3].map(|quarter| figures[figures.len() * quarter / 4])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quarters_are_those_of_the_sorted_figures() {
+        assert_eq!(quartiles(vec![5.0, 1.0, 4.0, 2.0, 3.0]), [2.0, 3.0, 4.0]);
+        assert_eq!(quartiles(vec![7.0]), [7.0; 3]);
+    }
 
     #[test]
     fn lines_are_counted_over_all_files_with_those_that_are_missing() {
