@@ -1,0 +1,100 @@
+//! What the engine asks for, done.
+
+use mendline_core::defaults::LAST_WORDS;
+use mendline_core::port::{EndHow, Written};
+use mendline_core::{Input, LinkId, Moment, Output};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::link::Link;
+use super::{Child, Driver, Host, Observer, Turn, Way, wire};
+
+/// How many outputs are carried out in one round.
+const OUTPUTS_PER_ROUND: usize = 1024;
+
+impl<H, R, W, O> Driver<H, R, W, O>
+where
+    H: Host,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+    O: Observer,
+{
+    /// Does what the engine asks for, and notes what that can have changed here; telling people has not.
+    pub(super) fn carry_out(&mut self, now: Moment, turn: &mut Turn) {
+        for _ in 0..OUTPUTS_PER_ROUND {
+            let Some(output) = self.engine.poll_output() else {
+                return;
+            };
+            match output {
+                Output::Happened(event) => {
+                    self.observer.happened(&event);
+                    continue;
+                }
+                Output::Remember { upstream, what } => {
+                    if let Some(keeper) = &mut self.keeper {
+                        keeper.keep(upstream, what);
+                    }
+                    continue;
+                }
+                Output::Exchange { exchange, ask, reuse, .. } => {
+                    turn.begun = true;
+                    if let (true, Some(body)) = (self.wired, &ask.body) {
+                        wire::goes(&mut self.observer, exchange.upstream(), Way::ToServer, body);
+                    }
+                    match &mut self.remote {
+                        Some(http) => http.begin(exchange, *ask, reuse),
+                        None => {
+                            let how = EndHow::NoConnection("no address is configured for this server".to_owned());
+                            self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
+                        }
+                    }
+                    continue;
+                }
+                Output::Abort { exchange } => {
+                    turn.begun = true;
+                    self.remote.iter_mut().chain(&mut self.left).for_each(|http| http.abort(exchange));
+                    continue;
+                }
+                Output::Renew { upstream } => {
+                    // What is said from now on belongs to another server, or is said to another credential.
+                    self.keeper = None;
+                    if let Some(way) = self.host.renew(upstream) {
+                        self.left.extend(self.remote.replace(way));
+                    }
+                }
+                Output::Spawn { link } => self.spawn(link, now),
+                Output::CloseStdin { link } => {
+                    if let Some(link) = self.link_mut(link) {
+                        link.stdin.close_when_empty();
+                    }
+                }
+                Output::Signal { link, signal } => {
+                    if let Some(link) = self.link_mut(link) {
+                        link.child.signal(signal);
+                    }
+                }
+                Output::Finished { ending } => self.finished = Some((now + LAST_WORDS, ending)),
+            }
+            turn.again = true;
+        }
+        turn.again = true;
+    }
+
+    fn spawn(&mut self, link: LinkId, now: Moment) {
+        let spawned = self.host.spawn(link);
+        let input = match spawned {
+            Ok(mut child) => {
+                let pid = child.pid();
+                if let Some(pipes) = child.pipes() {
+                    self.links.push(Link::new(link, child, pipes, self.limits.message_bytes));
+                }
+                Input::Spawned { link, pid }
+            }
+            Err(why) => Input::SpawnFailed { link, why },
+        };
+        self.engine.handle(input, now);
+    }
+
+    fn link_mut(&mut self, id: LinkId) -> Option<&mut Link<H::Child>> {
+        self.links.iter_mut().find(|link| link.id == id)
+    }
+}
