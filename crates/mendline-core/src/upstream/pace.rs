@@ -37,7 +37,7 @@ impl Upstream {
 
     /// Is the time of this call, which waits, over before the pause is?
     pub(super) fn is_too_late(&self, call: &Call) -> bool {
-        call.waits_until(&self.config.timeouts).is_some_and(|end| end < self.gate.pause.until())
+        call.waits_until(&self.config).is_some_and(|end| end < self.gate.pause.until())
     }
 
     /// Why a call whose attempt was lost does not wait for the next, if it does not. What became of the attempt says more
