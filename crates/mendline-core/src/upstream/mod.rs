@@ -265,7 +265,7 @@ impl Upstream {
             self.link.wake(turn);
             return self.turn_away(client, request, &message, Cause::Parked, why, turn);
         }
-        if let Some((cause, why)) = self.held_back(&message, turn.now) {
+        if let Some((cause, why)) = self.held_back(client, &message, turn.now) {
             return self.turn_away(client, request, &message, cause, why, turn);
         }
         let listens = message.method() == Method::SubscriptionsListen;
@@ -275,7 +275,9 @@ impl Upstream {
         }
         let is_free = if listens { self.is_open() } else { self.has_place() };
         let has_place = self.waiting.is_empty() && is_free && !self.is_held(&message) && self.gate.is_open(turn.now);
-        if !has_place && self.waiting.len() >= self.config.limits.waiting {
+        let is_full = !has_place && self.waiting.len() >= self.config.limits.waiting;
+        let gives_way = is_full.then(|| self.gives_way_to(client)).flatten();
+        if is_full && gives_way.is_none() {
             let why = format!("{} are waiting, which is the limit", self.waiting.len());
             return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
         }
@@ -283,6 +285,10 @@ impl Upstream {
         if !turn.ledger.try_charge(size) {
             let why = format!("{} bytes are held in memory, which is near the limit", turn.ledger.held());
             return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
+        }
+        if let Some(key) = gives_way {
+            let why = format!("other clients wait too, and {} are the limit", self.waiting.len());
+            self.fail(key, Cause::Overloaded, Outcome::NotSent, why, turn);
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
