@@ -139,3 +139,37 @@ fn a_client_whose_turn_is_soon_is_not_told_that_it_comes_too_late_because_others
     stage.pass(10 * SECOND);
     assert_eq!(served(&mut stage), ["1-1"]);
 }
+
+#[test]
+fn those_who_wait_for_their_next_attempt_keep_nobody_from_a_free_place() {
+    let mut stage = shared(|notes| {
+        narrow(notes);
+        (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
+    });
+    for id in 1..=4 {
+        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        let sent = stage.server_reads().unwrap();
+        let id = &sent["id"];
+        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    }
+    calls(&mut stage, CLIENT, [5]);
+    assert_eq!(turned_away(&mut stage, CLIENT), [], "the queue is full, and it need not queue");
+    assert_eq!(stage.server_reads().unwrap()["params"]["name"], "0-5");
+    calls(&mut stage, CLIENT, [6]);
+    assert_eq!(turned_away(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "this one would have to");
+}
+
+#[test]
+fn those_who_wait_for_their_next_attempt_do_not_become_more_and_more() {
+    let mut stage = shared(|notes| {
+        narrow(notes);
+        (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
+    });
+    for id in 1..=9 {
+        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        let Some(sent) = stage.server_reads() else { break };
+        let id = &sent["id"];
+        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    }
+    assert_eq!(stage.engine.open_calls(NOTES), 5, "as many as there are places, and room to wait");
+}

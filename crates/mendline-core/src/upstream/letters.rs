@@ -92,8 +92,8 @@ impl Upstream {
             return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
         }
         let is_free = if listens { self.is_open() } else { self.has_place() };
-        let has_place = self.waiting.is_empty() && is_free && !self.is_held(&message) && self.gate.is_open(turn.now);
-        let is_full = !has_place && self.waiting.len() >= self.config.limits.waiting;
+        let may_go = is_free && !self.is_held(&message) && self.gate.is_open(turn.now);
+        let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_crowded());
         let gives_way = is_full.then(|| self.gives_way_to(client)).flatten();
         if is_full && gives_way.is_none() {
             let why = format!("{} are waiting, which is the limit", self.waiting.len());
@@ -126,7 +126,7 @@ impl Upstream {
         self.listens += usize::from(listens);
         turn.tell(Event::CallAccepted { upstream: self.id, call: key.number(), method });
         self.begin_trials(key, turn);
-        if has_place {
+        if may_go && self.waiting.is_empty() {
             self.let_out(key, turn);
         } else {
             self.waiting.push_back(key);
@@ -136,6 +136,13 @@ impl Upstream {
             self.promote(turn);
         }
         self.arm(key, turn);
+    }
+
+    /// Are there as many calls as there are places and room to wait? Those who wait for their own time to try again keep
+    /// nobody from a free place; but they do not become more and more.
+    fn is_crowded(&self) -> bool {
+        let limits = &self.config.limits;
+        self.waiting.len() + self.in_flight() >= limits.waiting + limits.in_flight
     }
 
     fn turn_away(
