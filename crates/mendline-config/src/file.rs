@@ -11,7 +11,7 @@ pub(crate) mod json;
 mod mask;
 mod toml;
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -41,15 +41,9 @@ pub(crate) enum Language {
 impl Source {
     /// Reads a file, or says why it cannot be.
     pub fn read(path: &Path) -> Result<Source, String> {
-        let shown = path.display();
-        let file = std::fs::File::open(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        let mut text = String::new();
-        match file.take(LONGEST + 1).read_to_string(&mut text) {
-            Ok(length) if length as u64 > LONGEST => {
-                Err(format!("{shown} has more than {} MiB: that is no configuration", LONGEST >> 20))
-            }
-            Ok(_) => Ok(Source::new(path, text)),
-            Err(error) => Err(format!("{shown} cannot be read: {error}")),
+        match text_of(path) {
+            Ok(text) => Ok(Source::new(path, text)),
+            Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
         }
     }
 
@@ -106,6 +100,17 @@ impl Source {
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         (line, column)
     }
+}
+
+/// What stands in a file that is not too long to be meant. It need not be one on a disk: some keep secrets in a pipe.
+pub(crate) fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let length = std::fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    if length as u64 > LONGEST {
+        let words = format!("it has more than {} MiB, and nobody writes that", LONGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+    }
+    Ok(text)
 }
 
 /// Something that stands in a file, and where.

@@ -32,6 +32,7 @@ mod schema;
 mod variables;
 mod watch;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use check::Checker;
@@ -52,9 +53,13 @@ pub use watch::Watch;
 /// What a variable holds.
 type Lookup = dyn Fn(&str) -> Option<String> + Send;
 
+/// What another file holds.
+type Reader = dyn Fn(&Path) -> io::Result<String> + Send;
+
 /// What a file refers to and does not hold.
 pub struct Surroundings {
     environment: Box<Lookup>,
+    files: Box<Reader>,
     home: Option<PathBuf>,
     workspace: Option<PathBuf>,
     /// Where the file lies.
@@ -64,22 +69,32 @@ pub struct Surroundings {
 impl Surroundings {
     /// Those of this process.
     pub fn of_process() -> Surroundings {
+        Surroundings { home: std::env::home_dir(), ..Surroundings::new(|name| std::env::var(name).ok()) }
+    }
+
+    /// An environment that somebody made up.
+    pub fn new(environment: impl Fn(&str) -> Option<String> + Send + 'static) -> Surroundings {
         Surroundings {
-            environment: Box::new(|name| std::env::var(name).ok()),
-            home: std::env::home_dir(),
+            environment: Box::new(environment),
+            files: Box::new(file::text_of),
+            home: None,
             workspace: None,
             directory: None,
         }
     }
 
-    /// An environment that somebody made up.
-    pub fn new(environment: impl Fn(&str) -> Option<String> + Send + 'static) -> Surroundings {
-        Surroundings { environment: Box::new(environment), home: None, workspace: None, directory: None }
+    /// The same with files that somebody made up, too: then no disk is looked at for what the file refers to.
+    pub fn with_files(mut self, files: impl Fn(&Path) -> io::Result<String> + Send + 'static) -> Surroundings {
+        self.files = Box::new(files);
+        self
     }
 
-    /// A path that the file names: as it is written, or from where the file lies.
-    pub(crate) fn beside(&self, path: &str) -> PathBuf {
-        self.directory.as_ref().map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
+    /// What stands behind a path that the file names: as it is written, or from where the file lies.
+    pub(crate) fn text_beside(&self, path: &str) -> io::Result<String> {
+        match &self.directory {
+            Some(directory) => (self.files)(&directory.join(path)),
+            None => (self.files)(Path::new(path)),
+        }
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<String> {

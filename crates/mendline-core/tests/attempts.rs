@@ -192,3 +192,21 @@ fn a_subscription_that_was_confirmed_is_opened_again_however_long_the_server_was
     stage.accept_dial();
     assert_eq!(stage.server_reads().unwrap()["method"], "subscriptions/listen");
 }
+
+#[test]
+fn the_place_of_a_call_that_waits_for_its_next_attempt_is_used_meanwhile() {
+    let hour = Duration::from_secs(3_600);
+    let mut stage = Stage::with(|notes| {
+        notes.limits.in_flight = 1;
+        (notes.retry.initial, notes.retry.cap) = (hour, hour);
+    });
+    stage.accept_dial();
+    stage.client_says(LIST);
+    stage.client_says(&call("2", "create_note"));
+    let first = stage.server_reads().unwrap();
+    assert_eq!(stage.server_reads(), None, "there is one place");
+    let id = &first["id"];
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    assert_eq!(stage.client_reads(), None, "it is asked once more");
+    assert_eq!(stage.server_reads().expect("and the other goes first")["params"]["name"], "create_note");
+}

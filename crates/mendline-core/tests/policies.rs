@@ -6,11 +6,9 @@ mod stage;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use mendline_core::config::{Breaker, Dialect, OnError, OpenFor, RateLimit, ToolPolicy};
 use mendline_core::port::{Content, EndHow};
-use mendline_core::{ClientId, Input, LinkState, Port, UpstreamConfig, defaults};
-use mendline_wire::{Limits, Line, Received};
+use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::http::{self, Stage as Web};
 use stage::{NOTES, Stage, call};
@@ -543,30 +541,6 @@ fn second_attempts_use_the_limit_up_and_errands_of_ours_do_not() {
     stage.pass(SECOND);
     stage.accept_dial();
     assert_eq!(stage.server_reads().unwrap()["method"], "initialize", "a greeting waits for nobody");
-}
-
-// ---- whose turn it is ----
-
-#[test]
-fn clients_that_wait_for_a_place_take_turns() {
-    let mut stage = Stage::with(|notes| notes.limits.in_flight = 1);
-    stage.accept_dial();
-    let other = ClientId(1);
-    stage.tell(Input::ClientOpened { client: other, upstream: NOTES });
-    for id in 1..=4 {
-        stage.client_says(&call(&id.to_string(), &format!("mine{id}")));
-    }
-    for id in 1..=2 {
-        let text = call(&id.to_string(), &format!("theirs{id}"));
-        let received = Received::from_line(Line::Text(Bytes::from(text)), &Limits::default());
-        stage.tell(Input::FromClient { client: other, received });
-    }
-    let mut order = Vec::new();
-    for _ in 0..6 {
-        order.push(stage.server_answers("{}")["params"]["name"].as_str().unwrap().to_owned());
-    }
-    assert_eq!(order, ["mine1", "theirs1", "mine2", "theirs2", "mine3", "mine4"]);
-    assert!(stage.engine.poll_write(Port::Client(other)).is_some());
 }
 
 // ---- by hand ----

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_core::{ClientId, Moment};
+use mendline_core::{ClientId, Moment, UpstreamConfig};
 use mendline_wire::{Id, Method};
 
 use crate::memory;
@@ -77,6 +77,8 @@ pub struct Record {
     pub twin: bool,
     /// When the engine was given it.
     pub arrived: Option<Moment>,
+    /// What was promised for it then, whatever is configured later.
+    pub terms: Option<Terms>,
     /// When the engine was last given progress of it.
     pub progressed: Option<Moment>,
     /// How much of its time passed while the machine slept.
@@ -109,11 +111,20 @@ impl Record {
     }
 
     /// The latest moment at which it may be answered, by what has happened so far.
-    pub fn due(&self, patience: &Patience) -> Option<Moment> {
+    pub fn due(&self) -> Option<Moment> {
         let arrived = self.arrived?;
-        let quiet_since = self.progressed.map_or(arrived, |progressed| progressed.max(arrived));
-        let own = patience.read_note.filter(|_| self.what == "read_note");
-        let due = (quiet_since + own.unwrap_or(patience.call)).min(arrived + patience.total);
+        self.due_if_quiet_since(self.progressed.map_or(arrived, |progressed| progressed.max(arrived)))
+    }
+
+    /// The earliest moment at which its time may be said to be over: progress only ever gives it more.
+    pub fn due_at_first(&self) -> Option<Moment> {
+        self.due_if_quiet_since(self.arrived?)
+    }
+
+    fn due_if_quiet_since(&self, quiet_since: Moment) -> Option<Moment> {
+        let (arrived, terms) = (self.arrived?, self.terms?);
+        let own = terms.read_note.filter(|_| self.what == "read_note");
+        let due = (quiet_since + own.unwrap_or(terms.call)).min(arrived + terms.total);
         Some(Moment(due.0.saturating_sub(self.slept_through.as_nanos() as u64)))
     }
 
@@ -130,9 +141,9 @@ impl Record {
     }
 }
 
-/// The deadlines that hold for an upstream.
+/// What is promised for a request that comes to an upstream now.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Terms {
     /// From the arrival or the last progress.
     pub call: Duration,
     /// In all.
@@ -141,14 +152,29 @@ pub struct Patience {
     pub recovery: Duration,
     /// Instead of `call` for this one tool, if somebody has said so.
     pub read_note: Option<Duration>,
+    /// How often it is sent at most.
+    pub attempts: u32,
+}
+
+impl Terms {
+    /// By what an upstream's configuration says.
+    pub fn new(config: &UpstreamConfig) -> Terms {
+        Terms {
+            call: config.timeouts.call,
+            total: config.timeouts.total,
+            recovery: config.timeouts.recovery,
+            read_note: config.tools.get("read_note").and_then(|tool| tool.timeout),
+            attempts: config.retry.attempts,
+        }
+    }
 }
 
 /// The book.
 #[derive(Debug, Default)]
 pub struct Oracle {
     records: Vec<Record>,
-    /// The deadlines of each upstream.
-    pub patience: Vec<Patience>,
+    /// What each upstream promises now.
+    pub terms: Vec<Terms>,
     /// What each server that is remembered ever said, today or on an earlier day.
     pub said: BTreeMap<usize, Vec<Bytes>>,
     /// Upstreams of which something was remembered when the world began.
@@ -167,9 +193,15 @@ pub struct Reader {
 }
 
 impl Oracle {
-    /// An empty book, with the deadlines of each upstream.
-    pub fn new(patience: Vec<Patience>) -> Oracle {
-        Oracle { patience, ..Oracle::default() }
+    /// An empty book, with what each upstream promises.
+    pub fn new(terms: Vec<Terms>) -> Oracle {
+        Oracle { terms, ..Oracle::default() }
+    }
+
+    /// After this long from now whatever is open, and whatever comes now, has been answered.
+    pub fn longest(&self) -> Duration {
+        let open = self.unanswered().filter_map(|(_, record)| record.terms.as_ref());
+        self.terms.iter().chain(open).map(|terms| terms.total).max().unwrap_or_default()
     }
 
     /// Opens a record.

@@ -216,8 +216,7 @@ fn is_probing(client: &Client) -> bool {
 
 /// Lives until every request is answered; each has its own deadline, so this ends.
 fn rest(world: &mut World, plan: &Plan) {
-    let longest = world.oracle.patience.iter().map(|patience| patience.total).max().unwrap_or_default();
-    let until = world.clock.now() + longest + Duration::from_secs(1);
+    let until = world.clock.now() + world.oracle.longest() + Duration::from_secs(1);
     while world.violation.is_none() && has_open_requests(world) && world.step(until) {}
     world.live_for(Duration::from_secs(1));
     if plan.mends && world.violation.is_none() {
@@ -269,7 +268,7 @@ fn drain(world: &mut World, plan: &Plan) {
         }
     }
     let patience = match plan.ending {
-        Ending::ClientsEnd => world.oracle.patience.iter().map(|patience| patience.total).max().unwrap_or_default(),
+        Ending::ClientsEnd => world.oracle.longest(),
         Ending::Stop | Ending::StopTwice => Duration::ZERO,
     };
     let until = world.clock.now() + patience + crate::check::END_BOUND + Duration::from_secs(1);

@@ -1,18 +1,18 @@
 //! A scripted MCP server, on parsed messages.
 //!
 //! The two eras differ in how a conversation begins and in what may be said in it ([`legacy`], [`modern`]); what a server
-//! does with a request once it is admitted is the same and lives here: a job of a few steps, each after a while. *When*
-//! the effect of a job happens within it is rolled, because a real server may write its file before or after the pause in which
-//! it is killed. The server never sees the client's ids; it answers with whatever id it was given.
+//! does with a request once it is admitted is the same, and is a job of a few steps (`server/job.rs`). The server never sees
+//! the client's ids; it answers with whatever id it was given.
 
 mod deed;
 mod door;
+mod job;
 pub mod legacy;
 pub mod modern;
 pub mod stateless;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use mendline_wire::{Id, Kind, Message, Method};
 
 pub use deed::{Deed, Seat};
 pub use door::{Admission, Door};
+use job::{Job, Step};
 
 use crate::dice::Dice;
 use crate::fact::Stamp;
@@ -43,47 +44,6 @@ impl Era {
             Era::Modern => Era::Legacy,
         }
     }
-}
-
-/// One step of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Run,
-    Progress,
-    Ask,
-    Notice,
-    Reply,
-    /// Waits until the world heals; then replies.
-    Hang,
-}
-
-#[derive(Debug)]
-struct Job {
-    id: Id,
-    key: Option<Key>,
-    method: Method,
-    seat: Seat,
-    token: Option<Bytes>,
-    steps: VecDeque<(Duration, Step)>,
-    progress: u32,
-    /// It is held back until the world heals, in one way or another.
-    held: bool,
-    /// It ends with an internal error.
-    fails: bool,
-    /// It ends with a question, and another request goes on with it.
-    needs_input: bool,
-}
-
-/// What is told to a server so that it keeps it in mind.
-fn is_state(method: Method) -> bool {
-    matches!(
-        method,
-        Method::LoggingSetLevel
-            | Method::ResourcesSubscribe
-            | Method::ResourcesUnsubscribe
-            | Method::SubscriptionsListen
-            | Method::Ping
-    )
 }
 
 /// How fast and how talkative a server is.
@@ -350,34 +310,6 @@ impl Server {
         }
     }
 
-    fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, temper: &Temper) {
-        self.keep_in_mind(message);
-        if message.method() == Method::SubscriptionsListen {
-            self.deeds.push(Deed::Write(seat.stream, words::acknowledged(&id)));
-        }
-        let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
-        let steps = self.script(message, token.is_some(), seat, temper);
-        let listens = message.method() == Method::SubscriptionsListen;
-        // A subscription is open for as long as somebody listens: nothing hangs, and nothing has to be set free.
-        let held = !listens && (!temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
-        let may_fail = message.method() != Method::Initialize && !is_state(message.method());
-        let fails = may_fail && temper.internal_errors > 0 && self.dice.percent(temper.internal_errors);
-        let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
-        let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.dice.percent(50);
-        let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
-        if temper.needs_input && message.find(&["requestState"]).is_some() {
-            // What it has begun takes its time, so that it is interrupted now and then.
-            first += self.dice.millis(0, 1_500);
-        }
-        let name = self.next_job;
-        self.next_job += 1;
-        self.jobs.insert(
-            name,
-            Job { id, key, method: message.method(), seat, token, steps, progress: 0, held, fails, needs_input },
-        );
-        self.deeds.push(Deed::GoOn(name, first));
-    }
-
     /// What the client wants to be remembered is remembered from the moment in which it is read.
     fn keep_in_mind(&mut self, message: &Message) {
         let text = |name: &str| message.get_str(&[name]).map(std::borrow::Cow::into_owned);
@@ -389,116 +321,6 @@ impl Server {
             }
             _ => {}
         }
-    }
-
-    /// Rolls what a job consists of.
-    fn script(
-        &mut self,
-        message: &Message,
-        has_token: bool,
-        seat: Seat,
-        temper: &Temper,
-    ) -> VecDeque<(Duration, Step)> {
-        let (low, high) = self.manner.work;
-        let is_list = matches!(message.method(), Method::ToolsList | Method::PromptsList | Method::ResourcesList);
-        let is_call = message.method() == Method::ToolsCall;
-        let mut steps = VecDeque::new();
-        let share = |dice: &mut Dice, of: u64| dice.millis(low, high) * temper.slowness / of as u32;
-        if seat.talks && has_token && self.dice.percent(self.manner.progress) {
-            for _ in 0..self.dice.between(1, 4) {
-                steps.push_back((share(&mut self.dice, 4), Step::Progress));
-            }
-        }
-        if seat.talks && is_call && self.door.may_ask() && self.dice.percent(self.manner.asks) {
-            steps.push_back((share(&mut self.dice, 2), Step::Ask));
-        }
-        if self.door.may_notify() && self.dice.percent(self.manner.notices) {
-            steps.push_back((share(&mut self.dice, 2), Step::Notice));
-        }
-        let place = self.dice.below(steps.len() as u64 + 1) as usize;
-        steps.insert(place, (share(&mut self.dice, 2), Step::Run));
-        if (is_list && temper.lists_hang)
-            || (is_call && temper.calls_hang)
-            || (is_call && temper.reading_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))
-            || message.method() == Method::SubscriptionsListen
-        {
-            steps.push_back((Duration::ZERO, Step::Hang));
-        } else if is_call && temper.progress_forever.is_some() && has_token {
-            steps.push_back((Duration::ZERO, Step::Progress));
-            steps.push_back((Duration::ZERO, Step::Hang));
-        } else {
-            steps.push_back((share(&mut self.dice, 1) + temper.late, Step::Reply));
-        }
-        steps
-    }
-
-    fn step(&mut self, name: u32, temper: &Temper) {
-        let Some(job) = self.jobs.get_mut(&name) else { return };
-        let Some((_, step)) = job.steps.pop_front() else { return };
-        let (key, seat, token) = (job.key, job.seat, job.token.clone());
-        match step {
-            Step::Run => self.deeds.extend(key.map(Deed::Run)),
-            Step::Progress => {
-                job.progress += 1;
-                let so_far = job.progress;
-                let stamp = self.stamp();
-                if let Some(token) = token {
-                    let line = words::progress(&token, so_far, key, stamp);
-                    self.deeds.push(Deed::Write(seat.stream, line));
-                }
-            }
-            Step::Ask => {
-                self.ask(name, seat);
-                return;
-            }
-            Step::Notice => self.notice(seat.stream),
-            Step::Hang => {
-                let Some(job) = self.jobs.get_mut(&name) else { return };
-                job.steps.push_front((Duration::ZERO, Step::Hang));
-                if let Some(pulse) = temper.progress_forever.filter(|_| job.token.is_some()) {
-                    job.steps.push_front((Duration::ZERO, Step::Progress));
-                    self.deeds.push(Deed::GoOn(name, pulse));
-                }
-                return;
-            }
-            Step::Reply => {
-                let Some(mut job) = self.jobs.remove(&name) else { return };
-                let stamp = self.stamp();
-                if job.fails {
-                    let body = words::error(-32603, "database is locked", stamp);
-                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
-                }
-                let body = if job.needs_input {
-                    words::input_required(job.key, stamp)
-                } else {
-                    words::result(job.method, job.key, stamp, &self.manner, &mut self.dice)
-                };
-                self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, temper);
-                if temper.garbles {
-                    // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
-                    job.held = true;
-                    self.jobs.insert(name, job);
-                }
-                return;
-            }
-        }
-        if let Some((wait, _)) = self.jobs.get(&name).and_then(|job| job.steps.front()) {
-            self.deeds.push(Deed::GoOn(name, *wait));
-        }
-    }
-
-    fn ask(&mut self, job: u32, seat: Seat) {
-        if self.alone {
-            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
-            return;
-        }
-        self.asked += 1;
-        let nonce = self.asked;
-        let id = if self.dice.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
-        let stamp = self.stamp();
-        let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.dice);
-        self.asks.insert(Id::from_raw(id.as_bytes()), (job, nonce));
-        self.deeds.push(Deed::Ask(seat.stream, line));
     }
 
     fn notice(&mut self, stream: u32) {

@@ -34,7 +34,7 @@ use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, Driven, Machine};
 use crate::memory::Memory;
-use crate::oracle::{Key, Oracle, Patience};
+use crate::oracle::{Key, Oracle, Terms};
 use crate::server::{Era, Server};
 use crate::site::{Origin, Tongue};
 
@@ -76,7 +76,7 @@ pub struct World {
     /// How long the machine slept in all: the engine's clock is ahead of the world's by this.
     slept: Duration,
     machine: Box<dyn Machine>,
-    /// What the engine was told about its upstreams.
+    /// What the engine was told about its upstreams before anybody edited it.
     configured: Vec<UpstreamConfig>,
     checks: Vec<Box<dyn Check>>,
     wakes: (Moment, u32),
@@ -91,13 +91,7 @@ pub struct World {
 impl World {
     /// A world without anybody in it.
     pub fn new(driven: Driven, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
-        let patience = config.upstreams.iter().map(|upstream| Patience {
-            call: upstream.timeouts.call,
-            total: upstream.timeouts.total,
-            recovery: upstream.timeouts.recovery,
-            read_note: upstream.tools.get("read_note").and_then(|tool| tool.timeout),
-        });
-        let mut oracle = Oracle::new(patience.collect());
+        let mut oracle = Oracle::new(config.upstreams.iter().map(Terms::new).collect());
         // What is answered from memory is what was said before, and so all of that is noted.
         let is_noted = |upstream: &mendline_core::UpstreamConfig| {
             upstream.catalogue.cache || upstream.catalogue.startup == mendline_core::config::Startup::AtOnce
@@ -255,9 +249,13 @@ impl World {
         self.come_to_rest();
     }
 
-    /// Somebody edits the configuration: its policies come out as they were, and its way may be another one.
-    pub fn reconfigure(&mut self, upstream: usize, change: Change) {
-        let config = Box::new(self.configured[upstream].clone());
+    /// Somebody edits the configuration: from now on it is what was planned with these changes, and the way to the server
+    /// may be another one.
+    pub fn reconfigure(&mut self, upstream: usize, change: Change, edit: impl FnOnce(&mut UpstreamConfig)) {
+        let mut config = Box::new(self.configured[upstream].clone());
+        edit(&mut config);
+        // What has come is under the old terms, and what comes from now on is under these.
+        self.oracle.terms[upstream] = Terms::new(&config);
         self.tell_engine(Input::Reconfigure { upstream: UpstreamId(upstream as u16), config, change });
         self.come_to_rest();
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mendline::decisions::config::Dialect;
 use mendline::decisions::{Secret, UpstreamConfig};
-use mendline::transport::http::Target;
+use mendline::transport::http::{Target, UrlFault};
 
 use super::Sayings;
 use crate::check::{Checker, Pair};
@@ -149,7 +149,7 @@ fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
 fn environment(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
     let mut variables: Vec<(String, Secret)> = Vec::new();
     if let (Some(path), Some(at)) = (sayings.text("envFile"), sayings.own_place("envFile")) {
-        let read = std::fs::read_to_string(checker.surroundings.beside(path)).map_err(|error| error.to_string());
+        let read = checker.surroundings.text_beside(path).map_err(|error| error.to_string());
         match read.and_then(|text| env_file::parse(&text)) {
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
             Err(why) => {
@@ -179,7 +179,12 @@ fn url_of(name: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option
     let mut target = match Target::parse(url) {
         Ok(target) => target,
         Err(fault) => {
-            checker.find(Finding::error(at, fault.to_string()).help("for example \"https://mcp.example.com/mcp\""));
+            let what = match fault {
+                // Which one it is may have come out of a variable, and what does not stands there to be seen.
+                UrlFault::Scheme(_) => "the scheme must be http or https".to_owned(),
+                fault => fault.to_string(),
+            };
+            checker.find(Finding::error(at, what).help("for example \"https://mcp.example.com/mcp\""));
             return None;
         }
     };

@@ -4,6 +4,7 @@
 
 mod clients;
 mod example;
+mod fuzz_smoke;
 mod mistakes;
 mod properties;
 mod table;

@@ -173,3 +173,28 @@ fn log_files_are_chosen_or_the_mistake_is_said() {
         assert!(said.contains(words), "{logs}: {said}");
     }
 }
+
+#[test]
+fn a_file_of_variables_that_has_no_end_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join(".env"), "# nothing\n".repeat(500_000)).unwrap();
+    let path = directory.path().join("x.json");
+    let text = r#"{ "mcpServers": { "a": { "command": "x", "envFile": ".env" } } }"#;
+    let loaded = loaded(path.to_str().unwrap(), text);
+    let [finding] = loaded.findings.as_slice() else { panic!("{:?}", loaded.findings) };
+    assert!(finding.what.contains("more than 4 MiB"), "{}", finding.what);
+    assert_eq!((finding.fault, loaded.servers.len()), (Fault::Circumstances, 0));
+}
+
+#[test]
+fn a_variable_in_a_url_that_is_none_is_not_shown() {
+    for url in
+        ["${API_KEY}:x", "${API_KEY}://x.test", "ht${API_KEY}ps://x.test", "https://${API_KEY}@x.test", "${API_KEY}"]
+    {
+        let loaded = loaded("x.json", &format!(r#"{{ "mcpServers": {{ "a": {{ "url": "{url}" }} }} }}"#));
+        let painted = loaded.render(&loaded.findings, Paint::Plain);
+        assert!(loaded.has_errors() && !painted.contains(SECRET), "{painted}");
+    }
+    let loaded = loaded("x.json", r#"{ "mcpServers": { "a": { "url": "ftp://x.test" } } }"#);
+    assert!(loaded.findings[0].what.contains("the scheme must be http or https"), "{:?}", loaded.findings);
+}

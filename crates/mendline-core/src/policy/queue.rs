@@ -1,8 +1,15 @@
-//! Whose turn is it, when several clients wait?
+//! Whose turn is it, when several clients wait? And who has room to wait at all?
 //!
 //! Calls that wait for a place go oldest first. With several clients that would let the one that asks for most have most, so
-//! there the clients take turns, and each one's calls stay in order. With one client, which is every bridge, there is
-//! nothing to decide and nothing is spent on it.
+//! there the clients take turns, and each one's calls stay in order.
+//!
+//! The queue has an end, and the one that asks for most would have most of it, too. So when it is full, whoever has the most
+//! calls in it makes room for one who has less: its newest call is answered at once, as it would have been if it had come a
+//! moment later. Nobody loses a call who has no more than an equal share, and nobody who has less than that is turned away;
+//! no room is kept free for clients who do not use it.
+//!
+//! With one client, which is every bridge, there is nothing to decide and nothing is spent on it: first come, first served,
+//! and the one too many is turned away. How many may wait is `limits.waiting`, and whoever holds the queue looks to that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,10 +48,55 @@ impl Rotation {
     }
 }
 
+/// The call that gives way to one of this client when there is no room, of those that wait, each client's oldest first. A call
+/// that must stay is counted, but not given.
+pub fn gives_way<T>(waiting: impl Iterator<Item = (ClientId, Option<T>)>, client: ClientId) -> Option<T> {
+    let mut lanes: BTreeMap<ClientId, (usize, Option<T>)> = BTreeMap::new();
+    for (whose, call) in waiting {
+        let (count, newest) = lanes.entry(whose).or_default();
+        *count += 1;
+        *newest = call.or(newest.take());
+    }
+    let mine = lanes.get(&client).map_or(0, |(count, _)| *count);
+    // Who has only one more would have one less afterwards: the two would drive each other out for ever.
+    let may_give = |(count, newest): &(usize, Option<T>)| *count > mine + 1 && newest.is_some();
+    lanes.into_values().filter(may_give).max_by_key(|(count, _)| *count)?.1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A queue as an upstream keeps it; gives whose call was turned away or gave way.
+    fn join(queue: &mut Vec<ClientId>, limit: usize, client: ClientId) -> Option<ClientId> {
+        let mut out = None;
+        if queue.len() >= limit {
+            let places = queue.iter().enumerate().map(|(place, whose)| (*whose, Some(place)));
+            match gives_way(places, client) {
+                Some(place) => out = Some(queue.remove(place)),
+                None => return Some(client),
+            }
+        }
+        queue.push(client);
+        out
+    }
+
+    fn share_of(queue: &[ClientId], client: ClientId) -> usize {
+        queue.iter().filter(|whose| **whose == client).count()
+    }
+
+    #[test]
+    fn the_newest_call_of_whoever_has_most_gives_way() {
+        let waiting = [(1, "a1"), (2, "b1"), (1, "a2"), (1, "a3"), (2, "b2")];
+        let all = || waiting.iter().map(|(client, call)| (ClientId(*client), Some(*call)));
+        assert_eq!(gives_way(all(), ClientId(3)), Some("a3"));
+        assert_eq!(gives_way(all(), ClientId(2)), None, "one more is as good as equal");
+        assert_eq!(gives_way(all(), ClientId(1)), None, "nobody gives way to whoever has most");
+        let sent_before = |call: &&str| !["a2", "a3"].contains(call);
+        let some = || all().map(|(client, call)| (client, call.filter(sent_before)));
+        assert_eq!(gives_way(some(), ClientId(3)), Some("a1"), "what must stay stays");
+    }
 
     #[test]
     fn clients_take_turns_and_each_keeps_its_own_order() {
@@ -59,6 +111,51 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_queue_is_bounded_and_everybody_has_a_share_of_it(
+            steps in prop::collection::vec(prop::option::weighted(0.8, 0u32..4), 1..200),
+            limit in 1usize..20,
+        ) {
+            let (clients, mut queue, mut rotation) = (4, Vec::new(), Rotation::default());
+            for step in steps {
+                let before = queue.clone();
+                match step.map(ClientId) {
+                    Some(client) => {
+                        let out = join(&mut queue, limit, client);
+                        let has_lost = |whose| share_of(&queue, whose) < share_of(&before, whose);
+                        if out.is_some() {
+                            prop_assert_eq!(before.len(), limit, "nobody goes while there is room");
+                        }
+                        if out == Some(client) {
+                            prop_assert!(share_of(&before, client) >= limit / clients, "turned away below its share");
+                        }
+                        for whose in (0..4).map(ClientId).filter(|whose| has_lost(*whose)) {
+                            prop_assert_eq!(out, Some(whose));
+                            prop_assert!(share_of(&queue, whose) >= limit / clients, "has lost some of its share");
+                            prop_assert!(share_of(&queue, whose) >= share_of(&queue, client), "gave more than it got");
+                        }
+                    }
+                    None => {
+                        let places = queue.iter().enumerate().map(|(place, whose)| (*whose, place));
+                        if let Some(place) = rotation.order(places).first() {
+                            rotation.note(queue.remove(*place));
+                        }
+                    }
+                }
+                prop_assert!(queue.len() <= limit);
+            }
+        }
+
+        #[test]
+        fn with_one_client_the_queue_is_first_come_first_served(count in 1usize..50, limit in 1usize..20) {
+            let mut queue = Vec::new();
+            let turned_away = (0..count).filter(|_| join(&mut queue, limit, ClientId(0)).is_some()).count();
+            prop_assert_eq!((queue.len(), turned_away), (count.min(limit), count.saturating_sub(limit)));
+            let calls: Vec<usize> = (0..queue.len()).collect();
+            let order = Rotation { last: Some(ClientId(0)) }.order(calls.iter().map(|call| (ClientId(0), *call)));
+            prop_assert_eq!(order, calls);
+        }
+
         #[test]
         fn nobody_who_waits_is_passed_by_twice_by_the_same_client(
             waiting in prop::collection::vec(0u32..6, 1..120),

@@ -8,7 +8,7 @@ use mendline_wire::{Message, Method, Patch, Span, Spliced};
 use super::errand::Errand;
 use super::http::Stream;
 use super::outbox::Place;
-use crate::config::Timeouts;
+use crate::config::UpstreamConfig;
 use crate::defaults;
 use crate::event::Event;
 use crate::evidence::Outcome;
@@ -103,14 +103,7 @@ pub struct Call {
     /// How long it waits for its upstream at most, when that is less than others do.
     pub waits: Option<Duration>,
     /// What held when it came, if that has changed since.
-    kept: Option<Arc<Kept>>,
-}
-
-/// What a call that runs keeps of a configuration that is no longer there.
-#[derive(Debug)]
-pub struct Kept {
-    pub timeouts: Timeouts,
-    pub attempts: u32,
+    kept: Option<Arc<UpstreamConfig>>,
 }
 
 impl Call {
@@ -150,17 +143,14 @@ impl Call {
     }
 
     /// The configuration changes, and this call goes on under the old one.
-    pub fn keep(&mut self, old: &Arc<Kept>) {
+    pub fn keep(&mut self, old: &Arc<UpstreamConfig>) {
         self.kept.get_or_insert_with(|| Arc::clone(old));
     }
 
-    /// How often it may be sent in all.
-    pub fn most_attempts(&self, configured: u32) -> u32 {
-        self.kept.as_ref().map_or(configured, |kept| kept.attempts)
-    }
-
-    fn timeouts<'a>(&'a self, configured: &'a Timeouts) -> &'a Timeouts {
-        self.kept.as_ref().map_or(configured, |kept| &kept.timeouts)
+    /// The policy that holds for it, of which `configured` is the one for those that come now. Whatever is decided about a
+    /// call that has been taken on is decided by this one.
+    pub fn policy<'a>(&'a self, configured: &'a UpstreamConfig) -> &'a UpstreamConfig {
+        self.kept.as_deref().unwrap_or(configured)
     }
 
     pub fn method(&self) -> Method {
@@ -203,8 +193,8 @@ impl Call {
     }
 
     /// When it must have been answered.
-    pub fn deadline(&self, timeouts: &Timeouts) -> Option<Moment> {
-        let timeouts = self.timeouts(timeouts);
+    pub fn deadline(&self, configured: &UpstreamConfig) -> Option<Moment> {
+        let timeouts = &self.policy(configured).timeouts;
         match self.owner {
             Owner::Us(Errand::Ping) => Some(self.arrived + timeouts.ping),
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
@@ -219,8 +209,8 @@ impl Call {
     }
 
     /// When it has waited long enough for its upstream.
-    pub fn patience(&self, timeouts: &Timeouts) -> Option<Moment> {
-        let timeouts = self.timeouts(timeouts);
+    pub fn patience(&self, configured: &UpstreamConfig) -> Option<Moment> {
+        let timeouts = &self.policy(configured).timeouts;
         match self.state {
             // A subscription that the client relies on is opened again whenever that becomes possible.
             State::Waiting { .. } if self.confirmed => None,
@@ -232,17 +222,17 @@ impl Call {
     }
 
     /// Until when it waits at most.
-    pub fn waits_until(&self, timeouts: &Timeouts) -> Option<Moment> {
-        [self.deadline(timeouts), self.patience(timeouts)].into_iter().flatten().min()
+    pub fn waits_until(&self, configured: &UpstreamConfig) -> Option<Moment> {
+        [self.deadline(configured), self.patience(configured)].into_iter().flatten().min()
     }
 
     /// When it next needs attention.
-    pub fn due(&self, timeouts: &Timeouts, now: Moment) -> Option<Moment> {
+    pub fn due(&self, configured: &UpstreamConfig, now: Moment) -> Option<Moment> {
         let again = match self.state {
             State::Waiting { not_before, .. } if not_before > now => Some(not_before),
             _ => None,
         };
-        let times = [self.deadline(timeouts), self.patience(timeouts), again, self.stream.resume_at, self.grace];
+        let times = [self.deadline(configured), self.patience(configured), again, self.stream.resume_at, self.grace];
         times.into_iter().flatten().min()
     }
 
@@ -292,14 +282,15 @@ mod tests {
 
     #[test]
     fn progress_extends_the_deadline_but_never_beyond_the_hard_end() {
-        let timeouts = Timeouts::default();
+        let config = UpstreamConfig::child("notes", "notes-server");
+        let timeouts = &config.timeouts;
         let mut call = call();
-        assert_eq!(call.deadline(&timeouts), Some(Moment::ZERO + timeouts.call));
+        assert_eq!(call.deadline(&config), Some(Moment::ZERO + timeouts.call));
         let later = Moment::ZERO + Duration::from_secs(200);
         call.note_progress(Some(1.0), later);
-        assert_eq!(call.deadline(&timeouts), Some(later + timeouts.call));
+        assert_eq!(call.deadline(&config), Some(later + timeouts.call));
         call.note_progress(Some(2.0), Moment::ZERO + Duration::from_secs(29 * 60));
-        assert_eq!(call.deadline(&timeouts), Some(Moment::ZERO + timeouts.total));
+        assert_eq!(call.deadline(&config), Some(Moment::ZERO + timeouts.total));
     }
 
     #[test]

@@ -134,12 +134,12 @@ impl Upstream {
         if matches!(call.owner, Owner::Us(_)) {
             return self.errand_lost(key, &words, turn);
         }
-        let most = call.most_attempts(self.config.retry.attempts);
         let outcome = evidence.outcome();
         call.doubt = call.doubt.max(outcome);
         let lost_in = call.lost_in.take();
-        let price = retry::again(Loss::Unanswered(outcome), call.effect, &self.config.retry);
-        if price == Again::Never || (price == Again::ForAPrice && call.attempts >= most) {
+        let policy = &call.policy(&self.config).retry;
+        let price = retry::again(Loss::Unanswered(outcome), call.effect, policy);
+        if price == Again::Never || (price == Again::ForAPrice && call.attempts >= policy.attempts) {
             return self.fail(key, cause_of(evidence), outcome, words, turn);
         }
         if price == Again::Free {
@@ -279,11 +279,10 @@ impl Upstream {
     pub fn handle_time(&mut self, key: Key, turn: &mut Turn<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.timer = None;
-        let timeouts = &self.config.timeouts;
         let is_over = |at: Option<Moment>| at.is_some_and(|at| turn.now >= at);
-        if is_over(call.deadline(timeouts)) {
+        if is_over(call.deadline(&self.config)) {
             self.expire(key, turn);
-        } else if is_over(call.patience(timeouts)) {
+        } else if is_over(call.patience(&self.config)) {
             let (cause, detail) = match call.trouble.take() {
                 _ if !self.link.is_up() || !self.session.is_open() => {
                     (Cause::Unavailable, self.link.trouble().to_owned())
@@ -361,7 +360,7 @@ impl Upstream {
 
     pub(super) fn arm(&mut self, key: Key, turn: &mut Turn<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
-        let Some(due) = call.due(&self.config.timeouts, turn.now) else { return };
+        let Some(due) = call.due(&self.config, turn.now) else { return };
         // An armed timer that goes off too early only costs a look; one that goes off too late breaks a promise.
         match call.timer {
             Some((_, at)) if at <= due => {}

@@ -65,6 +65,8 @@ pub struct Note {
     pub method: Method,
     /// How often it has been lost.
     pub lost: u32,
+    /// How often it may go out in all.
+    pub most: u32,
 }
 
 /// What a server wrote into the body of a refusal.

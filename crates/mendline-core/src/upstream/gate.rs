@@ -26,6 +26,7 @@ use crate::policy::limit::Limit;
 use crate::policy::pause::Pause;
 use crate::policy::queue::Rotation;
 use crate::policy::tool_breakers::ToolBreakers;
+use crate::port::ClientId;
 use crate::timers::TimerId;
 use crate::turn::Turn;
 use crate::words::Cause;
@@ -162,7 +163,7 @@ impl Gate {
 
 impl Upstream {
     /// Why a call is not even taken on, if it is not.
-    pub(super) fn held_back(&self, message: &Message, now: Moment) -> Option<(Cause, String)> {
+    pub(super) fn held_back(&self, client: ClientId, message: &Message, now: Moment) -> Option<(Cause, String)> {
         if let Some(hold) = self.gate.holds(message, None, now) {
             return Some((Cause::BreakerOpen, hold.words()));
         }
@@ -171,7 +172,7 @@ impl Upstream {
         }
         let timeouts = &self.config.timeouts;
         let most = self.gate.deadlines.of(message).unwrap_or(timeouts.call).min(timeouts.total).min(timeouts.recovery);
-        let is_late = self.gate.opens_at(self.waiting.len(), now) > now + most;
+        let is_late = self.gate.opens_at(self.ahead_of(client), now) > now + most;
         is_late.then(|| (Cause::RateLimited, self.gate.words(now)))
     }
 

@@ -237,7 +237,10 @@ impl Upstream {
                     self.sort_waiting();
                 }
                 Some(Out::Call(key)) => self.post_call(key, turn),
-                Some(Out::Text(text, method)) => self.post_note(Note { text, method, lost: 0 }, turn),
+                Some(Out::Text(text, method)) => {
+                    let most = self.config.retry.attempts;
+                    self.post_note(Note { text, method, lost: 0, most }, turn);
+                }
                 None => return,
             }
         }

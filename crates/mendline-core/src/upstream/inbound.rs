@@ -145,15 +145,17 @@ impl Upstream {
     fn asks_once_more(&mut self, key: Key, answer: &Message, turn: &mut Turn<'_>) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
         let code = error_code(answer).unwrap_or_default();
+        let policy = &call.policy(&self.config).retry;
         let may_repeat = matches!(call.owner, Owner::Client { .. })
-            && retry::again(Loss::Error(code), call.effect, &self.config.retry) == Again::ForAPrice
-            && call.attempts < self.config.retry.attempts
+            && retry::again(Loss::Error(code), call.effect, policy) == Again::ForAPrice
+            && call.attempts < policy.attempts
             && !self.is_held_back(call, turn.now)
             && self.budget.try_spend(turn.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
+        let policy = &call.policy(&self.config).retry;
+        let again = turn.now + backoff::retry(policy, call.attempts + 1, turn.dice);
         // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
-        call.doubt = call.doubt.max(retry::doubt(code, &self.config.retry));
-        let again = turn.now + backoff::retry(&self.config.retry, call.attempts + 1, turn.dice);
+        call.doubt = call.doubt.max(retry::doubt(code, policy));
         call.state = State::Waiting { since: turn.now, not_before: again };
         call.is_out = false;
         let (name, attempt) = (call.name, call.attempts + 1);
@@ -165,6 +167,8 @@ impl Upstream {
             self.disarm(key, turn);
             self.arm(key, turn);
         }
+        // Its place is free until then; and if it need not wait at all, it goes now.
+        self.promote(turn);
         true
     }
 
@@ -293,9 +297,9 @@ impl Upstream {
     /// A line that is no message. If it names a call of ours, that call has had its answer, and it cannot be read.
     pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, turn: &mut Turn<'_>) {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
-        let Some(key) = self.find_named(id) else { return };
-        let greets = self.calls.get(key).is_some_and(|call| call.method() == Method::Initialize);
-        let again = turn.now + backoff::retry(&self.config.retry, 2, turn.dice);
+        let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
+        let greets = call.method() == Method::Initialize;
+        let again = turn.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice);
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, turn);
         self.sort_waiting();
         if greets {

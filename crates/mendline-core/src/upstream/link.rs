@@ -21,6 +21,12 @@
 //!
 //! A child is ended as the specification says: its stdin is closed; if that does not end it, TERM; if not, KILL. Signals
 //! go to its whole process group.
+//!
+//! Who wants it, and who wants it left alone, is in `link/wanted.rs`; what exchanges find out about a server behind a URL, in
+//! `link/reached.rs`.
+
+mod reached;
+mod wanted;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -175,118 +181,6 @@ impl Link {
         }
     }
 
-    /// Someone wants it: dial if it was never dialed.
-    pub fn open(&mut self, turn: &mut Turn<'_>) {
-        if self.state != LinkState::Idle || self.stopped || self.held {
-            return;
-        }
-        let earliest = self.earliest_dial(turn.now);
-        if earliest > turn.now {
-            self.move_to(LinkState::Waiting, "it was dialed too often of late".into(), turn);
-            self.sleep_until(earliest, turn);
-        } else {
-            self.dial(String::new(), turn);
-        }
-    }
-
-    /// A call waits for it: wake what is parked, hurry what waits.
-    pub fn wake(&mut self, turn: &mut Turn<'_>) {
-        match self.state {
-            LinkState::Idle => self.open(turn),
-            LinkState::Parked if turn.now >= self.earliest_dial(self.dialed + defaults::PARKED_COOL_DOWN) => {
-                self.dial("woken by a call".into(), turn);
-            }
-            LinkState::Waiting if self.wakes_at.since(turn.now) > self.policy.cap_called => {
-                let delay = turn.dice.between(self.policy.cap_called / 2, self.policy.cap_called);
-                let at = self.earliest_dial(turn.now + delay).min(self.wakes_at);
-                self.sleep_until(at, turn);
-            }
-            _ => {}
-        }
-    }
-
-    /// It is not dialed until it is released. A child that runs may go on running.
-    pub fn hold(&mut self, turn: &mut Turn<'_>) {
-        self.held = true;
-        let is_http = self.transport != Transport::Child;
-        if matches!(self.state, LinkState::Waiting | LinkState::Parked) || (is_http && self.state == LinkState::Dialing)
-        {
-            self.rest_because("isolated by hand", turn);
-        }
-    }
-
-    pub fn release(&mut self) {
-        self.held = false;
-    }
-
-    /// The server wants to be left alone until then: the next dial is not before.
-    pub fn put_off(&mut self, until: Moment, turn: &mut Turn<'_>) {
-        self.put_off = self.put_off.max(until);
-        if matches!(self.state, LinkState::Waiting | LinkState::Parked) && self.wakes_at < until {
-            self.sleep_until(until, turn);
-        }
-    }
-
-    /// Someone asked for a new connection by hand, and there is none: forget the waiting, dial now.
-    pub fn reconnect(&mut self, turn: &mut Turn<'_>) {
-        match self.state {
-            LinkState::Idle | LinkState::Waiting | LinkState::Parked if !self.stopped => {
-                self.dial("asked for by hand".into(), turn);
-            }
-            _ => {}
-        }
-    }
-
-    /// Another policy holds from now on. Who was left alone under the old one and would not be under the new one is dialed.
-    pub fn reconfigure(&mut self, policy: Reconnect, turn: &mut Turn<'_>) {
-        let was_left_alone = self.is_left_alone();
-        self.policy = policy;
-        if was_left_alone && !self.is_left_alone() && !self.stopped && !self.held {
-            self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
-            self.sleep_until(self.earliest_dial(turn.now), turn);
-        }
-    }
-
-    /// The way to the server is another one: what was learned about the old one is worth nothing, and what waits for it waits
-    /// no longer. Whoever edits the way to a server that is up wants it to be up: it is dialed again without being asked for. A
-    /// child that is up has to be ended for that.
-    pub fn start_anew(&mut self, turn: &mut Turn<'_>) {
-        self.incident = None;
-        self.health = Health::default();
-        self.exits.clear();
-        match self.state {
-            _ if self.stopped => {}
-            LinkState::Waiting | LinkState::Parked => {
-                if self.is_parked() {
-                    self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
-                }
-                self.sleep_until(self.earliest_dial(turn.now), turn);
-            }
-            LinkState::Up | LinkState::Dialing if self.transport != Transport::Child => {
-                self.rest_because("its configuration has changed", turn);
-                self.open(turn);
-            }
-            LinkState::Up => self.renewing = true,
-            LinkState::Dialing | LinkState::Draining | LinkState::Idle => {}
-        }
-    }
-
-    /// The machine woke up, or the network changed: what was learned about the way there is worth nothing any more. What
-    /// is lost is tried soon, as if it had been lost just now; how soon is chance, so that not all are tried at once.
-    pub fn hurry(&mut self, why: &str, turn: &mut Turn<'_>) {
-        if !matches!(self.state, LinkState::Waiting | LinkState::Parked) || self.stopped {
-            return;
-        }
-        self.incident = Some(Incident { since: turn.now, redials: 0, parked: false });
-        let soon = self.earliest_dial(turn.now + turn.dice.between(Duration::ZERO, defaults::STAGGER));
-        if soon < self.wakes_at {
-            if self.is_parked() {
-                self.move_to(LinkState::Waiting, why.to_owned(), turn);
-            }
-            self.sleep_until(soon, turn);
-        }
-    }
-
     pub fn handle_spawned(&mut self, pid: u32, turn: &mut Turn<'_>) {
         self.health = Health::default();
         self.last_words.clear();
@@ -389,47 +283,6 @@ impl Link {
             LinkState::Dialing if self.transport != Transport::Child => self.rest_because("stopping", turn),
             LinkState::Idle | LinkState::Dialing | LinkState::Draining => {}
         }
-    }
-
-    /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.
-    pub fn handle_reached(&mut self, over: Over, turn: &mut Turn<'_>) -> bool {
-        if self.stopped || matches!(self.state, LinkState::Up | LinkState::Draining) {
-            return false;
-        }
-        if self.state != LinkState::Dialing {
-            // Found by someone who was not sent to look; it counts as a dial all the same, or the backoff would stand still.
-            self.count_dial(turn.now);
-        }
-        turn.disarm(&mut self.timer);
-        self.health = Health::default();
-        self.rise(over, turn);
-        true
-    }
-
-    /// Over HTTP: no connection could be made. While one that is lost already is waited for, that is no news.
-    pub fn handle_unreachable(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
-        if matches!(self.state, LinkState::Dialing | LinkState::Up) {
-            self.lose(why, hopeless, called, turn);
-        }
-    }
-
-    /// Over HTTP: nobody wants anything, so nothing is tried until someone does.
-    pub fn rest(&mut self, turn: &mut Turn<'_>) {
-        if self.state == LinkState::Dialing {
-            self.rest_because("nothing to send", turn);
-        }
-    }
-
-    /// Over HTTP: reached, but not yet in a language that it speaks.
-    pub fn look_again(&mut self, turn: &mut Turn<'_>) {
-        if self.state == LinkState::Up {
-            self.move_to(LinkState::Dialing, "trying legacy SSE".into(), turn);
-        }
-    }
-
-    /// Over HTTP: the session is a new one, and what was asked over the old one belongs to the old name.
-    pub fn renew(&mut self) {
-        self.dial += 1;
     }
 
     fn rest_because(&mut self, why: &str, turn: &mut Turn<'_>) {

@@ -2,7 +2,8 @@
 //!
 //! An [`Upstream`] answers every call that it accepts, by its deadline, live or with the reason why not. It is one machine in
 //! these files, by who speaks:
-//! - here: its parts, what clients want of it (`handle_letter`), and the life of its link;
+//! - here: its parts, and the life of its link;
+//! - [`letters`]: what clients want of it;
 //! - [`inbound`]: what the server says;
 //! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
 //! - [`gate`]: whether a call may go to a server that is there; [`health`]: what calls show about it; [`pace`]: when they go;
@@ -26,6 +27,7 @@ mod health;
 mod http;
 mod inbound;
 mod keepalive;
+mod letters;
 mod link;
 mod outbox;
 mod pace;
@@ -35,13 +37,13 @@ mod startup;
 
 use std::collections::VecDeque;
 
-use mendline_wire::{Kind, Message, Method, Patch, Spliced, meta};
+use mendline_wire::{Kind, Message, Method, Spliced};
 
 use self::announce::Announced;
-use self::call::{Call, Owner, State, Way, describe};
+use self::call::{Call, Owner, State, Way};
 use self::catalogue::Catalogue;
 use self::errand::Errand;
-use self::gap::{Shelf, Shelves};
+use self::gap::Shelves;
 use self::gate::Gate;
 use self::http::Http;
 use self::keepalive::KeepAlive;
@@ -51,8 +53,8 @@ use self::session::Session;
 use crate::config::{Transport, UpstreamConfig};
 use crate::defaults;
 use crate::event::{Dropped, Event, LinkState};
-use crate::evidence::{Evidence, Outcome, Reply};
-use crate::mail::{ToClient, ToUpstream};
+use crate::evidence::{Evidence, Reply};
+use crate::mail::ToClient;
 use crate::moment::Moment;
 use crate::policy::breaker::Standing;
 use crate::policy::budget::Budget;
@@ -60,7 +62,6 @@ use crate::policy::effect::Tools;
 use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
 use crate::slab::{self, Key, Slab};
 use crate::turn::Turn;
-use crate::words::{self, Cause, Failure};
 
 /// One configured server.
 #[derive(Debug)]
@@ -200,182 +201,6 @@ impl Upstream {
             Ending::Ready
         }
     }
-
-    pub fn handle_letter(&mut self, letter: ToUpstream, turn: &mut Turn<'_>) {
-        match letter {
-            ToUpstream::Open { client } => {
-                self.clients.push(client);
-                if self.http.is_none() {
-                    self.link.open(turn);
-                }
-            }
-            ToUpstream::Call { client, request, message } => self.accept(client, request, message, turn),
-            ToUpstream::Cancel { client, request, message } => self.cancel(client, request, &message, turn),
-            ToUpstream::Reply { link, id, message } => {
-                let reply = message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))]));
-                match reply {
-                    Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
-                        self.say(Method::None, reply, turn);
-                    }
-                    _ => self.drop_message(Method::None, Dropped::StaleReply, turn),
-                }
-            }
-            ToUpstream::Decline { link, id, why } => {
-                turn.tell(Event::AskDeclined { upstream: self.id, why });
-                if self.link.is_up() && self.link.current() == Some(link) {
-                    let text = words::error_response(&id, Cause::Unavailable.code(), why);
-                    self.say(Method::None, Spliced::whole(text), turn);
-                }
-            }
-            ToUpstream::Progress { link, token, at, message } => {
-                if self.link.is_up() && self.link.current() == Some(link) {
-                    let text = Spliced::new(message.text().clone(), [(at, Patch::from(token.as_slice()))]);
-                    self.say(Method::Progress, text, turn);
-                } else {
-                    self.drop_message(Method::Progress, Dropped::StaleProgress, turn);
-                }
-            }
-            ToUpstream::Notice { message } => {
-                self.session.learn_notice(&message);
-                let method = message.method();
-                if self.link.is_up() && self.session.is_open() {
-                    self.say(method, Spliced::whole(message.text().clone()), turn);
-                } else if method != Method::Initialized {
-                    self.drop_message(method, Dropped::NoWay, turn);
-                } else if self.session.is_open() {
-                    // `initialized` is not lost: it is part of the greeting that will be replayed. Over HTTP the session would
-                    // outlive the gap without it, so it is given up.
-                    self.forget_session(turn);
-                }
-            }
-            ToUpstream::Close { client } => self.abandon(client, turn),
-        }
-        self.keep_moving(turn);
-    }
-
-    fn accept(&mut self, client: ClientId, request: Key, message: Message, turn: &mut Turn<'_>) {
-        if self.closing {
-            return self.turn_away(client, request, &message, Cause::Unavailable, "Mendline is stopping".into(), turn);
-        }
-        if self.answer_early(client, request, &message, turn) {
-            return;
-        }
-        if self.link.is_parked() && !self.gate.is_isolated() {
-            let why = self.link.trouble().to_owned();
-            self.link.wake(turn);
-            return self.turn_away(client, request, &message, Cause::Parked, why, turn);
-        }
-        if let Some((cause, why)) = self.held_back(&message, turn.now) {
-            return self.turn_away(client, request, &message, cause, why, turn);
-        }
-        let listens = message.method() == Method::SubscriptionsListen;
-        if listens && self.listens >= defaults::LISTENS {
-            let why = format!("{} subscriptions are open, which is the limit", self.listens);
-            return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
-        }
-        let is_free = if listens { self.is_open() } else { self.has_place() };
-        let has_place = self.waiting.is_empty() && is_free && !self.is_held(&message) && self.gate.is_open(turn.now);
-        if !has_place && self.waiting.len() >= self.config.limits.waiting {
-            let why = format!("{} are waiting, which is the limit", self.waiting.len());
-            return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
-        }
-        let size = message.text().len();
-        if !turn.ledger.try_charge(size) {
-            let why = format!("{} bytes are held in memory, which is near the limit", turn.ledger.held());
-            return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
-        }
-        let effect = self.tools.effect_of(&message);
-        let method = message.method();
-        let grace = self.may_greet_early(&message).then(|| turn.now + defaults::GRACE);
-        let is_early_list = self.told.is_some() && !self.ever_answered && Shelf::of(method).is_some();
-        let timeout = self.gate.deadlines.of(&message);
-        let mut call = Call::new(Owner::Client { client, request }, message, effect, turn.now);
-        (call.timeout, call.grace) = (timeout, grace);
-        call.waits = is_early_list.then_some(defaults::LISTS);
-        let Some(key) = self.calls.insert(call) else {
-            turn.ledger.release(size);
-            return;
-        };
-        if let Some(call) = self.calls.get_mut(key) {
-            call.name = key.number();
-        }
-        self.listens += usize::from(listens);
-        turn.tell(Event::CallAccepted { upstream: self.id, call: key.number(), method });
-        self.begin_trials(key, turn);
-        if has_place {
-            self.let_out(key, turn);
-        } else {
-            self.waiting.push_back(key);
-            self.tell_of_turn(key.number(), turn);
-            self.link.wake(turn);
-            // Those before it may only wait for their own time to try again; then there is a place for this one.
-            self.promote(turn);
-        }
-        self.arm(key, turn);
-    }
-
-    fn turn_away(
-        &mut self,
-        client: ClientId,
-        request: Key,
-        message: &Message,
-        cause: Cause,
-        detail: String,
-        turn: &mut Turn<'_>,
-    ) {
-        // That we are stopping has no end.
-        let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, turn.now) };
-        turn.tell(Event::CallTurnedAway { upstream: self.id, method: message.method(), cause });
-        let failure = Failure {
-            call: None,
-            cause,
-            outcome: Outcome::NotSent,
-            retryable: true,
-            attempts: 0,
-            retry_after,
-            upstream: self.config.name.clone(),
-            what: describe(message),
-            detail,
-        };
-        turn.mail_client(client, ToClient::Fail { request, failure: Box::new(failure) });
-    }
-
-    fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, turn: &mut Turn<'_>) {
-        let owner = Owner::Client { client, request };
-        let Some((key, _)) = self.calls.iter().find(|(_, call)| call.owner == owner) else { return };
-        self.take_back_unreached(key);
-        let Some(call) = self.take(key, turn) else { return };
-        let sent = matches!(call.state, State::Sent(_));
-        turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
-        let by_closing = self.http.is_some() && meta::is_modern(&call.message);
-        let may_tell = sent && !by_closing && self.link.is_up() && self.session.is_open();
-        if let (true, Some(at)) = (may_tell, notice.find(&["requestId"])) {
-            let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
-            self.outbox.push_text(text, Method::Cancelled, turn.ledger);
-        }
-        self.drop_exchange(key, turn);
-        self.promote(turn);
-    }
-
-    /// A client has gone without a word. In the modern era that cancels what it asked for; in the legacy era it does not.
-    fn abandon(&mut self, client: ClientId, turn: &mut Turn<'_>) {
-        self.clients.retain(|it| *it != client);
-        for key in self.calls.keys_by_age() {
-            let Some(call) = self.calls.get(key) else { continue };
-            if !matches!(call.owner, Owner::Client { client: owner, .. } if owner == client) {
-                continue;
-            }
-            if matches!(call.state, State::Sent(_)) && meta::is_modern(&call.message) {
-                self.cancel_upstream(key, "the client has gone", turn);
-                self.drop_exchange(key, turn);
-            }
-            let Some(call) = self.take(key, turn) else { continue };
-            turn.tell(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });
-        }
-        self.promote(turn);
-    }
-
-    // ---- the life of the link ----
 
     /// One of the child's pipes is gone: nothing can be said or heard any more, so it is ended.
     pub fn handle_broken(&mut self, link: LinkId, pipe: Pipe, turn: &mut Turn<'_>) {

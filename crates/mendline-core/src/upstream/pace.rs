@@ -11,6 +11,8 @@ use super::calls::cause_of;
 use crate::event::Event;
 use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
+use crate::policy::queue;
+use crate::port::ClientId;
 use crate::slab::Key;
 use crate::turn::{Alarm, Turn};
 use crate::words::Cause;
@@ -37,7 +39,7 @@ impl Upstream {
 
     /// Is the time of this call, which waits, over before the pause is?
     pub(super) fn is_too_late(&self, call: &Call) -> bool {
-        call.waits_until(&self.config.timeouts).is_some_and(|end| end < self.gate.pause.until())
+        call.waits_until(&self.config).is_some_and(|end| end < self.gate.pause.until())
     }
 
     /// Why a call whose attempt was lost does not wait for the next, if it does not. What became of the attempt says more
@@ -64,10 +66,18 @@ impl Upstream {
         if let Some(limit) = &mut self.gate.limit {
             limit.try_take(turn.now);
         }
-        if let Some(Owner::Client { client, .. }) = self.calls.get(key).map(|call| call.owner) {
+        if let Some(client) = self.client_of(key) {
             self.gate.rotation.note(client);
         }
         self.enqueue(key);
+    }
+
+    /// Whose call it is, if it is not an errand of ours.
+    fn client_of(&self, key: Key) -> Option<ClientId> {
+        match self.calls.get(key)?.owner {
+            Owner::Client { client, .. } => Some(client),
+            Owner::Us(_) => None,
+        }
     }
 
     /// A call has to wait for its turn.
@@ -78,13 +88,34 @@ impl Upstream {
         }
     }
 
+    /// How many of those who wait go before the next call of this client.
+    pub(super) fn ahead_of(&self, client: ClientId) -> usize {
+        if self.clients.len() <= 1 {
+            return self.waiting.len();
+        }
+        let newcomer = (client, None);
+        let waiting = self.waiting.iter().filter_map(|key| Some((self.client_of(*key)?, Some(*key))));
+        let order = self.gate.rotation.order(waiting.chain([newcomer]));
+        order.iter().position(Option::is_none).unwrap_or(order.len())
+    }
+
+    /// The waiting call that gives way to one of this client, for want of room. One that has been out before, or that its
+    /// client relies on, never does.
+    pub(super) fn gives_way_to(&self, client: ClientId) -> Option<Key> {
+        if self.clients.len() <= 1 {
+            return None;
+        }
+        let waits = |key: &Key| {
+            let is_new = self.calls.get(*key).is_some_and(|call| call.doubt == Outcome::NotSent && !call.confirmed);
+            Some((self.client_of(*key)?, Some(*key).filter(|_| is_new)))
+        };
+        queue::gives_way(self.waiting.iter().filter_map(waits), client)
+    }
+
     /// Several clients wait: they take turns.
     pub(super) fn take_turns(&mut self) {
-        let client = |key: &Key| match self.calls.get(*key)?.owner {
-            Owner::Client { client, .. } => Some((client, *key)),
-            Owner::Us(_) => None,
-        };
-        self.waiting = self.gate.rotation.order(self.waiting.iter().filter_map(client)).into();
+        let waiting = self.waiting.iter().filter_map(|key| Some((self.client_of(*key)?, *key)));
+        self.waiting = self.gate.rotation.order(waiting).into();
     }
 
     /// Sees to it that somebody looks when the pause is over, or when the next call's turn has come.

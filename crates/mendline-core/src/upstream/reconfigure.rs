@@ -1,7 +1,10 @@
 //! What becomes of a server when somebody edits its configuration.
 //!
-//! Two things can change, and they change differently. *Policies* hold for calls that come from now on; a call that runs keeps
-//! the times and the attempts that it came under, because whoever made it counts on them. The *way* to the server, its command
+//! Two things can change, and they change differently. *Policies* hold for calls that come from now on; a call that runs
+//! keeps what it came under ([`Call::policy`](super::call::Call::policy)), because whoever made it counts on that: its times,
+//! its attempts and the pauses between them, which errors are worth another, how often a broken response is asked for again;
+//! what it does to the world was settled when it came. What holds for the server and not for one call is the new one for
+//! everybody: its breakers and limits, its keep-alive, when it is dialed. The *way* to the server, its command
 //! or its URL and what goes with them, cannot change under a call: so the server is replaced at the first moment in which no
 //! call is with it, and until then everything goes on as before. No call is held back for that, and none is given up. A server
 //! that is not there, and may not be there because of what was just mended in the file, is dialed at once.
@@ -11,7 +14,7 @@
 
 use std::sync::Arc;
 
-use super::call::{Kept, State};
+use super::call::State;
 use super::link::Wish;
 use super::{Upstream, bounded};
 use crate::config::{Transport, UpstreamConfig};
@@ -23,12 +26,6 @@ use crate::turn::Turn;
 impl Upstream {
     /// Another configuration holds from now on.
     pub fn reconfigure(&mut self, config: UpstreamConfig, change: Change, turn: &mut Turn<'_>) {
-        let kept = Arc::new(Kept { timeouts: self.config.timeouts.clone(), attempts: self.config.retry.attempts });
-        for key in self.calls.keys_by_age() {
-            if let Some(call) = self.calls.get_mut(key) {
-                call.keep(&kept);
-            }
-        }
         let mut config = bounded(config);
         config.name.clone_from(&self.config.name);
         if (config.transport == Transport::Child) != (self.config.transport == Transport::Child) {
@@ -40,7 +37,12 @@ impl Upstream {
         self.link.reconfigure(config.reconnect.clone(), turn);
         self.gate.reconfigure(&self.config, &config);
         let is_watched_alike = self.config.keep_alive == config.keep_alive;
-        self.config = config;
+        let old = Arc::new(std::mem::replace(&mut self.config, config));
+        for key in self.calls.keys_by_age() {
+            if let Some(call) = self.calls.get_mut(key) {
+                call.keep(&old);
+            }
+        }
         if !is_watched_alike {
             self.watch_anew(turn);
         }

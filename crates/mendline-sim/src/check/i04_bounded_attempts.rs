@@ -1,4 +1,4 @@
-//! I4: at most three attempts per call, and retries stay a small part of the traffic.
+//! I4: no more attempts per call than were allowed when it came, and retries stay a small part of the traffic.
 //!
 //! An attempt is a request that a pipe accepted whole; what was not sent costs none. Requests that Mendline repeats as part
 //! of a greeting are not attempts. Per upstream the sum may not exceed 1.1 × the calls, plus 10, plus one per six seconds.
@@ -28,7 +28,6 @@ struct Traffic {
 
 /// Counts per upstream.
 pub(super) struct BoundedAttempts {
-    limit: Vec<u32>,
     traffic: Vec<Traffic>,
     /// The session that each exchange names, by its header or by its target.
     named: BTreeMap<ExchangeId, String>,
@@ -42,10 +41,8 @@ pub(super) struct BoundedAttempts {
 
 impl BoundedAttempts {
     pub(super) fn new(config: &Config) -> BoundedAttempts {
-        let limit: Vec<u32> = config.upstreams.iter().map(|upstream| upstream.retry.attempts).collect();
         BoundedAttempts {
-            traffic: vec![Traffic::default(); limit.len()],
-            limit,
+            traffic: vec![Traffic::default(); config.upstreams.len()],
             named: BTreeMap::new(),
             said_in: BTreeMap::new(),
             counted: BTreeSet::new(),
@@ -81,7 +78,7 @@ impl Check for BoundedAttempts {
         if record.is_replayed_state() || oracle.may_be_read_again(*key) {
             return Ok(());
         }
-        let limit = self.limit[record.upstream];
+        let limit = record.terms.map_or(0, |terms| terms.attempts);
         if record.whole > limit {
             return Err(format!(
                 "{} ({}) was sent {} times, {limit} are allowed",

@@ -30,7 +30,7 @@ impl Line {
         }
         let is_out = |key: &Key| {
             let record = oracle.of(*key);
-            let due = record.due(&oracle.patience[record.upstream]);
+            let due = record.due();
             record.is_open() && !record.twin && !oracle.is_gone(record.client) && due.is_some_and(|due| now < due)
         };
         if let Some(key) = self.out.values().find(|key| is_out(key)) {

@@ -67,7 +67,7 @@ impl Check for TrueToTheEra {
                 }
                 let record = oracle.of(*key);
                 // A deadline that passed before the client left may have its cancellation still in the queue.
-                let expired = record.due(&oracle.patience[record.upstream]).is_some_and(|due| due <= now);
+                let expired = record.due().is_some_and(|due| due <= now);
                 let has_reason = expired || record.cancelled.is_some() || record.answers > 0;
                 if self.left.contains(&record.client) && !self.modern.contains(key) && !has_reason {
                     return Err(format!("{} of a legacy client was cancelled because the client left", record.id));

@@ -104,6 +104,7 @@ impl Client {
             twin: self.waiting.contains_key(&Id::from_raw(id.as_bytes())),
             arrived: None,
             progressed: None,
+            terms: None,
             slept_through: std::time::Duration::ZERO,
             cancelled: None,
             answers: 0,

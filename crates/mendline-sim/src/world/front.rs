@@ -57,15 +57,15 @@ impl World {
         };
         let now = self.clock.now();
         for key in keys {
+            let upstream = self.oracle.of(key).upstream;
+            let terms = self.oracle.terms[upstream];
             let record = self.oracle.of_mut(key);
-            record.arrived = Some(now);
-            let upstream = record.upstream;
-            if let Some(due) = self.oracle.of(key).due(&self.oracle.patience[upstream]) {
+            (record.arrived, record.terms) = (Some(now), Some(terms));
+            if let Some(due) = record.due() {
                 self.clock.at(due + TICK, Due::AnswerDue(key));
             }
             if self.hosts[upstream].site.is_some() {
-                let patience = self.oracle.patience[upstream].recovery + ONE_CONNECTION;
-                self.clock.after(patience, Due::PatienceEnds(key));
+                self.clock.after(terms.recovery + ONE_CONNECTION, Due::PatienceEnds(key));
             }
             self.tell(&Fact::Arrived(key));
         }
@@ -148,11 +148,11 @@ impl World {
 
     pub(super) fn answer_due(&mut self, key: Key) {
         let record = self.oracle.of(key);
-        let (client, upstream) = (record.client, record.upstream);
+        let client = record.client;
         if !record.is_open() || self.oracle.is_gone(client) || self.finished.is_some() {
             return;
         }
-        let Some(due) = record.due(&self.oracle.patience[upstream]) else { return };
+        let Some(due) = record.due() else { return };
         let now = self.clock.now();
         let Some(place) = self.client(client) else { return };
         let inbox = &self.clients[place].inbox;

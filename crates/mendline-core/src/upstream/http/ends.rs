@@ -53,7 +53,8 @@ impl Upstream {
             // Taken; the answer comes over the trunk.
             return;
         }
-        let resumable = !meta::is_modern(&call.message) && call.stream.tries < self.config.resume_attempts;
+        let policy = call.policy(&self.config);
+        let resumable = !meta::is_modern(&call.message) && call.stream.tries < policy.resume_attempts;
         let around = Circumstances {
             last_event: call.stream.last_event.clone().filter(|_| resumable),
             session_worked: !call.refused_once && self.session.was_greeted(),
@@ -79,8 +80,8 @@ impl Upstream {
             Verdict::Settle(evidence, words) => {
                 // What never gets there whole costs no attempt, so only its pauses keep it from being a storm.
                 let pause = match evidence.outcome() {
-                    Outcome::NotSent => backoff::unsent(&self.config.reconnect, unsent, turn.dice),
-                    _ => backoff::retry(&self.config.retry, call.attempts + 1, turn.dice),
+                    Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, turn.dice),
+                    _ => backoff::retry(&policy.retry, call.attempts + 1, turn.dice),
                 };
                 let again = self.gate.resumes_at(turn.now) + pause;
                 let greets = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
@@ -100,7 +101,7 @@ impl Upstream {
             }
             // The trunk stands, so it is not the upstream that is away, only a way for this one.
             Verdict::Unreachable(words) if over_trunk || is_orphan => {
-                let again = turn.now + backoff::unsent(&self.config.reconnect, unsent, turn.dice);
+                let again = turn.now + backoff::unsent(&policy.reconnect, unsent, turn.dice);
                 self.settle_saying(key, Evidence::UNSENT, again, words, turn);
                 self.sort_waiting();
             }
@@ -184,8 +185,7 @@ impl Upstream {
         let was_cut = matches!(how, EndHow::Cut(_) | EndHow::Refused);
         let may_repeat = note.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
         let lost = note.lost + 1;
-        (is_current && was_cut && may_repeat && lost < self.config.retry.attempts)
-            .then(|| Note { lost, ..note.clone() })
+        (is_current && was_cut && may_repeat && lost < note.most).then(|| Note { lost, ..note.clone() })
     }
 
     pub(in crate::upstream) fn unreachable(&mut self, words: String, hopeless: bool, turn: &mut Turn<'_>) {

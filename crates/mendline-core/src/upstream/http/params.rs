@@ -110,7 +110,7 @@ impl Upstream {
         let again = if call.awaits_lookup {
             turn.now + defaults::LOOKUP
         } else {
-            turn.now + backoff::retry(&self.config.retry, call.attempts + 1, turn.dice)
+            turn.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice)
         };
         self.settle_saying(key, evidence, again, words, turn);
         self.sort_waiting();

@@ -1,0 +1,107 @@
+//! The fuzz target of the configuration on a seeded, mutated corpus: a few seconds of what `cargo fuzz run config` does for
+//! hours.
+//!
+//! The inputs are the same in every run, so a failure here is a failure for everybody. What a long run of the real fuzzer
+//! finds becomes a seed below. The first byte of each is the target's: 0 is another program's JSON, 1 its TOML, 2 our own file.
+
+#[path = "../../../../fuzz/src/config.rs"]
+mod target;
+
+/// Files of clients, of ours, and single values at the edges of their ranges.
+const SEEDS: [&str; 13] = [
+    concat!("\0", include_str!("../files/example.jsonc")),
+    concat!("\x02", include_str!("../files/example.jsonc")),
+    concat!("\0", include_str!("../files/ten-mistakes.json")),
+    "\0{ \"mcpServers\": { \"a\": { \"command\": \"npx\", \"args\": [\"-y\", \"x\"], \"env\": { \"K\": \"${API_KEY}\" }, \"envFile\": \".env\" } } }",
+    "\0{ \"servers\": { \"b\": { \"type\": \"http\", \"url\": \"https://u:p@x.test/mcp?k=v#f\", \"headers\": { \"A\": \"Bearer ${env:T:-d}\" } } }, \"inputs\": [] }",
+    "\x02{ \"mcpServers\": { \"c\": { \"url\": \"http://[::1]:9/\", \"timeouts\": { \"call\": \"1h30m\", \"total\": 30000000 }, \"retry\": { \"maxAttempts\": 10, \"initialDelay\": 1, \"codes\": { \"-32603\": \"never\" } } } } }",
+    "\x02{ \"mcpServers\": { \"d\": { \"command\": \"x\", \"limits\": { \"inFlight\": 32767, \"waiting\": 1, \"messageBytes\": 1024 }, \"rateLimit\": { \"perSecond\": 0.001, \"burst\": 1000000 } } } }",
+    "\x02{ \"mendline\": { \"defaults\": { \"keepAlive\": { \"interval\": \"1s\" } }, \"logs\": { \"level\": \"off\" } }, \"mcpServers\": { \"e\": { \"command\": \"mendline\", \"args\": [\"run\", \"--\", \"x\"] } } }",
+    "\x02{ /* a */ \"mcpServers\": { // b\n \"f\": { \"command\": \"x\", \"autoReconnect\": { \"maxRetries\": -1, \"backoffMultiplier\": 1000 }, \"tools\": { \"t\": { \"effect\": \"read\", \"timeout\": 1 } }, }, } }",
+    "\x01[mcp_servers.g]\ncommand = \"npx\"\nargs = [\"-y\"]\nstartup_timeout_sec = 20.5\n[mcp_servers.g.env]\nA = '''1'''\n",
+    "\x01[mcp_servers.h]\nurl = \"https://x.test\"\nbearer_token_env_var = \"API_KEY\"\nhttp_headers = { X = \"y\" }\ntool_timeout_sec = 1e308\n",
+    "\x01[mcp_servers.i]\nurl = \"ht${X_KEY}ps://x.test\"\n",
+    "\0\u{feff}{ \"mcpServers\": { \"ü\u{1f600}\": { \"command\": \"\\ud83d\\ude00\\u0000\", \"cwd\": \"${workspaceFolder}\" }, \"ü\": null } }",
+];
+
+/// What matters to one grammar, or to one value, or another.
+const CRITICAL: [&str; 32] = [
+    "\"",
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "/",
+    "*",
+    "//",
+    "/*",
+    "*/",
+    "\n",
+    "\r",
+    "=",
+    "'",
+    "#",
+    "0",
+    "-",
+    "1e9",
+    "9223372036854775807",
+    "0.0001",
+    "null",
+    "true",
+    "${",
+    "${X_KEY}",
+    "\\u0000",
+    "\u{feff}",
+    "ü",
+    "\u{1f600}",
+    "\u{2028}",
+];
+
+#[test]
+fn whatever_is_written_is_read_or_refused_and_what_is_accepted_is_right() {
+    // Marsaglia's xorshift: three shifts are all the dice that this needs.
+    let mut dice = 0x2545_f491_4f6c_dd1d_u64;
+    let mut roll = move |sides: usize| {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        (dice >> 33) as usize % sides
+    };
+    for seed in SEEDS {
+        target::config(seed.as_bytes());
+    }
+    for _ in 0..6_000 {
+        let mut input = SEEDS[roll(SEEDS.len())].as_bytes().to_vec();
+        for _ in 0..=roll(4) {
+            mutate(&mut input, &mut roll);
+        }
+        target::config(&input);
+    }
+}
+
+fn mutate(input: &mut Vec<u8>, roll: &mut impl FnMut(usize) -> usize) {
+    let at = roll(input.len() + 1);
+    let length = roll(input.len() - at + 1).min(24);
+    match roll(6) {
+        0 => drop(input.splice(at..at + length.min(1), CRITICAL[roll(CRITICAL.len())].bytes())),
+        1 => drop(input.splice(at..at, CRITICAL[roll(CRITICAL.len())].bytes())),
+        2 => drop(input.splice(at..at + length, [])),
+        3 => {
+            let part = input[at..at + length].to_vec();
+            input.splice(at..at, part);
+        }
+        4 => {
+            // A value in the place of another: most files that are wrong are nearly right.
+            let other = SEEDS[roll(SEEDS.len())].as_bytes();
+            let from = roll(other.len());
+            let to = (from + roll(24)).min(other.len());
+            input.splice(at..at + length, other[from..to].iter().copied());
+        }
+        _ if at < input.len() => input[at] ^= 1 << roll(8),
+        _ => {}
+    }
+    input.truncate(3_000);
+}

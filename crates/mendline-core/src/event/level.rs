@@ -1,0 +1,84 @@
+//! How loud an event is.
+//!
+//! What belongs to a healthy day is for those who look for it. What was lost or mended is said to everybody, because it should
+//! not have broken; and only what stays broken until somebody does something is an error.
+
+use super::{Dropped, Event, LinkState};
+
+/// How loud an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For those who follow single calls.
+    Debug,
+    /// For those who follow the day.
+    Info,
+    /// Something was lost or mended that should not have broken.
+    Warn,
+    /// Something needs a person.
+    Error,
+}
+
+impl Event {
+    /// How loud it is.
+    pub fn level(&self) -> Level {
+        match self {
+            Event::DialFailed { .. } | Event::LoginWanted { .. } | Event::LinkMoved { to: LinkState::Parked, .. } => {
+                Level::Error
+            }
+            Event::LinkMoved { to: LinkState::Waiting, .. } => Level::Warn,
+            Event::LinkMoved { .. }
+            | Event::DialPlanned { .. }
+            | Event::CallAccepted { .. }
+            | Event::CallSent { .. }
+            | Event::CallCameBack { .. }
+            | Event::ErrandSent { .. }
+            | Event::CallAnswered { .. }
+            | Event::AnsweredFromCatalogue { .. }
+            | Event::CallCancelled { .. }
+            | Event::CallAbandoned { .. }
+            | Event::RateLimited { .. }
+            | Event::AskForwarded { .. }
+            | Event::AskAnswered { .. }
+            | Event::ClientOpened { .. }
+            | Event::ClientNamed { .. }
+            | Event::ClientEnded { .. } => Level::Debug,
+            Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
+                Level::Debug
+            }
+            Event::ClientSpokeNonsense { .. }
+            | Event::ClientLost { .. }
+            | Event::NoiseSkipped { .. }
+            | Event::AnswerMislabelled { .. }
+            | Event::ToldOtherwise { .. }
+            | Event::ToolLeftOut { .. }
+            | Event::SessionReplayFailed { .. }
+            | Event::ErrandFailed { .. }
+            | Event::LeftAlone { .. }
+            | Event::CallRetried { .. }
+            | Event::CallFailed { .. }
+            | Event::CallTurnedAway { .. }
+            | Event::BreakerOpened { .. }
+            | Event::Isolated { .. }
+            | Event::Paused { .. }
+            | Event::AskWithdrawn { .. }
+            | Event::AskDeclined { .. }
+            | Event::IdMended { .. }
+            | Event::MessageDropped { .. } => Level::Warn,
+            Event::UpstreamReady { .. }
+            | Event::SessionReplayed { .. }
+            | Event::GreetedInBackground { .. }
+            | Event::CallAnsweredEarly { .. }
+            | Event::ListChanged { .. }
+            | Event::BreakerHalfOpened { .. }
+            | Event::BreakerClosed { .. }
+            | Event::Resumed { .. }
+            | Event::PauseEnded { .. }
+            | Event::ReconnectAsked { .. }
+            | Event::Reconfigured { .. }
+            | Event::Renewed { .. }
+            | Event::Shaken { .. }
+            | Event::Stopping { .. }
+            | Event::Stopped => Level::Info,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What an event says to a person: half a sentence in the past tense, without the server's name, which whoever shows it puts
+//! before it.
+
+use std::fmt;
+use std::time::Duration;
+
+use mendline_wire::Method;
+
+use super::{Dropped, Event, LinkState};
+use crate::port::Change;
+
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |method: &Method| method.name().unwrap_or("call");
+        match self {
+            Event::ClientOpened { .. } => write!(f, "client connected"),
+            Event::ClientNamed { name, version, .. } => write!(f, "client is {name} {version}"),
+            Event::ClientEnded { .. } => write!(f, "client will send no more"),
+            Event::ClientLost { .. } => write!(f, "client no longer reads"),
+            Event::ClientSpokeNonsense { what, .. } => write!(f, "client sent something that is not a message: {what}"),
+            Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
+            Event::LinkMoved { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
+            Event::LinkMoved { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
+            Event::DialPlanned { attempt, most: Some(most), wait, .. } => {
+                write!(f, "next attempt ({attempt} of {most}) in {}", Short(*wait))
+            }
+            Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
+            Event::ReconnectAsked { .. } => write!(f, "a new connection is made: asked for by hand"),
+            Event::LoginWanted { why, .. } => write!(f, "needs a login: {why}"),
+            Event::LeftAlone { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
+            Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
+            Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
+            Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
+            Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
+            Event::ErrandSent { method: Method::Initialize, .. } => write!(f, "greeting replayed"),
+            Event::ErrandSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
+            Event::ErrandFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
+            Event::ListChanged { method, .. } => write!(f, "{} reads differently after the gap", name(method)),
+            Event::AnsweredFromCatalogue { method, stale, .. } => {
+                let how = if *stale {
+                    "answered from the catalogue"
+                } else {
+                    "answered from the catalogue, which still holds"
+                };
+                write!(f, "{} {how}", name(method))
+            }
+            Event::CallAnsweredEarly { call, took, .. } => {
+                write!(f, "call {call} (initialize) answered in the server's stead after {}", Short(*took))
+            }
+            Event::GreetedInBackground { .. } => write!(f, "greeted, after the client was: initialize, initialized"),
+            Event::ToldOtherwise { what, .. } => {
+                write!(f, "the server's greeting differs from what the client was told: {what}")
+            }
+            Event::AnswerMislabelled { .. } => {
+                write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")
+            }
+            Event::ToolLeftOut { tool, why, .. } => write!(f, "left the tool {tool:?} out of the list: {why}"),
+            Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
+            Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
+            Event::CallCameBack { call, .. } => write!(f, "call {call} did not get there, and waits"),
+            Event::CallRetried { call, attempt, outcome, .. } => {
+                write!(f, "call {call} goes out again as attempt {attempt} (the one before: {})", outcome.word())
+            }
+            Event::CallAnswered { call, method, attempts, error, took, .. } => {
+                let what = if *error { "answered with an error" } else { "answered" };
+                write!(f, "call {call} ({}) {what} after {}, attempts: {attempts}", name(method), Short(*took))
+            }
+            Event::CallFailed { call, method, attempts, cause, outcome, took, why, .. } => write!(
+                f,
+                "call {call} ({}) failed after {}: {} (outcome {}, attempts: {attempts}): {why}",
+                name(method),
+                Short(*took),
+                cause.word(),
+                outcome.word()
+            ),
+            Event::CallCancelled { call, sent, .. } => {
+                write!(f, "call {call} cancelled by the client{}", if *sent { "" } else { " before it was sent" })
+            }
+            Event::CallAbandoned { call, .. } => write!(f, "call {call} is of no use to anyone any more"),
+            Event::CallTurnedAway { method, cause, .. } => write!(f, "{} turned away: {}", name(method), cause.word()),
+            Event::BreakerOpened { tool, open_for, why, .. } => {
+                write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Short(*open_for))
+            }
+            Event::BreakerHalfOpened { tool, .. } => {
+                write!(f, "breaker{} half open: one call tries", OfTool(tool))
+            }
+            Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed: calls flow again", OfTool(tool)),
+            Event::Isolated { .. } => write!(f, "isolated by hand: nothing is sent to it"),
+            Event::Resumed { .. } => write!(f, "resumed by hand"),
+            Event::Paused { wait, hint, .. } if wait == hint => {
+                write!(f, "paused for {}, as the server asks", Short(*wait))
+            }
+            Event::Paused { wait, hint, .. } => {
+                write!(f, "paused for {}, of the {} that the server asks for", Short(*wait), Short(*hint))
+            }
+            Event::PauseEnded { .. } => write!(f, "the pause is over"),
+            Event::RateLimited { call, wait, .. } => write!(f, "call {call} waits {} for its turn", Short(*wait)),
+            Event::AskForwarded { method, .. } => write!(f, "the server asks the client ({})", name(method)),
+            Event::AskAnswered { .. } => write!(f, "the client answered the server"),
+            Event::AskWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
+            Event::AskDeclined { why, .. } => write!(f, "a question of the server was declined: {why}"),
+            Event::IdMended { call, .. } => {
+                write!(f, "the server changed the type of an id; matched to call {call} all the same")
+            }
+            Event::MessageDropped { method, why, .. } => {
+                let what = method.name().unwrap_or("response");
+                match why {
+                    Dropped::Late => write!(f, "dropped a {what} that came late"),
+                    Dropped::Unknown => write!(f, "dropped a {what} to something never asked"),
+                    Dropped::Nameless => write!(f, "dropped an error that names no request"),
+                    Dropped::NoWay => write!(f, "dropped {what}: no way to deliver it"),
+                    Dropped::StaleProgress => write!(f, "dropped progress that was out of date"),
+                    Dropped::StaleReply => write!(f, "dropped an answer of the client to a question that is over"),
+                }
+            }
+            Event::Reconfigured { change: Change::Policies, .. } => {
+                write!(f, "reconfigured: new policies hold for calls that come from now on")
+            }
+            Event::Reconfigured { change: Change::Way, .. } => {
+                write!(f, "reconfigured: the server is replaced as soon as no call is with it")
+            }
+            Event::Renewed { .. } => write!(f, "the server is replaced: its configuration has changed"),
+            Event::Shaken { why } => write!(f, "{why}: every server is looked after"),
+            Event::Stopping { running: 0 } => write!(f, "stopping"),
+            Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
+            Event::Stopped => write!(f, "stopped"),
+        }
+    }
+}
+
+/// Whose breaker it is, if it is not the server's.
+struct OfTool<'a>(&'a Option<String>);
+
+impl fmt::Display for OfTool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(tool) => write!(f, " of the tool {tool:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A duration as a person says it.
+pub(crate) struct Short(pub(crate) Duration);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        match millis {
+            0 => write!(f, "{} µs", self.0.as_micros()),
+            1..1_000 => write!(f, "{millis} ms"),
+            1_000..10_000 => write!(f, "{}.{} s", millis / 1000, millis / 100 % 10),
+            10_000..120_000 => write!(f, "{} s", millis / 1000),
+            _ => write!(f, "{} min", millis / 60_000),
+        }
+    }
+}

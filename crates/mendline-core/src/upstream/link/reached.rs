@@ -1,0 +1,51 @@
+//! What exchanges find out about a server behind a URL.
+//!
+//! Over HTTP nothing is dialed for its own sake: a call that goes out finds out whether the server can be reached, and the
+//! link is told.
+
+use super::{Health, Link};
+use crate::event::{LinkState, Over};
+use crate::turn::Turn;
+
+impl Link {
+    /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.
+    pub fn handle_reached(&mut self, over: Over, turn: &mut Turn<'_>) -> bool {
+        if self.stopped || matches!(self.state, LinkState::Up | LinkState::Draining) {
+            return false;
+        }
+        if self.state != LinkState::Dialing {
+            // Found by someone who was not sent to look; it counts as a dial all the same, or the backoff would stand still.
+            self.count_dial(turn.now);
+        }
+        turn.disarm(&mut self.timer);
+        self.health = Health::default();
+        self.rise(over, turn);
+        true
+    }
+
+    /// Over HTTP: no connection could be made. While one that is lost already is waited for, that is no news.
+    pub fn handle_unreachable(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
+        if matches!(self.state, LinkState::Dialing | LinkState::Up) {
+            self.lose(why, hopeless, called, turn);
+        }
+    }
+
+    /// Over HTTP: nobody wants anything, so nothing is tried until someone does.
+    pub fn rest(&mut self, turn: &mut Turn<'_>) {
+        if self.state == LinkState::Dialing {
+            self.rest_because("nothing to send", turn);
+        }
+    }
+
+    /// Over HTTP: reached, but not yet in a language that it speaks.
+    pub fn look_again(&mut self, turn: &mut Turn<'_>) {
+        if self.state == LinkState::Up {
+            self.move_to(LinkState::Dialing, "trying legacy SSE".into(), turn);
+        }
+    }
+
+    /// Over HTTP: the session is a new one, and what was asked over the old one belongs to the old name.
+    pub fn renew(&mut self) {
+        self.dial += 1;
+    }
+}

@@ -1,0 +1,175 @@
+//! Stories about several clients of one server: whose turn it is, and who has room to wait.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendline_core::config::RateLimit;
+use mendline_core::{ClientId, Input, Port, UpstreamConfig};
+use mendline_wire::{Limits, Line, Received};
+use serde_json::Value;
+use stage::{CLIENT, NOTES, Stage, call};
+
+const OTHER: ClientId = ClientId(1);
+const THIRD: ClientId = ClientId(2);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A child that runs, and three clients that it serves.
+fn shared(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+    let mut stage = Stage::with(change);
+    stage.accept_dial();
+    for client in [OTHER, THIRD] {
+        stage.tell(Input::ClientOpened { client, upstream: NOTES });
+    }
+    stage
+}
+
+/// One place, and room for four to wait.
+fn narrow(config: &mut UpstreamConfig) {
+    (config.limits.in_flight, config.limits.waiting) = (1, 4);
+}
+
+fn says(stage: &mut Stage, client: ClientId, text: String) {
+    let received = Received::from_line(Line::Text(Bytes::from(text)), &Limits::default());
+    stage.tell(Input::FromClient { client, received });
+}
+
+/// A client calls tools that are called as the calls are.
+fn calls(stage: &mut Stage, client: ClientId, ids: impl IntoIterator<Item = u32>) {
+    for id in ids {
+        says(stage, client, call(&id.to_string(), &format!("{}-{id}", client.0)));
+    }
+}
+
+fn reads(stage: &mut Stage, client: ClientId) -> Option<Value> {
+    let text = stage.engine.poll_write(Port::Client(client))?.to_bytes();
+    Some(serde_json::from_slice(&text).unwrap())
+}
+
+fn cause(answer: &Value) -> &str {
+    answer["result"]["_meta"]["dev.mendline/failure"]["cause"].as_str().unwrap_or("none")
+}
+
+/// Which calls of a client were told that there is no room, or not now.
+fn turned_away(stage: &mut Stage, client: ClientId) -> Vec<(u64, String)> {
+    let answers = std::iter::from_fn(|| reads(stage, client));
+    answers.map(|answer| (answer["id"].as_u64().unwrap(), cause(&answer).to_owned())).collect()
+}
+
+fn served(stage: &mut Stage) -> Vec<String> {
+    let mut order = Vec::new();
+    while let Some(request) = stage.server_reads() {
+        order.push(request["params"]["name"].as_str().unwrap().to_owned());
+        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request["id"]));
+    }
+    order
+}
+
+#[test]
+fn clients_that_wait_for_a_place_take_turns() {
+    let mut stage = shared(|notes| notes.limits.in_flight = 1);
+    calls(&mut stage, CLIENT, 1..=4);
+    calls(&mut stage, OTHER, 1..=2);
+    assert_eq!(served(&mut stage), ["0-1", "1-1", "0-2", "1-2", "0-3", "0-4"]);
+    assert!(reads(&mut stage, OTHER).is_some());
+}
+
+#[test]
+fn a_client_that_fills_the_queue_makes_room_for_another() {
+    let mut stage = shared(narrow);
+    calls(&mut stage, CLIENT, 1..=6);
+    assert_eq!(turned_away(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "one is out and four wait");
+    calls(&mut stage, OTHER, 1..=3);
+    let told = turned_away(&mut stage, CLIENT);
+    assert_eq!(told, [(5, "overloaded".to_owned()), (4, "overloaded".to_owned())], "the newest give way");
+    let told = turned_away(&mut stage, OTHER);
+    assert_eq!(told, [(3, "overloaded".to_owned())], "until both have as much");
+    calls(&mut stage, THIRD, [1]);
+    assert_eq!(turned_away(&mut stage, THIRD), [], "whoever has nothing finds room");
+    assert_eq!(turned_away(&mut stage, OTHER), [(2, "overloaded".to_owned())], "at one of those who have most");
+    assert_eq!(served(&mut stage), ["0-1", "1-1", "2-1", "0-2", "0-3"]);
+}
+
+#[test]
+fn what_gives_way_was_not_sent_and_says_so() {
+    let mut stage = shared(narrow);
+    calls(&mut stage, CLIENT, 1..=5);
+    calls(&mut stage, OTHER, [1]);
+    let told = reads(&mut stage, CLIENT).unwrap();
+    let facts = &told["result"]["_meta"]["dev.mendline/failure"];
+    assert_eq!(
+        (&facts["outcome"], &facts["attempts"], &facts["retryable"]),
+        (&"not_sent".into(), &0.into(), &true.into())
+    );
+    let text = told["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("other clients"), "{text}");
+    assert_eq!(stage.engine.open_calls(NOTES), 5, "no more are held than before");
+}
+
+#[test]
+fn what_has_been_out_before_does_not_give_way() {
+    let mut stage = shared(|notes| {
+        narrow(notes);
+        (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
+    });
+    for id in 1..=5 {
+        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+    }
+    for _ in 1..=4 {
+        let sent = stage.server_reads().unwrap();
+        let id = &sent["id"];
+        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    }
+    calls(&mut stage, OTHER, [1]);
+    assert_eq!(turned_away(&mut stage, OTHER), [(1, "overloaded".to_owned())], "nobody knows what they have done");
+    assert_eq!(turned_away(&mut stage, CLIENT), []);
+}
+
+#[test]
+fn a_client_whose_turn_is_soon_is_not_told_that_it_comes_too_late_because_others_wait_long() {
+    let mut stage = shared(|notes| notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
+    calls(&mut stage, CLIENT, 1..=6);
+    assert_eq!(turned_away(&mut stage, CLIENT), [(6, "rate_limited".to_owned())], "its turn is in fifty seconds");
+    calls(&mut stage, OTHER, [1]);
+    assert_eq!(turned_away(&mut stage, OTHER), [], "this one's is the next");
+    assert_eq!(served(&mut stage), ["0-1"]);
+    stage.pass(10 * SECOND);
+    assert_eq!(served(&mut stage), ["1-1"]);
+}
+
+#[test]
+fn those_who_wait_for_their_next_attempt_keep_nobody_from_a_free_place() {
+    let mut stage = shared(|notes| {
+        narrow(notes);
+        (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
+    });
+    for id in 1..=4 {
+        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        let sent = stage.server_reads().unwrap();
+        let id = &sent["id"];
+        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    }
+    calls(&mut stage, CLIENT, [5]);
+    assert_eq!(turned_away(&mut stage, CLIENT), [], "the queue is full, and it need not queue");
+    assert_eq!(stage.server_reads().unwrap()["params"]["name"], "0-5");
+    calls(&mut stage, CLIENT, [6]);
+    assert_eq!(turned_away(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "this one would have to");
+}
+
+#[test]
+fn those_who_wait_for_their_next_attempt_do_not_become_more_and_more() {
+    let mut stage = shared(|notes| {
+        narrow(notes);
+        (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
+    });
+    for id in 1..=9 {
+        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        let Some(sent) = stage.server_reads() else { break };
+        let id = &sent["id"];
+        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    }
+    assert_eq!(stage.engine.open_calls(NOTES), 5, "as many as there are places, and room to wait");
+}
