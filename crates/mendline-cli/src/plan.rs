@@ -15,7 +15,7 @@ use mendline::catalogue::Identity;
 use mendline::decisions::config::{Dialect, Transport};
 use mendline::decisions::{Secret, UpstreamConfig, defaults};
 use mendline::transport::child::ChildCommand;
-use mendline::transport::http::{ProxyRules, Target, TlsOptions};
+use mendline::transport::http::{ProxyRules, Target, TlsOptions, UrlFault};
 use mendline_config::{Name, Reach, Server, expand};
 use mendline_wire::Limits;
 
@@ -57,8 +57,10 @@ impl Plan {
     /// What a command line says whose variables are looked up like this.
     fn of_line(line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
         let mut plan = match (line.target, &line.server.url_env) {
-            (Some(url), _) => remote(expand(url, variable).map_err(|fault| fault.to_string())?, line, variable)?,
-            (None, Some(name)) => remote(held_by(name, variable)?, line, variable)?,
+            (Some(written), _) => {
+                remote(expand(written, variable).map_err(|fault| fault.to_string())?, written, line, variable)?
+            }
+            (None, Some(name)) => remote(held_by(name, variable)?, &format!("${{{name}}}"), line, variable)?,
             (None, None) => child(line)?,
         };
         if let Some(choices) = line.choices {
@@ -208,7 +210,17 @@ fn child(line: &Line<'_>) -> Result<Plan, String> {
     Ok(Plan { upstream, way: Way::Child(command), limits: Limits::default() })
 }
 
-fn remote(url: String, line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
+/// A server at a URL. What stands in variables is nobody's to see, so a URL that is none is shown as it was written.
+fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
+    if let Err(fault) = Target::parse(&url)
+        && url != written
+    {
+        let what = match fault {
+            UrlFault::Scheme(_) => "the scheme must be http or https".to_owned(),
+            fault => fault.to_string(),
+        };
+        return Err(format!("{what}: {} (what the variable holds is not shown)", without_secrets(written)));
+    }
     let (headers, connect_timeout) = (headers(line, variable)?, line.server.connect_timeout);
     let address = Address { url: Secret::new(url), headers, connect_timeout };
     let target = address.target()?;

@@ -80,6 +80,7 @@ story!(a_header_in_a_variable_without_a_variable, ["run", "--header-env", "X-Key
 story!(a_header_in_a_variable_that_is_not_set, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
 story!(a_url_in_a_variable_that_is_not_set, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
 story!(a_url_in_a_variable_that_is_none, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
+story!(a_url_with_a_variable_that_is_none, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
 story!(a_url_and_one_in_a_variable, ["run", "--url-env", "HIDDEN", ADDRESS]);
 story!(a_variable_that_is_not_set, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
 story!(a_variable_without_its_end, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
