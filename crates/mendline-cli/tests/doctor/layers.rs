@@ -4,7 +4,7 @@ use mendline_faults::Rule;
 use serde_json::json;
 
 use crate::canned::{Canned, nobody};
-use crate::stage::{Site, Stage, legacy, modern};
+use crate::stage::{Site, Stage, both, legacy, modern};
 
 /// What the doctor says about a server at this address, reviewed as text.
 macro_rules! story {
@@ -39,6 +39,7 @@ fn greeted_with(rule: Rule) -> Site {
 
 story!(a_legacy_server_that_is_well, Site::legacy(), at_site);
 story!(a_modern_server_that_is_well, Site::start(modern()), at_site);
+story!(a_server_that_speaks_both_eras, Site::start(both()), at_site);
 story!(a_server_of_the_old_transport, Site::legacy(), |site: &Site| site.sse_url());
 story!(a_server_of_the_old_transport_by_name, Site::legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
 story!(a_connection_that_is_refused, (), |_: &()| nobody());
@@ -196,6 +197,18 @@ fn programs_are_told_the_same_in_json() {
         (json!(5), json!(1), json!(1))
     );
     assert!(fact("ping", "p50Ms").is_number());
+}
+
+#[test]
+fn programs_are_told_of_both_eras() {
+    let eras = |site: &Site| {
+        let said = Stage::new().run(&["doctor", "--json", &site.url()]).json();
+        let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
+        steps.iter().find(|step| step["layer"] == "eras").map(|step| step["facts"].clone())
+    };
+    let facts = json!({ "eras": ["legacy", "modern"], "protocolVersions": ["2025-11-25", "2026-07-28"] });
+    assert_eq!(eras(&Site::start(both())), Some(facts));
+    assert_eq!((eras(&Site::legacy()), eras(&Site::start(modern()))), (None, None));
 }
 
 #[test]

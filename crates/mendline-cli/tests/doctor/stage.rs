@@ -151,6 +151,10 @@ pub(crate) fn legacy() -> Settings {
     Settings { era: Era::Legacy, answers: Answers::Json, ..Settings::default() }
 }
 
+pub(crate) fn both() -> Settings {
+    Settings { era: Era::Both, ..legacy() }
+}
+
 pub(crate) fn modern() -> Settings {
     Settings { era: Era::Modern, answers: Answers::Json, ..Settings::default() }
 }
