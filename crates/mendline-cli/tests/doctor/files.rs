@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 
 use crate::canned::nobody;
-use crate::stage::{MENDLINE, Site, Stage};
+use crate::stage::{MENDLINE, Stage, legacy};
 
 fn file(servers: &serde_json::Value) -> String {
     json!({ "mcpServers": servers }).to_string()
@@ -14,7 +14,7 @@ fn file(servers: &serde_json::Value) -> String {
 
 #[test]
 fn every_server_of_the_file_is_examined() {
-    let site = Site::legacy();
+    let site = legacy();
     let stage = Stage::with_file(&file(&json!({
         "notes": { "url": site.url() },
         "demo": { "command": MENDLINE, "args": ["demo-server"] },
@@ -60,7 +60,7 @@ fn no_more_than_eight_servers_are_examined_at_once() {
 
 #[test]
 fn one_server_of_the_file_by_its_name() {
-    let site = Site::legacy();
+    let site = legacy();
     let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody() } })));
     insta::assert_snapshot!(stage.doctor(&["notes"]));
     let said = stage.run(&["doctor", "note"]);

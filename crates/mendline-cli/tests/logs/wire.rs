@@ -112,7 +112,7 @@ fn messages_that_were_cut_are_in_the_story_too() {
     client.answer("a");
     end(client);
     let records = stage.records();
-    let answered = records.iter().filter(|it| it["kind"] == "CallAnswered").next_back().unwrap();
+    let answered = records.iter().rfind(|it| it["kind"] == "CallAnswered").unwrap();
     let story = stage.told(&["--wire", "--call", &answered["call"].to_string()]).stdout;
     assert!(story.contains("→ server ") && story.contains("← server "), "{story}");
 }

@@ -357,7 +357,8 @@ mod tests {
 
     #[test]
     fn an_event_is_written_with_all_that_it_knows() {
-        let before = Before { method: Method::ToolsCall, accepted: 1, sent: Some((2, 1)) };
+        let before =
+            Before { method: Method::ToolsCall, accepted: 1, sent: Some(Sent { at: 2, attempt: 1, number: 7 }) };
         let event = failed("nothing listens on 127.0.0.1:1 (connection refused)");
         let (line, value) = written(What::Event(event, Some(Box::new(before))));
         assert!(
