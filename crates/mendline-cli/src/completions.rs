@@ -30,11 +30,11 @@ configuration file or those that run, whichever the command takes.";
 #[command(after_help = EXAMPLES, override_usage = "mendline completions <SHELL>")]
 pub(crate) struct CompletionsOptions {
     /// The shell: bash, zsh or fish
-    #[arg(value_name = "SHELL", value_enum, hide_possible_values = true, required_unless_present = "names")]
+    #[arg(value_name = "SHELL", value_enum, hide_possible_values = true, required = true)]
     shell: Option<Shell>,
 
     /// The names of servers that could come next on a line that was typed so far: what the scripts ask
-    #[arg(long, value_name = "LINE", allow_hyphen_values = true, conflicts_with = "shell", hide = true)]
+    #[arg(long, value_name = "LINE", allow_hyphen_values = true, exclusive = true, hide = true)]
     names: Option<String>,
 }
 
