@@ -90,9 +90,13 @@ impl Sheet {
         }
     }
 
-    /// Nothing came of what was being looked at that would be worth a line.
-    pub(crate) fn wipe(&mut self) {
-        self.outlet.write("");
+    /// Puts a step on it, if something came of what was being looked at that is worth one.
+    pub(crate) fn put_if_any(&mut self, step: Option<Step>) {
+        match step {
+            Some(step) => self.put(step),
+            // What was said to be looked at is wiped away.
+            None => self.outlet.write(""),
+        }
     }
 
     /// Puts a step on it.
