@@ -47,6 +47,10 @@ fn steps(fast: bool) -> Vec<Step> {
         Step::chore("defaults", "cargo xtask defaults", || defaults::run(&[])),
         Step::cargo("clippy", Line::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
         Step::cargo("docs", Line::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
+        Step::chore("shells", "cargo xtask test --fast", || {
+            have_shells();
+            Ok(())
+        }),
         Step::cargo(unit, unit_command),
         Step::cargo("doc tests", Line::cargo(&["test", "--doc", "--workspace", "--quiet"])),
         Step::chore("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
@@ -58,6 +62,15 @@ fn steps(fast: bool) -> Vec<Step> {
         steps.push(Step::chore("peers", "cargo xtask peers", || peers::run(&[])));
     }
     steps
+}
+
+/// Without a shell, the tests that type in it pass by, and say so; that is no failure of ours.
+fn have_shells() {
+    for shell in &tools::SHELLS {
+        if let Err(why) = shell.ensure() {
+            eprintln!("{why}; what is tested in it is left out");
+        }
+    }
 }
 
 /// Unit tests, properties and scenarios of everything but the peers package, which needs its installation first.

@@ -32,6 +32,12 @@ pub const PYTHON: Tool = Tool {
     debian: &["python3", "python3-venv"],
 };
 
+/// Shells in which the key that completes is pressed.
+pub const SHELLS: [Tool; 2] = [
+    Tool { name: "zsh", probe: &["zsh", "--version"], debian: &["zsh"] },
+    Tool { name: "fish", probe: &["fish", "--version"], debian: &["fish"] },
+];
+
 /// Counts instructions.
 pub const VALGRIND: Tool = Tool { name: "Valgrind", probe: &["valgrind", "--version"], debian: &["valgrind"] };
 

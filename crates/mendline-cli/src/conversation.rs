@@ -142,6 +142,14 @@ impl Conversation {
         }
     }
 
+    /// What a server that was greeted in the legacy era says in the modern one, if it speaks that as well.
+    pub(crate) async fn discover(&mut self) -> Option<Greeting> {
+        let era = std::mem::replace(&mut self.era, Era::Modern);
+        let asked = self.ask("server/discover", Vec::new(), &mut nobody).await;
+        self.era = era;
+        discovered(&asked.ok()?).ok()
+    }
+
     async fn be_greeted(&mut self, result: &RawValue) -> Result<Greeting, Trouble> {
         let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
         let Some(version) = said["protocolVersion"].as_str() else {

@@ -21,12 +21,16 @@ mod veil;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Args;
 use mendline_config::{Loaded, Server};
+use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
 
 use self::report::{Report, Sheet};
+use self::step::Step;
 use crate::choices::duration;
 use crate::cli::USAGE;
 use crate::named::{Refusal, meant};
@@ -35,6 +39,9 @@ use crate::server_flags::{Line, ServerFlags};
 
 /// How long one step may take.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How many servers are examined at once: more would only get in each other's way when they start.
+const AT_ONCE: usize = 8;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +52,9 @@ Examples:
 
 Layers of a server at a URL: name, tcp, tls, http, auth, handshake, lists, ping.
 Layers of a command: command, start, handshake, lists, ping, stdout.
-The first that fails stops the ones above it. Nothing is changed anywhere.
+A server that speaks both eras of MCP has a line for that, too: eras.
+The first layer that fails stops the ones above it. Several servers are examined at once, and
+shown in the order of the file. Nothing is changed anywhere.
 Exit codes: 0 all is well, 1 something is not, 2 wrong usage or configuration, 3 no server of
 that name, 6 only a login is missing.";
 
@@ -115,7 +124,7 @@ async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
         configuration::examine(&named.loaded, line.by_name(), &mut sheet);
         report.keep_configuration(sheet);
     }
-    examine(&plan, limits, report).await;
+    Patient::with(plan).examine(limits, report).await;
     let mut sheet = report.quiet_sheet("machine", "");
     machine::examine(&mut sheet);
     report.keep_machine(sheet);
@@ -139,37 +148,103 @@ async fn all(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
     let mut sheet = report.sheet("configuration", &found.path.display().to_string());
     configuration::examine(&loaded, None, &mut sheet);
     report.keep_configuration(sheet);
-    for server in &loaded.servers {
-        examine_entry(server, &loaded, limits, report).await;
+    let patients: Vec<Patient> = loaded.servers.iter().map(|server| Patient::of(server, &loaded)).collect();
+    match <[Patient; 1]>::try_from(patients) {
+        Ok([only]) => only.examine(limits, report).await,
+        Err(several) => side_by_side(several, limits, report).await,
     }
     Ok(())
 }
 
-/// A server of the file, unless the file itself keeps it from being run.
-async fn examine_entry(server: &Server, loaded: &Loaded, limits: Limits, report: &mut Report) {
-    if server.is_disabled || !loaded.obstacles(&server.name).is_empty() {
-        let why = if server.is_disabled { "it is disabled" } else { "its configuration cannot be used; see above" };
-        let mut sheet = report.sheet(&server.name, "");
-        sheet.put(step::Step::skipped("all", why));
-        report.keep_server(sheet);
-        return;
+/// Examines several servers at once. What is found about one is shown as soon as that about all before it has been.
+async fn side_by_side(patients: Vec<Patient>, limits: Limits, report: &mut Report) {
+    let places = Rc::new(Semaphore::new(AT_ONCE));
+    let rooms = LocalSet::new();
+    let mut examined = Vec::with_capacity(patients.len());
+    for patient in patients {
+        let (name, mut sheet, places) = (patient.name.clone(), patient.sheet(report, true), Rc::clone(&places));
+        let room = rooms.spawn_local(async move {
+            // Places are given in the order in which they were asked for, and never closed.
+            let _place = places.acquire().await;
+            patient.fill(limits, &mut sheet).await;
+            sheet
+        });
+        examined.push((name, room));
     }
-    match Plan::of_server(server, None) {
-        Ok(plan) => examine(&plan, limits, report).await,
-        Err(why) => {
-            let mut sheet = report.sheet(&server.name, "");
-            sheet.put(step::Step::failed("configuration", why));
-            report.keep_server(sheet);
+    let show = async {
+        for (name, room) in examined {
+            report.wait_for(&name);
+            match room.await {
+                Ok(sheet) => report.keep_server(sheet),
+                Err(fault) => std::panic::resume_unwind(fault.into_panic()),
+            }
         }
-    }
+    };
+    rooms.run_until(show).await;
 }
 
-async fn examine(plan: &Plan, limits: Limits, report: &mut Report) {
-    let mut sheet: Sheet = report.sheet(&plan.upstream.name, &plan.upstream.place);
-    sheet.hide(&plan.secrets());
-    match &plan.way {
-        Way::Child(command) => child::examine(plan, command, limits, &mut sheet).await,
-        Way::Remote(address) => remote::examine(plan, address, limits, &mut sheet).await,
+/// A server to examine.
+struct Patient {
+    name: String,
+    place: String,
+    about: About,
+}
+
+/// What is known of it before it is looked at.
+enum About {
+    /// How it is reached.
+    Plan(Box<Plan>),
+    /// The step that says why it is not looked at.
+    Nothing(Step),
+}
+
+impl Patient {
+    /// A server of the file, unless the file itself keeps it from being run.
+    fn of(server: &Server, loaded: &Loaded) -> Patient {
+        let unseen = |step| Patient { name: server.name.clone(), place: String::new(), about: About::Nothing(step) };
+        if server.is_disabled {
+            return unseen(Step::skipped("all", "it is disabled"));
+        }
+        if !loaded.obstacles(&server.name).is_empty() {
+            return unseen(Step::skipped("all", "its configuration cannot be used; see above"));
+        }
+        match Plan::of_server(server, None) {
+            Ok(plan) => Patient::with(plan),
+            Err(why) => unseen(Step::failed("configuration", why)),
+        }
     }
-    report.keep_server(sheet);
+
+    fn with(plan: Plan) -> Patient {
+        let (name, place) = (plan.upstream.name.clone(), plan.upstream.place.clone());
+        Patient { name, place, about: About::Plan(Box::new(plan)) }
+    }
+
+    /// A sheet for it, on which nothing is written yet.
+    fn sheet(&self, report: &mut Report, is_for_later: bool) -> Sheet {
+        let mut sheet = match is_for_later {
+            true => report.sheet_for_later(&self.name, &self.place),
+            false => report.sheet(&self.name, &self.place),
+        };
+        if let About::Plan(plan) = &self.about {
+            sheet.hide(&plan.secrets());
+        }
+        sheet
+    }
+
+    /// Examines it alone: every step is shown as it is taken.
+    async fn examine(self, limits: Limits, report: &mut Report) {
+        let mut sheet = self.sheet(report, false);
+        self.fill(limits, &mut sheet).await;
+        report.keep_server(sheet);
+    }
+
+    async fn fill(self, limits: Limits, sheet: &mut Sheet) {
+        match self.about {
+            About::Nothing(step) => sheet.put(step),
+            About::Plan(plan) => match &plan.way {
+                Way::Child(command) => child::examine(&plan, command, limits, sheet).await,
+                Way::Remote(address) => remote::examine(&plan, address, limits, sheet).await,
+            },
+        }
+    }
 }

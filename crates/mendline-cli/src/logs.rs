@@ -10,11 +10,13 @@ mod folder;
 mod follow;
 mod lines;
 mod merge;
+mod message;
 mod record;
 mod show;
 mod when;
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -155,7 +157,14 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
         }
         eprintln!("{words}\n\nWaiting for it. Ctrl-C ends that.");
     }
-    let filter = Filter::new(options);
+    let mut filter = Filter::new(options);
+    if options.wire && options.call.is_some() {
+        // A message may have been written down before the line that says whose it is.
+        let mut merge = Merge::forward(&folder.without_messages(), options.since.map(|moment| moment.stamp));
+        while let Some(line) = merge.next()? {
+            filter.learn(&line);
+        }
+    }
     let show = Show::new(&folder, Ink::for_stdout(), options.json, options.full);
     let mut out = Output { out: BufWriter::new(io::stdout().lock()), show, shown: 0 };
     let mut merge = match &options.call {
@@ -165,10 +174,16 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
     out.out.flush()?;
     remark(options, &folder, merge.take_unreadable(), out.shown);
     if options.follow {
-        follow::follow(&folder, server.as_deref(), &filter, &mut out)?;
+        follow::follow(&folder, server.as_deref(), &mut filter, &mut out)?;
         return Ok(ExitCode::SUCCESS);
     }
     Ok(if out.shown == 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
+}
+
+/// The names of the servers that something is logged of in this directory.
+pub(crate) fn servers(directory: &Path) -> Vec<String> {
+    let folder = Folder::read(directory, true);
+    folder.map(|folder| folder.servers().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// Where lines are shown.

@@ -2,9 +2,10 @@
 //!
 //! - [`report`]: what is known, in the shape of `--json`;
 //! - [`memory`]: what children take, which only this machine knows;
-//! - [`table`]: rows and columns that fit the terminal; [`page`]: what a person reads;
+//! - [`table`]: rows and columns that fit the terminal; [`page`]: what a person reads, and [`detail`] of one server;
 //! - [`probe`]: servers that are configured and do not run, tried.
 
+mod detail;
 pub(crate) mod memory;
 mod page;
 mod probe;

@@ -210,6 +210,8 @@ pub enum Event {
         upstream: UpstreamId,
         call: u64,
         attempt: u32,
+        /// What the server knows this attempt by. Every attempt has a number of its own, the first that of its call.
+        number: u64,
     },
     CallRetried {
         upstream: UpstreamId,

@@ -324,7 +324,7 @@ mod tests {
     fn a_subscription_that_ends_after_a_day_was_not_slow() {
         let answered = |method, took| {
             let accepted = Event::CallAccepted { upstream: UPSTREAM, call: 1, method };
-            let sent = Event::CallSent { upstream: UPSTREAM, call: 1, attempt: 1 };
+            let sent = Event::CallSent { upstream: UPSTREAM, call: 1, attempt: 1, number: 1 };
             let error = false;
             let answered = Event::CallAnswered { upstream: UPSTREAM, call: 1, method, attempts: 1, error, took };
             [accepted, sent, answered]

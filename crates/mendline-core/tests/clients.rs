@@ -100,6 +100,32 @@ fn a_call_is_waited_for_whatever_became_of_a_subscription_before_it() {
 }
 
 #[test]
+fn what_a_client_says_last_reaches_the_child_before_its_stdin_is_closed() {
+    let mut stage = greeted();
+    stage.client_says(&call("1", "create_note"));
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.client_says(&cancel(1));
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    // Nothing was read since.
+    stage.tell(Input::ClientEnded { client: CLIENT });
+    assert!(is_closed(&stage));
+    let told = stage.server_reads().expect("the shell closes it when nothing is left to be said");
+    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
+    assert_eq!(stage.server_reads().unwrap()["method"], "notifications/roots/list_changed");
+    assert_eq!(stage.server_reads(), None);
+}
+
+#[test]
+fn a_call_that_is_cancelled_before_it_has_left_leaves_no_trace() {
+    let mut stage = greeted();
+    stage.client_says(&call("1", "create_note"));
+    stage.client_says(&cancel(1));
+    stage.tell(Input::ClientEnded { client: CLIENT });
+    assert!(is_closed(&stage));
+    assert_eq!(stage.server_reads(), None, "neither the call nor that it is cancelled");
+}
+
+#[test]
 fn what_is_dropped_is_told() {
     let mut stage = Stage::up();
     stage.client_says(&cancel(77));

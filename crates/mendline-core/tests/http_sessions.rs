@@ -197,6 +197,37 @@ fn a_session_is_told_goodbye() {
 }
 
 #[test]
+fn what_a_client_says_last_is_taken_before_the_session_is_told_goodbye() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let post = stage.takes();
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.tell(Input::ClientEnded { client: CLIENT });
+    let told = stage.takes();
+    assert_eq!((told.method(), told.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
+    assert!(stage.seen.is_empty(), "a server that has been told goodbye would not know what is meant");
+    stage.end(post.id, EndHow::Aborted);
+    stage.status(told.id, 202, Content::Other, None);
+    stage.end(told.id, EndHow::Complete);
+    let goodbye = stage.takes();
+    assert_eq!(goodbye.ask.verb, Verb::Delete);
+    stage.end(goodbye.id, EndHow::Complete);
+    assert!(stage.finished);
+}
+
+#[test]
+fn a_server_that_does_not_take_the_last_words_cannot_hold_us() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    stage.takes();
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.tell(Input::ClientEnded { client: CLIENT });
+    stage.takes();
+    stage.pass(defaults::GOODBYE);
+    assert!(stage.finished && stage.seen.is_empty(), "nor would it take a goodbye");
+}
+
+#[test]
 fn a_session_that_is_lost_while_a_call_looks_for_a_way_is_greeted_again_when_the_way_is_found() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));

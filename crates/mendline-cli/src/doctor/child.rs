@@ -48,6 +48,15 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
             sheet.put(protocol::handshake(&greeting));
             protocol::examine(&mut conversation, &greeting, limits.step, sheet).await;
             sheet.put(stdout(&conversation.witness().seen()));
+            sheet.begin("eras");
+            let mut eras = protocol::eras(&mut conversation, &greeting, limits.step).await;
+            conversation.close().await;
+            if eras.is_none() {
+                // It starts as it did before, and need not answer this at all.
+                let limit = limit.min(took * 2 + protocol::OTHER_ERA);
+                eras = protocol::eras_in_another_life(plan, &greeting, limit).await;
+            }
+            sheet.put_if_any(eras);
         }
         Err(trouble) => {
             let tried = match &seen.trouble {
@@ -72,9 +81,9 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
             } else {
                 sheet.skip(&ABOVE[tried..], "not tried");
             }
+            conversation.close().await;
         }
     }
-    conversation.close().await;
 }
 
 fn not_started(why: &str) -> Step {

@@ -1,4 +1,4 @@
-//! The upper layers, which are the same for every server: greeting, lists, pings.
+//! The upper layers, which are the same for every server: greeting, lists, pings, and whether it speaks both eras.
 //!
 //! They go through the engine of `mendline run`, with its patience taken away: a doctor wants the first failure and not the
 //! mending of it.
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::report::{Sheet, short};
 use super::step::{Step, said, timed};
-use crate::conversation::{Conversation, Greeting, Trouble, Witness};
+use crate::conversation::{Conversation, Era, Greeting, Trouble, Witness};
 use crate::outside::{counted, one_line};
 use crate::plan::Plan;
 
@@ -16,6 +16,9 @@ const PINGS: usize = 5;
 
 /// What an answer may take before it is worth a look.
 const SLOW: Duration = Duration::from_secs(1);
+
+/// How long a server has to say that it speaks the other era, too. Those that do not may say nothing at all.
+pub(crate) const OTHER_ERA: Duration = Duration::from_secs(2);
 
 /// How much later than ours the engine's patience ends.
 const SLACK: Duration = Duration::from_secs(5);
@@ -84,6 +87,34 @@ pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting
     sheet.begin("ping");
     let step = pings(conversation, limit).await;
     sheet.put(step);
+}
+
+/// Says whether a server that was greeted in the legacy era speaks the modern one as well. This is asked last: there are
+/// servers that end when they are asked something unknown.
+pub(crate) async fn eras(conversation: &mut Conversation, legacy: &Greeting, limit: Duration) -> Option<Step> {
+    if legacy.era == Era::Modern {
+        return None;
+    }
+    let (modern, took) = timed(limit.min(OTHER_ERA), conversation.discover()).await;
+    modern.flatten().map(|modern| both(legacy, &modern).took(took))
+}
+
+/// The same for a command that lets the first request decide which era it speaks in this life: in another one.
+pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &Greeting, limit: Duration) -> Option<Step> {
+    if legacy.era == Era::Modern {
+        return None;
+    }
+    let mut conversation = Conversation::open(impatient(plan, limit), None::<Witness>).ok()?;
+    let (modern, took) = timed(limit, conversation.discover()).await;
+    conversation.close().await;
+    modern.flatten().map(|modern| both(legacy, &modern).took(took))
+}
+
+fn both(legacy: &Greeting, modern: &Greeting) -> Step {
+    let version = one_line(&modern.version);
+    Step::ok("eras", format!("it speaks MCP {version} (modern era), too; Mendline speaks whichever its client speaks"))
+        .fact("eras", vec![legacy.era.word(), modern.era.word()])
+        .fact("protocolVersions", vec![legacy.version.as_str(), modern.version.as_str()])
 }
 
 async fn lists(conversation: &mut Conversation, greeting: &Greeting, limit: Duration) -> Step {

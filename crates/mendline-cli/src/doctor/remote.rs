@@ -242,6 +242,9 @@ impl Walk<'_> {
             Ok(greeting) => {
                 sheet.put(protocol::handshake(&greeting).took(meeting.took));
                 protocol::examine(&mut conversation, &greeting, self.limit, sheet).await;
+                sheet.begin("eras");
+                let eras = protocol::eras(&mut conversation, &greeting, self.limit).await;
+                sheet.put_if_any(eras);
                 Ok(())
             }
             Err(trouble) => {

@@ -25,12 +25,39 @@ pub(crate) struct Sheet {
     name: String,
     place: String,
     steps: Vec<Step>,
-    printer: Option<Printer>,
+    outlet: Outlet,
     /// Only what is not well is worth a line.
     is_quiet: bool,
     /// Its name is not written yet, because there was nothing to say under it.
     is_untitled: bool,
     veil: Veil,
+}
+
+/// Where what is written on a sheet can be read.
+enum Outlet {
+    /// Nowhere: programs are told at the end.
+    None,
+    /// At once.
+    Live(Printer),
+    /// When its turn has come.
+    Later(Printer, String),
+}
+
+impl Outlet {
+    fn printer(&self) -> Option<Printer> {
+        match self {
+            Outlet::None => None,
+            Outlet::Live(printer) | Outlet::Later(printer, _) => Some(*printer),
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        match self {
+            Outlet::None => {}
+            Outlet::Live(printer) => print!("{}{text}", printer.wiped()),
+            Outlet::Later(_, held) => held.push_str(text),
+        }
+    }
 }
 
 /// Everything.
@@ -58,8 +85,17 @@ impl Sheet {
 
     /// Shows what is being looked at, to whoever watches, until the step is put.
     pub(crate) fn begin(&self, layer: &str) {
-        if let Some(printer) = self.printer {
+        if let Outlet::Live(printer) = self.outlet {
             printer.begin(layer);
+        }
+    }
+
+    /// Puts a step on it, if something came of what was being looked at that is worth one.
+    pub(crate) fn put_if_any(&mut self, step: Option<Step>) {
+        match step {
+            Some(step) => self.put(step),
+            // What was said to be looked at is wiped away.
+            None => self.outlet.write(""),
         }
     }
 
@@ -67,12 +103,11 @@ impl Sheet {
     pub(crate) fn put(&mut self, step: Step) {
         let step = self.veil.cover(step);
         let is_worth_it = !self.is_quiet || step.verdict != Verdict::Ok;
-        if let Some(printer) = self.printer.filter(|_| is_worth_it) {
+        if let Some(printer) = self.outlet.printer().filter(|_| is_worth_it) {
             if std::mem::take(&mut self.is_untitled) {
-                println!();
-                printer.title(&self.name, &self.place);
+                self.outlet.write(&format!("\n{}", printer.title(&self.name, &self.place)));
             }
-            printer.print(&step, step.layer);
+            self.outlet.write(&printer.step(&step, step.layer));
         }
         self.steps.push(step);
     }
@@ -80,9 +115,9 @@ impl Sheet {
     /// Notes that these were not tried.
     pub(crate) fn skip(&mut self, layers: &[&'static str], why: &str) {
         let steps: Vec<Step> = layers.iter().map(|layer| Step::skipped(layer, why)).collect();
-        if let (Some(first), Some(printer)) = (steps.first(), self.printer) {
+        if let (Some(first), Some(printer)) = (steps.first(), self.outlet.printer()) {
             let words = format!("{} {}", layers.join(", "), first.words);
-            printer.print(&Step { words, ..first.clone() }, "");
+            self.outlet.write(&printer.step(&Step { words, ..first.clone() }, ""));
         }
         self.steps.extend(steps);
     }
@@ -120,14 +155,33 @@ impl Report {
     /// A sheet for this, whose steps are printed as they come.
     pub(crate) fn sheet(&mut self, name: &str, place: &str) -> Sheet {
         let mut sheet = self.quiet_sheet(name, place);
-        (sheet.is_quiet, sheet.is_untitled) = (false, false);
-        if let Some(printer) = sheet.printer {
-            if std::mem::replace(&mut self.has_begun, true) {
-                println!();
-            }
-            printer.title(name, place);
-        }
+        self.begin(&mut sheet);
         sheet
+    }
+
+    /// A sheet for this, which is printed as a whole when it is kept.
+    pub(crate) fn sheet_for_later(&mut self, name: &str, place: &str) -> Sheet {
+        let mut sheet = self.quiet_sheet(name, place);
+        if let Outlet::Live(printer) = sheet.outlet {
+            sheet.outlet = Outlet::Later(printer, String::new());
+        }
+        self.begin(&mut sheet);
+        sheet
+    }
+
+    fn begin(&mut self, sheet: &mut Sheet) {
+        (sheet.is_quiet, sheet.is_untitled) = (false, false);
+        if let Some(printer) = sheet.outlet.printer() {
+            let space = if std::mem::replace(&mut self.has_begun, true) { "\n" } else { "" };
+            sheet.outlet.write(&format!("{space}{}", printer.title(&sheet.name, &sheet.place)));
+        }
+    }
+
+    /// Shows whose sheet is waited for, to whoever watches, until it is kept.
+    pub(crate) fn wait_for(&self, name: &str) {
+        if !self.is_json {
+            Printer::for_stdout().begin(&one_line(name));
+        }
     }
 
     /// A sheet of which only what is not well is printed.
@@ -136,7 +190,7 @@ impl Report {
             name: name.to_owned(),
             place: place.to_owned(),
             steps: Vec::new(),
-            printer: (!self.is_json).then(Printer::for_stdout),
+            outlet: if self.is_json { Outlet::None } else { Outlet::Live(Printer::for_stdout()) },
             is_quiet: true,
             is_untitled: true,
             veil: Veil::default(),
@@ -151,7 +205,12 @@ impl Report {
         self.configuration = Some((sheet.place, sheet.steps));
     }
 
-    pub(crate) fn keep_server(&mut self, sheet: Sheet) {
+    /// Keeps it. What it was to say later, it says now.
+    pub(crate) fn keep_server(&mut self, mut sheet: Sheet) {
+        if let Outlet::Later(printer, text) = std::mem::replace(&mut sheet.outlet, Outlet::None) {
+            print!("{}{text}", printer.wiped());
+            let _ = std::io::stdout().flush();
+        }
         self.servers.push(sheet);
     }
 
@@ -257,25 +316,28 @@ impl Printer {
     }
 
     /// What the steps below it are about.
-    fn title(self, name: &str, place: &str) {
+    fn title(self, name: &str, place: &str) -> String {
         let has_place = !place.is_empty() && place != name;
         let place = if has_place { format!("  {}", self.ink.faint(&one_line(place))) } else { String::new() };
-        println!("{}{place}", self.ink.bold(&one_line(name)));
+        format!("{}{place}\n", self.ink.bold(&one_line(name)))
+    }
+
+    /// What takes the line of [`Printer::begin`] away.
+    fn wiped(self) -> &'static str {
+        if self.width < usize::MAX { "\r\x1b[K" } else { "" }
     }
 
     /// A line that the next one takes the place of, where that is possible.
     fn begin(self, layer: &str) {
         if self.width < usize::MAX {
-            print!("\r\x1b[K  {} {layer}", self.ink.faint("…"));
+            print!("{}  {} {layer}", self.wiped(), self.ink.faint("…"));
             let _ = std::io::stdout().flush();
         }
     }
 
-    fn print(self, step: &Step, layer: &str) {
+    /// A step in one line or more.
+    fn step(self, step: &Step, layer: &str) -> String {
         let Printer { ink, width } = self;
-        if width < usize::MAX {
-            print!("\r\x1b[K");
-        }
         let sign = step.verdict.sign();
         let sign = match step.verdict {
             Verdict::Ok => ink.green(sign),
@@ -288,17 +350,18 @@ impl Printer {
         let mut lines = wrapped(&one_line(&step.words), width.saturating_sub(indent)).into_iter();
         let first = lines.next().unwrap_or_default();
         let first = if step.verdict == Verdict::Skipped { ink.faint(&first) } else { first };
-        println!("  {sign} {layer:LAYER$} {}  {first}", ink.faint(&format!("{time:>TIME$}")));
+        let mut text = format!("  {sign} {layer:LAYER$} {}  {first}\n", ink.faint(&format!("{time:>TIME$}")));
         let space = " ".repeat(indent);
-        lines.for_each(|line| println!("{space}{line}"));
+        lines.for_each(|line| text.push_str(&format!("{space}{line}\n")));
         for line in &step.details {
-            println!("{space}{}", ink.faint(&format!("| {}", one_line(line))));
+            text.push_str(&format!("{space}{}\n", ink.faint(&format!("| {}", one_line(line)))));
         }
         let advice = step.advice.iter().flat_map(|advice| wrapped(&one_line(advice), width.saturating_sub(indent + 2)));
         for (index, line) in advice.enumerate() {
             let lead = if index == 0 { "→" } else { " " };
-            println!("{space}{} {line}", ink.bold(lead));
+            text.push_str(&format!("{space}{} {line}\n", ink.bold(lead)));
         }
+        text
     }
 }
 

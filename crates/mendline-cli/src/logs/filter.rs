@@ -3,11 +3,18 @@
 //! `--grep` looks for a text in whichever case. Two kinds of text mean more than their letters: the name of a system error
 //! is found in everybody's words for it (`ETIMEDOUT`: `timed out`, `os error 110`), and a number that can be an HTTP status
 //! is found as one, or as a word, and not inside of another number.
+//!
+//! The story of a call has the messages of all its attempts in it. Every attempt goes out under a number of its own, so that
+//! a late answer to one is not taken for the answer to another; the line that says that it was sent names it.
+
+use std::collections::BTreeSet;
 
 use mendline::observe::errno::{SystemError, has_word, status_told_by};
 use mendline::observe::log::LogLevel;
 
 use super::LogsOptions;
+use super::lines::Line;
+use super::message;
 use super::record::Record;
 
 /// A call by its number, and perhaps the process that it was made in.
@@ -32,6 +39,8 @@ impl CallId {
 pub(super) struct Filter {
     level: LogLevel,
     call: Option<CallId>,
+    /// What the servers of processes knew its later attempts by.
+    attempts: BTreeSet<(u32, u64)>,
     text: Option<Text>,
     wire: bool,
 }
@@ -50,6 +59,7 @@ impl Filter {
         Filter {
             level: options.level.unwrap_or(usual),
             call: options.call,
+            attempts: BTreeSet::new(),
             text: options.grep.as_deref().map(Text::new),
             wire: options.wire,
         }
@@ -62,19 +72,28 @@ impl Filter {
 
     pub(super) fn takes(&self, record: &Record<'_>) -> bool {
         let is_loud = if record.is_message() { self.wire } else { record.level() <= self.level };
-        let is_of_call = self.call.is_none_or(|call| {
-            let number = record.call.or_else(|| message_number(record));
-            number == Some(call.number) && call.pid.is_none_or(|pid| pid == record.pid)
-        });
-        is_loud && is_of_call && self.text.as_ref().is_none_or(|text| text.is_in(record))
+        let is_of_call = || self.call.is_none_or(|call| self.is_of(call, record));
+        is_loud && is_of_call() && self.text.as_ref().is_none_or(|text| text.is_in(record))
     }
-}
 
-/// The call that a message between us and the server belongs to: it is the id there.
-fn message_number(record: &Record<'_>) -> Option<u64> {
-    let is_ours = matches!(record.way.as_deref(), Some("toServer" | "fromServer"));
-    let message: serde_json::Value = serde_json::from_str(&record.text).ok().filter(|_| is_ours)?;
-    message.get("id")?.as_u64()
+    /// Takes note of what another attempt of the call is known by, if that is what this line says.
+    pub(super) fn learn(&mut self, line: &Line) {
+        if let Some(call) = self.call.filter(|_| self.wire)
+            && let Some(record) = Record::parse(&line.text)
+            && let Some(number) = record.number.filter(|_| record.call == Some(call.number))
+        {
+            self.attempts.insert((record.pid, number));
+        }
+    }
+
+    fn is_of(&self, call: CallId, record: &Record<'_>) -> bool {
+        call.pid.is_none_or(|pid| pid == record.pid)
+            && match record.call {
+                Some(number) => number == call.number,
+                None => message::attempt(record)
+                    .is_some_and(|number| number == call.number || self.attempts.contains(&(record.pid, number))),
+            }
+    }
 }
 
 impl Text {

@@ -90,6 +90,12 @@ impl Folder {
         Folder { path: self.path.clone(), with_messages: self.with_messages, processes }
     }
 
+    /// What was said and decided, without the messages themselves.
+    pub(super) fn without_messages(&self) -> Folder {
+        let processes = self.processes.iter().filter(|process| !process.is_wire).cloned().collect();
+        Folder { path: self.path.clone(), with_messages: false, processes }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }

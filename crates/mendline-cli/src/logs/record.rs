@@ -20,6 +20,8 @@ pub(super) struct Record<'a> {
     #[serde(borrow, default)]
     pub(super) text: Cow<'a, str>,
     pub(super) call: Option<u64>,
+    /// What the server knows an attempt by, if that is not the number of its call.
+    pub(super) number: Option<u64>,
     #[serde(borrow)]
     pub(super) method: Option<Cow<'a, str>>,
     #[serde(borrow)]

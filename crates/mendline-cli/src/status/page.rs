@@ -1,4 +1,4 @@
-//! What a person reads: a table over all servers, or everything about the one that was asked for.
+//! What a person reads: a table over all servers, or everything about the one that was asked for ([`super::detail`]).
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use mendline::control::snapshot::{Server, Standing, StateKind, TransportKind};
 use mendline::control::words::{Mood, span_ms, took_us};
 
+use super::detail::detail;
 use super::memory::Memory;
 use super::report::{ProbeOutcome, Probed, Report, Row};
 use super::table::{Cell, Column, Table, Tone, shortened};
@@ -181,72 +182,8 @@ impl fmt::Display for Page<'_> {
     }
 }
 
-/// Everything about one server.
-fn detail(row: &Row, ink: Ink, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Row { server, process, .. } = row;
-    let state = tone(server.state.kind).paint(&server.state.words(), ink);
-    writeln!(f, "{}  {state}", ink.bold(&row.id))?;
-    let mut line = |title: &str, text: String| writeln!(f, "  {}  {text}", ink.faint(&format!("{title:10}")));
-    if let Some(why) = server.state.why.as_ref().filter(|_| server.state.kind == StateKind::Reconnecting) {
-        line("because", why.clone())?;
-    }
-    let client = process.client.as_ref().map(|client| format!(", for {} {}", client.name, client.version));
-    let client = client.unwrap_or_default();
-    line("process", format!("{}, mendline {}{}", process.pid, process.mendline, client.trim_end()))?;
-    if let Some(file) = &process.configuration {
-        line("configured", format!("in {file}"))?;
-    }
-    let child = server.connection.child.map(|pid| format!(", process {pid}")).unwrap_or_default();
-    let memory = row.child_memory.map(|memory| match memory.processes {
-        1 => format!(", {}", size(memory)),
-        several => format!(", {} in {several} processes", size(memory)),
-    });
-    line("reached", format!("{} {}{child}{}", via(server.transport), server.target, memory.unwrap_or_default()))?;
-    let connection = &server.connection;
-    let took = connection.took_ms.map(|took| format!("; the last took {}", span_ms(took))).unwrap_or_default();
-    line(
-        "connection",
-        format!("{} made, {} failed, {} lost{took}", connection.dials, connection.dials_failed, connection.losses),
-    )?;
-    let calls = &server.calls;
-    line(
-        "calls",
-        format!(
-            "{} answered ({} with an error), {} failed ({} may have run), {} retried",
-            calls.answered, calls.errors, calls.failed, calls.unknown, calls.retried
-        ),
-    )?;
-    line(
-        "",
-        format!(
-            "{} cancelled, {} turned away, {} answered before it was there",
-            calls.cancelled, calls.turned_away, calls.answered_early
-        ),
-    )?;
-    line("now", format!("{} in flight, {} waiting", server.in_flight, server.waiting))?;
-    if let (Some(p50), Some(p95), Some(p99)) = (server.latency.p50_us, server.latency.p95_us, server.latency.p99_us) {
-        line("latency", format!("p50 {}, p95 {}, p99 {}", took_us(p50), took_us(p95), took_us(p99)))?;
-    }
-    let why = server.breaker.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    line("breaker", format!("{}{why}", server.breaker.words()))?;
-    for tool in &server.breaker.tools {
-        let why = tool.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        line("", format!("{} {}{why}", tool.tool, tool.standing.word()))?;
-    }
-    if !server.limit.words().is_empty() {
-        let burst = server.limit.rate.map(|rate| format!(", {} at once", rate.burst)).unwrap_or_default();
-        line("limit", format!("{}{burst}; {} had to wait", server.limit.words(), server.limit.slowed))?;
-    }
-    if let Some(error) = &server.last_error {
-        line("last error", format!("{} ago: {}", span_ms(error.ago_ms), error.what))?;
-    }
-    match server.state.next_in_ms {
-        Some(next) => line("next try", format!("in {}; `mendline reconnect {}` tries it now", span_ms(next), row.id)),
-        None => Ok(()),
-    }
-}
-
-fn tone(kind: StateKind) -> Tone {
+/// The colour of a state.
+pub(super) fn tone(kind: StateKind) -> Tone {
     match kind.mood() {
         _ if kind == StateKind::Idle => Tone::Faint,
         Mood::Well => Tone::Green,
@@ -275,7 +212,8 @@ fn now(row: &Row) -> Cell {
     }
 }
 
-fn via(transport: TransportKind) -> &'static str {
+/// How a server is reached, in one word.
+pub(super) fn via(transport: TransportKind) -> &'static str {
     match transport {
         TransportKind::Child => "child",
         TransportKind::Http => "http",
@@ -303,7 +241,8 @@ fn trial_tone(outcome: ProbeOutcome) -> Tone {
     }
 }
 
-fn size(memory: Memory) -> String {
+/// As much memory, in a few letters.
+pub(super) fn size(memory: Memory) -> String {
     const MIB: u64 = 1024 * 1024;
     match memory.bytes {
         bytes if bytes < 10 * MIB => format!("{}.{} MiB", bytes / MIB, bytes % MIB * 10 / MIB),

@@ -169,3 +169,79 @@ impl Standing {
         Some(Standing { parent: next()?, group: next()?, session: next()? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::LocalModes;
+
+    use super::*;
+
+    /// Where the other half of the story below is told to panic.
+    const VARIABLE: &str = "MENDLINE_TEST_PANICS";
+
+    /// The last words of whoever panics.
+    const LAST_WORDS: &str = "as it was planned";
+
+    #[test]
+    #[ignore = "it takes the terminal that it runs in, so the story below gives it one of its own"]
+    fn somebody_panics_before_a_screen() {
+        let Ok(place) = std::env::var(VARIABLE) else { return };
+        let mut screen = Screen::open(Paint { is_coloured: true }).unwrap();
+        let modes = tcgetattr(io::stdin()).unwrap();
+        assert!(!modes.local_modes.contains(LocalModes::ECHO), "it is not a screen");
+        match place.as_str() {
+            // Whoever draws holds what others write through.
+            "drawing" => drop(screen.terminal.draw(|_| {
+                let _stdout = io::stdout().lock();
+                panic!("{LAST_WORDS}");
+            })),
+            _ => drop(std::thread::spawn(|| panic!("{LAST_WORDS}")).join()),
+        }
+    }
+
+    fn described(modes: &Termios) -> String {
+        let Termios { input_modes, output_modes, control_modes, local_modes, special_codes, .. } = modes;
+        format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {special_codes:?}")
+    }
+
+    #[test]
+    fn whoever_panics_gives_the_terminal_back_before_a_word_is_said_of_it() {
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let story = format!("{module}::somebody_panics_before_a_screen");
+        for place in ["drawing", "elsewhere"] {
+            let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+            grantpt(&master).unwrap();
+            unlockpt(&master).unwrap();
+            let name = ptsname(&master, Vec::new()).unwrap();
+            let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+            let before = described(&tcgetattr(&slave).unwrap());
+            let mut process = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", &story, "--ignored", "--nocapture", "--test-threads", "1"])
+                .env(VARIABLE, place)
+                .env("RUST_BACKTRACE", "0")
+                .stdin(Stdio::from(slave.try_clone().unwrap()))
+                .stdout(Stdio::from(slave.try_clone().unwrap()))
+                .stderr(Stdio::from(slave.try_clone().unwrap()))
+                .spawn()
+                .unwrap();
+            // What was said fits into what a terminal holds, so nobody has to read meanwhile.
+            process.wait().unwrap();
+            assert_eq!(described(&tcgetattr(&slave).unwrap()), before, "{place}: its modes are others");
+            drop(slave);
+            let mut seen = Vec::new();
+            // A terminal whose last user has gone ends with an error.
+            let _ = File::from(master).read_to_end(&mut seen);
+            let at = |what: &[u8]| {
+                let found: Vec<usize> = (0..seen.len()).filter(|at| seen[*at..].starts_with(what)).collect();
+                assert_eq!(found.len(), 1, "{place}: {:?}", String::from_utf8_lossy(&seen));
+                found[0]
+            };
+            assert!(at(ENTER) < at(LEAVE) && at(LEAVE) < at(LAST_WORDS.as_bytes()), "{place}");
+        }
+    }
+}

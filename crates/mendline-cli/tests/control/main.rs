@@ -8,6 +8,7 @@
 #[path = "../client/mod.rs"]
 #[allow(dead_code, reason = "shared with stories that need more of it")]
 mod client;
+mod completing;
 mod guests;
 mod many;
 mod probing;

@@ -69,6 +69,11 @@ impl Terminal {
         self.until_so(&format!("{text:?} can be seen"), |glass| glass.text().contains(text))
     }
 
+    /// Waits for something that cannot be seen; what can be seen helps to understand why it does not come.
+    pub(crate) fn until_fact(&self, what: &str, is_so: impl Fn() -> bool) {
+        self.until_so(what, |_| is_so());
+    }
+
     /// Waits until the other page is shown, or the usual one.
     pub(crate) fn until_page(&self, is_other: bool) {
         self.until_so(&format!("the other page: {is_other}"), |glass| glass.is_other_page == is_other);

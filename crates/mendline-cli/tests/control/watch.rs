@@ -169,7 +169,6 @@ fn it_goes_to_the_shell_and_comes_back() {
 /// The leader of the session is outside, where it has no number that can be known here.
 /// Left out, with the reason printed, only where the kernel does not allow namespaces.
 #[test]
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
 fn it_goes_to_the_shell_of_a_container_and_comes_back() {
     let isolated = ["unshare", "--map-root-user", "--pid", "--mount-proc", "--fork", "--kill-child"];
     let attempt = Command::new(isolated[0]).args(&isolated[1..]).arg("true").output().expect("unshare, of util-linux");

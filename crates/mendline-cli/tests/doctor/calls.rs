@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::canned::nobody;
-use crate::stage::{MENDLINE, Said, Site, Stage, modern};
+use crate::stage::{MENDLINE, Said, Stage, legacy, modern};
 
 const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
 
@@ -22,7 +22,7 @@ fn demo(stage: &Stage, arguments: &[&str], tempers: &[&str]) -> Said {
 
 #[test]
 fn tools_are_listed_for_people() {
-    let site = Site::legacy();
+    let site = legacy();
     let stage = Stage::new();
     insta::assert_snapshot!("tools", stage.reviewed(&stage.run(&["tools", &site.url()])));
     insta::assert_snapshot!("one_tool", stage.reviewed(&stage.run(&["tools", &site.url(), "slow"])));
@@ -34,7 +34,7 @@ fn tools_are_listed_for_people() {
 
 #[test]
 fn tools_are_listed_for_programs_as_the_server_wrote_them() {
-    for site in [Site::legacy(), Site::start(modern())] {
+    for site in [legacy(), modern()] {
         let said = Stage::new().run(&["tools", "--json", &site.url()]);
         assert_eq!(said.code, 0, "{}", said.stderr);
         let tools = said.json()["tools"].clone();
@@ -45,7 +45,7 @@ fn tools_are_listed_for_programs_as_the_server_wrote_them() {
 
 #[test]
 fn a_call_answers_in_every_era_and_over_every_transport() {
-    let (old, new) = (Site::legacy(), Site::start(modern()));
+    let (old, new) = (legacy(), modern());
     for url in [old.url(), old.sse_url(), new.url()] {
         let said = Stage::new().run(&["call", &url, "create_note", r#"{"key":"k"}"#]);
         assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "wrote k\n", ""), "{url}");
@@ -116,7 +116,7 @@ fn a_server_that_is_not_there_or_wants_a_login_has_an_exit_code_of_its_own() {
         assert_eq!(away.code, 5, "{}", away.stderr);
         assert!(away.stderr.contains("nothing listens on"), "{}", away.stderr);
         assert!(away.stderr.contains("mendline doctor http://127.0.0.1"), "{}", away.stderr);
-        let site = Site::legacy();
+        let site = legacy();
         site.add(Rule::new("a73_token_expired_401").method("initialize")).unwrap();
         let login = stage.run(&[words, &[&site.url()], tool].concat());
         assert_eq!(login.code, 6, "{}", login.stderr);
@@ -152,16 +152,14 @@ fn ctrl_c_takes_the_call_back() {
 
 #[test]
 fn questions_of_a_server_are_declined() {
-    for (site, what, answer) in [
-        (Site::legacy(), "elicitation", "decline"),
-        (Site::legacy(), "roots", "roots"),
-        (Site::start(modern()), "elicitation", "decline"),
-    ] {
+    for (site, what, answer) in
+        [(legacy(), "elicitation", "decline"), (legacy(), "roots", "roots"), (modern(), "elicitation", "decline")]
+    {
         let said = Stage::new().run(&["call", &site.url(), "ask", "--arg", &format!("what={what}")]);
         assert_eq!(said.code, 0, "{}", said.stderr);
         assert!(said.stdout.contains(answer), "{}", said.stdout);
     }
-    let site = Site::start(modern());
+    let site = modern();
     let said = Stage::new().run(&["call", &site.url(), "ask", "--arg", "what=sampling"]);
     assert_eq!(said.code, 1, "{}", said.stdout);
     assert!(said.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", said.stderr);

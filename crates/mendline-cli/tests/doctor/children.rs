@@ -28,6 +28,38 @@ const NO: &str = r#"while read line; do
     printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no licence"}}\n' "$id"
 done"#;
 
+/// Speaks the legacy era, and ends when it is asked something else.
+const TIMID: &str = r#"while read line; do
+    id=${line#*\"id\":}; id=${id%%,*}
+    case $line in
+        *initialize\"*) body='"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"timid"}' ;;
+        *ping*) body= ;;
+        *notifications*) continue ;;
+        *) exit 1 ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$body"
+done"#;
+
+/// Speaks both eras, in each life the one that it is first spoken to in.
+const UNDECIDED: &str = r#"era=
+while read line; do
+    id=${line#*\"id\":}; id=${id%%,*}
+    case $era$line in
+        legacy*ping*) body='"result":{}' ;;
+        {*initialize\"*)
+            era=legacy
+            body='"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"undecided"}}'
+            ;;
+        {*discover*) body='"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}' ;;
+        *notifications*) continue ;;
+        *) body='"error":{"code":-32601,"message":"what?"}' ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$body"
+done"#;
+
+story!(a_command_that_lets_the_first_request_decide_its_era, "sh", "-c", UNDECIDED);
+story!(a_command_that_ends_when_it_is_asked_for_the_other_era, "sh", "-c", TIMID);
+
 #[test]
 fn a_command_that_never_answers() {
     insta::assert_snapshot!(Stage::new().doctor(&["--timeout", "1s", "--", "sleep", "60"]));

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 
 use crate::canned::nobody;
-use crate::stage::{MENDLINE, Site, Stage};
+use crate::stage::{MENDLINE, Stage, legacy};
 
 fn file(servers: &serde_json::Value) -> String {
     json!({ "mcpServers": servers }).to_string()
@@ -14,7 +14,7 @@ fn file(servers: &serde_json::Value) -> String {
 
 #[test]
 fn every_server_of_the_file_is_examined() {
-    let site = Site::legacy();
+    let site = legacy();
     let stage = Stage::with_file(&file(&json!({
         "notes": { "url": site.url() },
         "demo": { "command": MENDLINE, "args": ["demo-server"] },
@@ -25,8 +25,42 @@ fn every_server_of_the_file_is_examined() {
 }
 
 #[test]
+fn servers_are_examined_at_once_and_shown_in_the_order_of_the_file() {
+    // The first answers only when the others have been started, and is shown before them.
+    let after = |name: &str, wanted: &str| {
+        let run = format!("touch {name}; exec {MENDLINE} demo-server --temper wait-for={wanted}");
+        json!({ "command": "sh", "args": ["-c", run] })
+    };
+    let servers =
+        json!({ "a": after("a-began", "c-began"), "b": after("b-began", "c-began"), "c": after("c-began", "b-began") });
+    let stage = Stage::with_file(&file(&servers));
+    let said = stage.run(&["doctor"]);
+    assert_eq!(said.code, 0, "{}", said.stdout);
+    let titles: Vec<&str> = said.stdout.lines().filter(|line| line.ends_with("  sh")).collect();
+    assert_eq!(titles, ["a  sh", "b  sh", "c  sh"], "{}", said.stdout);
+    let said = stage.run(&["doctor", "--json"]).json();
+    let names: Vec<_> = said["servers"].as_array().unwrap().iter().map(|server| server["name"].clone()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[test]
+fn no_more_than_eight_servers_are_examined_at_once() {
+    let entry = json!({ "command": MENDLINE, "args": ["demo-server", "--temper", "slow-start=100ms"] });
+    let servers: serde_json::Map<_, _> = (10..30).map(|number| (format!("s{number}"), entry.clone())).collect();
+    let stage = Stage::with_file(&file(&servers.into()));
+    let said = stage.run(&["doctor"]);
+    assert!(said.code == 0 && said.stdout.contains("All 20 servers are well"), "{}", said.stdout);
+    let (mut running, mut most) = (0_i32, 0);
+    for line in stage.ledger().lines() {
+        running += i32::from(line.starts_with("start ")) - i32::from(line.starts_with("eof "));
+        most = most.max(running);
+    }
+    assert!((2..=8).contains(&most), "{most} at once:\n{}", stage.ledger());
+}
+
+#[test]
 fn one_server_of_the_file_by_its_name() {
-    let site = Site::legacy();
+    let site = legacy();
     let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody() } })));
     insta::assert_snapshot!(stage.doctor(&["notes"]));
     let said = stage.run(&["doctor", "note"]);

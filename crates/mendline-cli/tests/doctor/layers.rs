@@ -4,7 +4,8 @@ use mendline_faults::Rule;
 use serde_json::json;
 
 use crate::canned::{Canned, nobody};
-use crate::stage::{Site, Stage, legacy, modern};
+use crate::site::Site;
+use crate::stage::{Stage, both, legacy, modern};
 
 /// What the doctor says about a server at this address, reviewed as text.
 macro_rules! story {
@@ -32,15 +33,16 @@ fn at_site(site: &Site) -> String {
 
 /// A legacy server whose greeting meets this fault.
 fn greeted_with(rule: Rule) -> Site {
-    let site = Site::legacy();
+    let site = legacy();
     site.add(rule.method("initialize")).unwrap();
     site
 }
 
-story!(a_legacy_server_that_is_well, Site::legacy(), at_site);
-story!(a_modern_server_that_is_well, Site::start(modern()), at_site);
-story!(a_server_of_the_old_transport, Site::legacy(), |site: &Site| site.sse_url());
-story!(a_server_of_the_old_transport_by_name, Site::legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
+story!(a_legacy_server_that_is_well, legacy(), at_site);
+story!(a_modern_server_that_is_well, modern(), at_site);
+story!(a_server_that_speaks_both_eras, both(), at_site);
+story!(a_server_of_the_old_transport, legacy(), |site: &Site| site.sse_url());
+story!(a_server_of_the_old_transport_by_name, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
 story!(a_connection_that_is_refused, (), |_: &()| nobody());
 story!(a_server_that_does_not_speak_http, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
 story!(a_server_that_closes_without_a_word, Canned::answer(""), at);
@@ -75,7 +77,7 @@ story!(
 story!(
     lists_that_never_come,
     {
-        let site = Site::legacy();
+        let site = legacy();
         site.add(Rule::new("m72_list_hangs").method("tools/list")).unwrap();
         site
     },
@@ -113,7 +115,7 @@ fn a_greeting_that_is_long_is_a_greeting() {
 
 #[test]
 fn a_look_leaves_no_session_behind() {
-    let site = Site::start(legacy());
+    let site = legacy();
     let said = Stage::new().run(&["doctor", &site.url()]);
     assert_eq!(said.code, 0, "{}", said.stdout);
     let counts = site.oracle().counts();
@@ -172,7 +174,7 @@ fn a_clock_that_is_wrong_is_worth_a_look() {
 
 #[test]
 fn programs_are_told_the_same_in_json() {
-    let site = Site::legacy();
+    let site = legacy();
     let said = Stage::new().run(&["doctor", "--json", &site.url()]);
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
     let said = said.json();
@@ -196,6 +198,18 @@ fn programs_are_told_the_same_in_json() {
         (json!(5), json!(1), json!(1))
     );
     assert!(fact("ping", "p50Ms").is_number());
+}
+
+#[test]
+fn programs_are_told_of_both_eras() {
+    let eras = |site: &Site| {
+        let said = Stage::new().run(&["doctor", "--json", &site.url()]).json();
+        let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
+        steps.iter().find(|step| step["layer"] == "eras").map(|step| step["facts"].clone())
+    };
+    let facts = json!({ "eras": ["legacy", "modern"], "protocolVersions": ["2025-11-25", "2026-07-28"] });
+    assert_eq!(eras(&both()), Some(facts));
+    assert_eq!((eras(&legacy()), eras(&modern())), (None, None));
 }
 
 #[test]

@@ -8,10 +8,16 @@
 mod calls;
 mod canned;
 mod children;
+#[path = "../client/mod.rs"]
+#[allow(dead_code, reason = "shared with stories that need more of it")]
+mod client;
 mod files;
 mod layers;
 mod pages;
 mod scrubbed;
 mod secure;
+#[path = "../http/site.rs"]
+#[allow(dead_code, reason = "shared with stories that need more of it")]
+mod site;
 mod stage;
 mod terminal;

@@ -11,7 +11,8 @@ use mendline_faults::{Authority, Certificate};
 
 use crate::canned::{Canned, nobody};
 use crate::scrubbed::scrubbed;
-use crate::stage::{MENDLINE, Said, Site, Stage, legacy};
+use crate::site::{Site, json_answers};
+use crate::stage::{MENDLINE, Said, Stage, legacy};
 
 /// Where the pages have it.
 const INSTALLED: &str = "/usr/local/bin/mendline";
@@ -30,10 +31,10 @@ impl Servers {
             "WWW-Authenticate: Bearer error=\"invalid_token\", error_description=\"The access token expired\"";
         let authority = Authority::new("Example Authority").unwrap();
         Servers {
-            well: Site::legacy(),
+            well: legacy(),
             login: Canned::answer(format!("HTTP/1.1 401 Unauthorized\r\n{challenge}\r\nContent-Length: 0\r\n\r\n")),
             expired: Site::start_secure(
-                legacy(),
+                json_answers(),
                 authority.vouch(Certificate { host: "127.0.0.1", until: 2024 }).unwrap(),
             ),
             nobody: nobody(),

@@ -5,14 +5,15 @@ use std::fs;
 use mendline_faults::{Authority, Certificate, Identity};
 
 use crate::canned::Canned;
-use crate::stage::{Said, Site, Stage, legacy};
+use crate::site::{Site, json_answers};
+use crate::stage::{Said, Stage, legacy};
 
 const HERE: &str = "127.0.0.1";
 const LATER: i32 = 2200;
 
 /// What the doctor says of a server with this identity, when this authority is trusted.
 fn said(authority: &Authority, identity: Identity) -> String {
-    let (stage, site) = (Stage::new(), Site::start_secure(legacy(), identity));
+    let (stage, site) = (Stage::new(), Site::start_secure(json_answers(), identity));
     let pem = stage.path().join("authority.pem");
     fs::write(&pem, authority.pem()).unwrap();
     let output = stage.command(&["doctor", &site.url()]).env("NODE_EXTRA_CA_CERTS", pem).output().unwrap();
@@ -59,14 +60,14 @@ fn a_certificate_of_an_unknown_authority() {
 
 #[test]
 fn a_server_without_tls_at_an_https_address() {
-    let site = Site::legacy();
+    let site = legacy();
     insta::assert_snapshot!(Stage::new().doctor(&[&site.url().replace("http://", "https://")]));
 }
 
 #[test]
 fn a_server_with_tls_at_an_http_address() {
     let identity = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
-    let site = Site::start_secure(legacy(), identity);
+    let site = Site::start_secure(json_answers(), identity);
     let said = Stage::new().doctor(&[&site.url().replace("https://", "http://")]);
     assert!(said.contains("write https:// instead of http://") || said.contains("not in HTTP"), "{said}");
 }

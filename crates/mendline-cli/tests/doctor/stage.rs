@@ -1,22 +1,16 @@
 //! A command with a home of its own, and servers for it.
 
 use std::fs;
-use std::future::pending;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Once, OnceLock};
-use std::thread;
 
-use mendline_faults::{Answers, Era, Identity, Server, Settings};
+use mendline_faults::{Answers, Era, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Handle, Runtime};
 
+pub(crate) use crate::client::MENDLINE;
 use crate::scrubbed::scrubbed;
-
-/// The binary under test.
-pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
+use crate::site::{self, Site, json_answers};
 
 /// What a machine may have set and a story must not see.
 const FOREIGN: [&str; 12] = [
@@ -129,47 +123,17 @@ impl Said {
     }
 }
 
-/// A fault server.
-pub(crate) struct Site(Server);
-
-impl Site {
-    pub(crate) fn start(settings: Settings) -> Site {
-        Site(ground().block_on(Server::start(settings)).unwrap())
-    }
-
-    pub(crate) fn start_secure(settings: Settings, identity: Identity) -> Site {
-        Site(ground().block_on(Server::start_secure(settings, identity)).unwrap())
-    }
-
-    /// Legacy, with sessions.
-    pub(crate) fn legacy() -> Site {
-        Site::start(legacy())
-    }
+/// A server of the legacy era, with sessions.
+pub(crate) fn legacy() -> Site {
+    Site::start(json_answers())
 }
 
-pub(crate) fn legacy() -> Settings {
-    Settings { era: Era::Legacy, answers: Answers::Json, ..Settings::default() }
+/// One of the modern era.
+pub(crate) fn modern() -> Site {
+    Site::start(site::modern(Answers::Json))
 }
 
-pub(crate) fn modern() -> Settings {
-    Settings { era: Era::Modern, answers: Answers::Json, ..Settings::default() }
-}
-
-impl Deref for Site {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.0
-    }
-}
-
-/// Where the servers of all stories run: one thread, for as long as the process lives.
-fn ground() -> &'static Handle {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    static DRIVEN: Once = Once::new();
-    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
-    DRIVEN.call_once(|| {
-        thread::spawn(|| runtime.block_on(pending::<()>()));
-    });
-    runtime.handle()
+/// One of both.
+pub(crate) fn both() -> Site {
+    Site::start(Settings { era: Era::Both, ..json_answers() })
 }

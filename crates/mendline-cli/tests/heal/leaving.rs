@@ -88,6 +88,19 @@ fn c86_a_modern_call_is_cancelled_when_its_client_has_left() {
 }
 
 #[test]
+fn c86_a_legacy_call_that_is_cancelled_in_the_last_breath_is_cancelled_at_the_server() {
+    let site = Site::start(event_answers());
+    let mut client = site.client(&[]);
+    client.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
+    site.until("the call runs", |counts| counts.executions_of("k") == 1);
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "a" } });
+    client.stdin.take().unwrap().write_all(format!("{cancelled}\n").as_bytes()).unwrap();
+    assert_eq!(client.exit_code(SOON), Some(0));
+    let counts = site.counts();
+    assert_eq!((counts.messages_of("notifications/cancelled"), counts.sessions_deleted), (1, 1));
+}
+
+#[test]
 fn c88_a_client_that_uses_an_id_twice_gets_two_answers() {
     let mut bridge = Bridge::around(&[]);
     for (key, delay) in [("a", 300), ("b", 100)] {

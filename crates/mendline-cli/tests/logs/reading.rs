@@ -122,6 +122,60 @@ fn as_json_every_line_is_as_it_was_kept() {
     assert_eq!(stage.told(&["--json"]).stdout, kept);
 }
 
+/// The numbers of the lines that are shown, by a command that is given 64 MiB in all, and so many seconds of a processor.
+fn shown_within(stage: &Stage, seconds: u32, arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("prlimit");
+    command.args(["--as=67108864", &format!("--cpu={seconds}"), "--", MENDLINE, "logs"]).args(arguments);
+    stage.at_home(&mut command);
+    let output = command.stdin(Stdio::null()).output().expect("prlimit, of util-linux");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.split(' ').nth(5).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_gigabyte_is_read_from_its_end_and_from_a_moment_on_without_the_rest() {
+    const LINES: u64 = 1_000_000;
+    let stage = Stage::new();
+    stage.put("notes", 1, 1, "");
+    let path = stage.logs().join("notes.20260101T080000Z.1.1.jsonl");
+    let padding = "x".repeat(970);
+    let real = |number: u64| line(number * 3, "notes", 1, "info", &format!("{number:07} {padding}"));
+    // Every line is a real one. Only what differs between them is written anew in a block that is used again: the minute
+    // to the millisecond, and the number.
+    let mut block: Vec<u8> = (0..1_000).flat_map(|number| real(number).into_bytes()).collect();
+    let length = block.len() / 1_000;
+    let (time, text) = (r#"{"time":"2026-01-01T08:"#.len(), real(0).find("0000000 ").unwrap());
+    let digits = |into: &mut [u8], mut value: u64| {
+        for digit in into.iter_mut().rev() {
+            *digit = b'0' + (value % 10) as u8;
+            value /= 10;
+        }
+    };
+    let mut file = File::create(&path).unwrap();
+    for first in (0..LINES).step_by(1_000) {
+        for (number, line) in (first..).zip(block.chunks_exact_mut(length)) {
+            let millis = number * 3;
+            digits(&mut line[time..time + 2], millis / 60_000);
+            digits(&mut line[time + 3..time + 5], millis / 1_000 % 60);
+            digits(&mut line[time + 6..time + 9], millis % 1_000);
+            digits(&mut line[text..text + 7], number);
+        }
+        file.write_all(&block).unwrap();
+    }
+    assert!(block.ends_with(real(LINES - 1).as_bytes()), "what is written is what would have been");
+    assert!(file.metadata().unwrap().len() >= 1 << 30);
+    // Reading all of it takes longer than that.
+    let shown = |arguments: &[&str]| shown_within(&stage, 1, arguments);
+    assert_eq!(shown(&["-n", "3"]), ["0999997", "0999998", "0999999"]);
+    assert_eq!(shown(&["--since", "2026-01-01T08:49:59.994Z"]), ["0999998", "0999999"]);
+    assert_eq!(
+        shown(&["--since", "2026-01-01T08:20:00Z", "--until", "2026-01-01T08:20:00.003Z"]),
+        ["0400000", "0400001"]
+    );
+    assert_eq!(shown(&["--until", "2026-01-01T08:00:00.003Z"]), ["0000000", "0000001"]);
+}
+
 #[test]
 fn a_huge_log_is_read_with_little_memory_from_either_end_and_from_the_middle() {
     let stage = Stage::new();
@@ -134,15 +188,7 @@ fn a_huge_log_is_read_with_little_memory_from_either_end_and_from_the_middle() {
         file.write_all(line(at * 10, "notes", 1, "info", &format!("{at} {padding}")).as_bytes()).unwrap();
     }
     file.flush().unwrap();
-    let shown = |arguments: &[&str]| -> Vec<String> {
-        let mut command = Command::new("prlimit");
-        command.args(["--as=67108864", "--", MENDLINE, "logs"]).args(arguments);
-        stage.at_home(&mut command);
-        let output = command.stdin(Stdio::null()).output().expect("prlimit, of util-linux");
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().map(|line| line.split(' ').nth(5).unwrap().to_owned()).collect()
-    };
+    let shown = |arguments: &[&str]| shown_within(&stage, 60, arguments);
     assert_eq!(shown(&["-n", "2"]), ["199998", "199999"]);
     assert_eq!(shown(&["--since", "2026-01-01T08:33:19.980Z"]), ["199998", "199999"]);
     assert_eq!(shown(&["--since", "2026-01-01T08:10:00Z", "--until", "2026-01-01T08:10:00.010Z"]), ["60000", "60001"]);

@@ -1,8 +1,10 @@
 //! The messages themselves, for those who asked for them.
 
-use serde_json::json;
+use std::process::Stdio;
 
-use crate::client::Client;
+use serde_json::{Value, json};
+
+use crate::client::{Client, SOON, lines_of};
 use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{Stage, end};
 
@@ -60,6 +62,77 @@ fn a_long_message_is_shortened_unless_all_of_it_is_wanted() {
     assert!(stage.told(&["--wire"]).stdout.contains("… (300"));
     let full = long(&["--wire", "--full"]);
     assert!((10_000..20_000).contains(&full), "{full}");
+}
+
+#[test]
+fn the_story_of_a_call_has_the_messages_of_all_its_attempts_in_it() {
+    let stage = Stage::new();
+    let mut client = stage.bridge(&["--record-wire"], &["die-after=2", "die-after=3"]);
+    // Another one first, whose messages are none of its.
+    client.result("a", "lookup", &json!({ "key": "hay" }));
+    client.result("b", "lookup", &json!({ "key": "needle" }));
+    end(client);
+    let records = stage.records();
+    let retried: Vec<_> = records.iter().filter(|it| it["kind"] == "CallRetried").collect();
+    assert_eq!(retried.len(), 2, "{records:?}");
+    let call = retried[0]["call"].to_string();
+    for follow in [false, true] {
+        let story =
+            if follow { followed(&stage, &call) } else { stage.told(&["--wire", "--full", "--call", &call]).stdout };
+        let count = |way: &str| story.lines().filter(|line| line.contains(way) && line.contains("needle")).count();
+        assert_eq!((count("→ server "), count("← server ")), (3, 1), "{story}");
+        assert!(!story.contains("hay"), "{story}");
+    }
+    let lines = stage.told(&["--wire", "--json", "--call", &call]).stdout;
+    let numbers: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].clone()).collect();
+    assert_eq!(numbers.iter().filter(|number| number.is_u64()).count(), 2, "the second and the third: {lines}");
+}
+
+/// What is shown to somebody who follows a call that was there before, until its answer is there.
+fn followed(stage: &Stage, call: &str) -> String {
+    let mut command = stage.command(&["logs", "--wire", "--full", "-n", "all", "-f", "--call", call]);
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = lines_of(process.stdout.take().unwrap());
+    let mut story = String::new();
+    while !story.contains("← server ") {
+        story += &lines.recv_timeout(SOON).unwrap_or_else(|error| panic!("{error}: {story}"));
+        story.push('\n');
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    story
+}
+
+#[test]
+fn messages_that_were_cut_are_in_the_story_too() {
+    let stage = Stage::new();
+    let mut client = stage.bridge(&["--record-wire", "--log-file-level", "debug"], &[]);
+    client.request("a", "demo/echo", &json!({ "text": "x".repeat(300_000) }));
+    client.answer("a");
+    end(client);
+    let records = stage.records();
+    let answered = records.iter().rfind(|it| it["kind"] == "CallAnswered").unwrap();
+    let story = stage.told(&["--wire", "--call", &answered["call"].to_string()]).stdout;
+    assert!(story.contains("→ server ") && story.contains("← server "), "{story}");
+}
+
+#[test]
+fn what_is_said_of_a_call_while_it_runs_is_in_its_story() {
+    let stage = Stage::new();
+    let mut client = stage.bridge(&["--record-wire"], &[]);
+    let arguments = json!({ "key": "k", "steps": 1000, "stepMs": 20 });
+    let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": "t" } });
+    client.request("a", "tools/call", &params);
+    assert!(client.line().contains("notifications/progress"));
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "a" } });
+    client.send(&cancelled.to_string());
+    end(client);
+    let records = stage.records();
+    let told = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
+    let story = stage.told(&["--wire", "--full", "--call", &told["call"].to_string()]).stdout;
+    let has = |way: &str, what: &str| story.lines().any(|line| line.contains(way) && line.contains(what));
+    assert!(has("← server ", "notifications/progress") && has("→ server ", "notifications/cancelled"), "{story}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! How it ends: asked, told, killed, or left alone by its client.
 
+use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Bridge, SOON, Setup, children_of, eventually, is_gone, kill};
 
@@ -33,6 +34,43 @@ fn calls_in_flight_at_the_end_of_stdin_are_still_answered() {
     assert_eq!(rest.len(), 1, "{rest:?}");
     assert!(rest[0].contains("k is 42"));
     assert_eq!(bridge.exit_code(SOON), Some(0));
+}
+
+/// What a client says and leaves in the same breath.
+fn say_and_leave(bridge: &mut Bridge, messages: &[Value]) {
+    let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    // One write, so that nobody can have read a part of it.
+    bridge.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+}
+
+fn cancelled(id: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+}
+
+#[test]
+fn a_call_that_is_cancelled_in_the_last_breath_is_cancelled_at_the_server() {
+    let mut bridge = Bridge::around(&[]);
+    bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
+    eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
+    say_and_leave(&mut bridge, &[cancelled("a")]);
+    assert_eq!(bridge.rest(), Vec::<String>::new(), "nobody waits for an answer");
+    assert_eq!(bridge.exit_code(SOON), Some(0));
+    let server = bridge.server();
+    let seen = bridge.ledger().lines().last().map(str::to_owned);
+    assert_eq!((bridge.noted("cancelled"), seen), (vec![server], Some(format!("eof {server}"))));
+}
+
+#[test]
+fn a_server_sees_both_or_neither_of_a_call_and_its_cancellation_that_are_said_in_the_last_breath() {
+    for _ in 0..5 {
+        let mut bridge = Bridge::around(&[]);
+        let params = json!({ "name": "create_note", "arguments": { "key": "k", "delayMs": 60_000 } });
+        let call = json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params });
+        say_and_leave(&mut bridge, &[call, cancelled("a")]);
+        assert_eq!(bridge.rest(), Vec::<String>::new());
+        assert_eq!(bridge.exit_code(SOON), Some(0));
+        assert_eq!(bridge.noted("cancelled").len(), bridge.executions("create_note", "k"), "{}", bridge.ledger());
+    }
 }
 
 #[test]

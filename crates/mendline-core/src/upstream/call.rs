@@ -158,9 +158,10 @@ impl Call {
     }
 
     /// That it was handed to the shell.
-    pub fn sent(&self, upstream: UpstreamId) -> Event {
+    pub fn sent(&self, upstream: UpstreamId, key: Key) -> Event {
+        let (call, attempt, number) = (self.name, self.attempts, key.number());
         match self.owner {
-            Owner::Client { .. } => Event::CallSent { upstream, call: self.name, attempt: self.attempts },
+            Owner::Client { .. } => Event::CallSent { upstream, call, attempt, number },
             Owner::Us(_) => Event::ErrandSent { upstream, method: self.method() },
         }
     }

@@ -11,7 +11,7 @@ use mendline_wire::{Id, Method, Spliced, meta};
 use super::Upstream;
 use super::call::{Call, Owner, State, Way};
 use super::outbox::Out;
-use crate::event::{Event, Short};
+use crate::event::{Event, LinkState, Short};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::mail::ToClient;
 use crate::moment::Moment;
@@ -90,8 +90,11 @@ impl Upstream {
 
     /// Hands the next message for this link to the shell.
     pub fn pull(&mut self, link: LinkId, turn: &mut Turn<'_>) -> Option<Spliced> {
-        if !self.link.is_up() || self.link.current() != Some(link) {
+        if self.link.current() != Some(link) {
             return None;
+        }
+        if !self.link.is_up() {
+            return self.pull_last_words(turn);
         }
         loop {
             match self.outbox.pop(turn.ledger)? {
@@ -107,11 +110,22 @@ impl Upstream {
                     call.begun = turn.now;
                     call.is_out = true;
                     self.gate.note_sent(call.name, turn.now);
-                    turn.tell(call.sent(self.id));
+                    turn.tell(call.sent(self.id, key));
                     return Some(text);
                 }
             }
         }
+    }
+
+    /// What was to be said to a child before its end was decided, it still hears: that a call is cancelled, above all. Calls
+    /// are not begun any more. Its stdin is closed when nothing is left, and the ladder bounds how long that may take.
+    fn pull_last_words(&mut self, turn: &mut Turn<'_>) -> Option<Spliced> {
+        if self.link.state() != LinkState::Draining {
+            return None;
+        }
+        let text = self.outbox.pop_text(turn.ledger)?;
+        self.outbox.hand_over(text.len());
+        Some(text)
     }
 
     /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.

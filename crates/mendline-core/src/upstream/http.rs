@@ -78,7 +78,21 @@ pub struct Http {
     endpoint: Option<String>,
     /// When posts whose trunk is gone are no longer waited for.
     orphans_until: Option<TimerId>,
+    /// How far we are with leaving, and until when that may take.
+    leaving: Leaving,
     goodbye: Option<TimerId>,
+}
+
+/// How far we are with leaving a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Leaving {
+    /// We stay.
+    #[default]
+    Not,
+    /// What was said last is still on its way.
+    LastWords,
+    /// Nothing is said any more but goodbye.
+    Goodbye,
 }
 
 impl Http {
@@ -102,6 +116,7 @@ impl Http {
             params: Params::default(),
             endpoint: None,
             orphans_until: None,
+            leaving: Leaving::default(),
             goodbye: None,
         }
     }
@@ -259,7 +274,7 @@ impl Upstream {
         call.begun = turn.now;
         call.is_out = true;
         self.gate.note_sent(call.name, turn.now);
-        turn.tell(call.sent(self.id));
+        turn.tell(call.sent(self.id, key));
         let reuse = if call.effect.is_repeatable() { Reuse::Any } else { Reuse::Fresh };
         let body = Some(call.spliced(key));
         let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
@@ -301,7 +316,8 @@ impl Upstream {
         }
     }
 
-    /// Ends everything over HTTP; a session is told goodbye.
+    /// Ends everything over HTTP, but for what was said last: that a call is cancelled, above all. A server that has been told
+    /// goodbye, or whose trunk is gone, would have no use for it, so these wait for it; not for long.
     pub(super) fn close_http(&mut self, turn: &mut Turn<'_>) {
         let Some(http) = &mut self.http else { return };
         http.release(turn);
@@ -309,17 +325,35 @@ impl Upstream {
         self.end_notices(turn);
         self.withdraw_questions(turn);
         let Some(http) = &mut self.http else { return };
+        http.abort_where(|purpose| !matches!(purpose, Purpose::Note | Purpose::Trunk), turn);
+        http.leaving = Leaving::LastWords;
+        self.say_goodbye(turn);
+        let Some(http) = &mut self.http else { return };
+        if http.open() > 0 {
+            http.goodbye = turn.wake_in(defaults::GOODBYE, Alarm::Goodbye(self.id));
+        }
+    }
+
+    /// Gives up what is left, and ends the session, if there is one; once all that was to be said has been.
+    fn say_goodbye(&mut self, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::Note);
+        if http.leaving != Leaving::LastWords || has_more_to_say() {
+            return;
+        }
+        http.leaving = Leaving::Goodbye;
         http.abort_where(|_| true, turn);
         if http.session.is_some() {
             let headers = http.session_headers(false);
             let ask = Ask { verb: Verb::Delete, target: None, headers, body: None };
             http.begin(Exchange::new(Purpose::Goodbye), ask, Reuse::Any, turn);
-            http.goodbye = turn.wake_in(defaults::GOODBYE, Alarm::Goodbye(self.id));
         }
     }
 
+    /// A server that has not taken our last words by now will not take a goodbye either.
     pub fn handle_goodbye_timer(&mut self, turn: &mut Turn<'_>) {
         if let Some(http) = &mut self.http {
+            http.leaving = Leaving::Goodbye;
             http.abort_where(|_| true, turn);
         }
     }

@@ -82,6 +82,15 @@ impl Outbox {
         Some(out)
     }
 
+    /// The next message that is ready, unless a call stands before it.
+    pub fn pop_text(&mut self, ledger: &mut Ledger) -> Option<Spliced> {
+        self.queue.front().filter(|out| matches!(out, Out::Text(..)))?;
+        match self.pop(ledger)? {
+            Out::Text(text, _) => Some(text),
+            Out::Call(_) => None,
+        }
+    }
+
     /// Takes a call back that was not pulled yet.
     pub fn take_back(&mut self, call: Key) {
         self.queue.retain(|out| !matches!(out, Out::Call(key) if *key == call));

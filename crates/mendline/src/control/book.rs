@@ -4,32 +4,23 @@
 //! the fold does and nothing more: no clock is read, nothing is formatted, nothing allocated. The clock is read when something
 //! changes that people count the time of; words are made when somebody follows, or asks.
 
-use std::collections::BTreeMap;
+mod entry;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mendline_core::config::{Dialect, RateLimit, Transport};
-use mendline_core::event::Over;
-use mendline_core::policy::breaker;
-use mendline_core::status::{Held, UpstreamStatus};
-use mendline_core::{Event, LinkState, UpstreamConfig, UpstreamId};
+use mendline_core::{Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
+use self::entry::{Entry, millis, shown};
 use super::message::{Level, Told};
 use super::registry::Heard;
-use super::snapshot::{
-    Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessFacts, Rate, Server, Snapshot, Standing,
-    State, StateKind, ToolBreaker, TransportKind, VERSION,
-};
+use super::snapshot::{Party, ProcessFacts, Snapshot, StateKind, VERSION};
 use crate::driver::Observer;
-use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
 
 /// How many events may wait for one who follows.
 const UNREAD: usize = 256;
-
-/// How much of a text from outside is shown.
-const LONGEST: usize = 300;
 
 /// What a process knows of itself.
 #[derive(Debug)]
@@ -44,25 +35,6 @@ pub struct Book {
 
 /// A book that is written in by the driver and read by whoever asks.
 pub type SharedBook = Arc<Mutex<Book>>;
-
-/// One server.
-#[derive(Debug)]
-struct Entry {
-    name: String,
-    place: String,
-    transport: TransportKind,
-    rate_limit: Option<RateLimit>,
-    status: UpstreamStatus,
-    /// How it is, and since when.
-    kind: StateKind,
-    since: Duration,
-    /// When the next dial was planned, and a pause began.
-    planned: Duration,
-    paused: Duration,
-    /// When the breakers that are open were opened: the server's own, and those of tools.
-    opened: BTreeMap<Option<String>, Duration>,
-    erred: Duration,
-}
 
 /// Somebody who follows what happens.
 #[derive(Debug)]
@@ -181,159 +153,6 @@ impl Follower {
     }
 }
 
-impl Entry {
-    fn new(config: &UpstreamConfig, now: Duration) -> Entry {
-        Entry {
-            name: config.name.clone(),
-            place: config.place.clone(),
-            transport: match config.transport {
-                Transport::Child => TransportKind::Child,
-                Transport::Http(Dialect::Sse) => TransportKind::Sse,
-                Transport::Http(Dialect::Auto | Dialect::Streamable) => TransportKind::Http,
-            },
-            rate_limit: config.rate_limit,
-            status: UpstreamStatus::default(),
-            kind: StateKind::Idle,
-            since: now,
-            planned: now,
-            paused: now,
-            opened: BTreeMap::new(),
-            erred: now,
-        }
-    }
-
-    fn note_time(&mut self, event: &Event, is_stopping: bool, now: Duration) {
-        let kind = kind_of(&self.status, is_stopping);
-        if kind != self.kind {
-            (self.kind, self.since) = (kind, now);
-        }
-        match event {
-            Event::DialPlanned { .. } => self.planned = now,
-            Event::Paused { .. } => self.paused = now,
-            Event::BreakerOpened { tool, .. } => drop(self.opened.insert(tool.clone(), now)),
-            Event::BreakerClosed { tool, .. } => drop(self.opened.remove(tool)),
-            // The same words again are a new error; that somebody wanted it so is none.
-            Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }
-                if self.status.last_error.as_ref() == Some(why) =>
-            {
-                self.erred = now;
-            }
-            Event::DialFailed { .. }
-            | Event::LeftAlone { .. }
-            | Event::LoginWanted { .. }
-            | Event::CallFailed { .. } => self.erred = now,
-            Event::Reconfigured { rate_limit, place, .. } => {
-                self.rate_limit = *rate_limit;
-                self.place.clone_from(place);
-            }
-            _ => {}
-        }
-    }
-
-    fn snapshot(&self, now: Duration, hide: &Redactor) -> Server {
-        let status = &self.status;
-        let percentile = |share| status.latency.as_ref()?.per_mille(share).map(micros);
-        Server {
-            name: self.name.clone(),
-            transport: match status.over {
-                Some(Over::Sse) => TransportKind::Sse,
-                Some(Over::Http) => TransportKind::Http,
-                Some(Over::Child(_)) | None => self.transport,
-            },
-            target: shown(&self.place, hide),
-            state: self.state(now, hide),
-            breaker: Breaker {
-                standing: standing(status.breaker.standing),
-                tries_in_ms: self.left_of(None, &status.breaker, now),
-                why: why(&status.breaker, hide),
-                tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, hide)).collect(),
-            },
-            limit: Limit {
-                rate: self.rate_limit.map(|rate| Rate { burst: rate.burst, per_second: rate.per_second }),
-                paused_ms: status.pause.map(|pause| left(pause, self.paused, now)),
-                slowed: status.slowed,
-            },
-            in_flight: status.out,
-            waiting: status.open.saturating_sub(status.out),
-            calls: Calls {
-                answered: status.answered,
-                errors: status.errors,
-                failed: status.failed,
-                unknown: status.unknown,
-                retried: status.retried,
-                cancelled: status.cancelled,
-                turned_away: status.turned_away,
-                answered_early: status.early,
-            },
-            latency: Latency {
-                count: status.latency.as_ref().map_or(0, |latency| latency.count()),
-                p50_us: percentile(500),
-                p95_us: percentile(950),
-                p99_us: percentile(990),
-            },
-            connection: Connection {
-                dials: status.dials,
-                dials_failed: status.dials_failed,
-                losses: status.losses,
-                took_ms: status.took.map(millis),
-                child: status.child(),
-            },
-            last_error: status
-                .last_error
-                .as_ref()
-                .map(|what| LastError { what: shown(what, hide), ago_ms: millis(now.saturating_sub(self.erred)) }),
-        }
-    }
-
-    fn state(&self, now: Duration, hide: &Redactor) -> State {
-        let status = &self.status;
-        let is_lost = matches!(self.kind, StateKind::Reconnecting | StateKind::Parked);
-        let redial = status.redial.filter(|_| is_lost);
-        let waits = matches!(status.link, LinkState::Waiting | LinkState::Parked);
-        let why = match self.kind {
-            StateKind::Reconnecting | StateKind::Parked => status.last_trouble.as_deref(),
-            StateKind::NeedsLogin => status.needs_login.as_deref(),
-            StateKind::Idle if status.lost => status.last_error.as_deref(),
-            _ => None,
-        };
-        State {
-            kind: self.kind,
-            for_ms: millis(now.saturating_sub(self.since)),
-            why: why.map(|why| shown(why, hide)),
-            attempt: redial.map(|redial| redial.attempt),
-            attempts: redial.and_then(|redial| redial.most),
-            next_in_ms: redial.filter(|_| waits).map(|redial| left(redial.wait, self.planned, now)),
-        }
-    }
-
-    fn tool(&self, tool: &str, held: &Held, now: Duration, hide: &Redactor) -> ToolBreaker {
-        let tries_in_ms = self.left_of(Some(tool), held, now);
-        ToolBreaker { tool: shown(tool, hide), standing: standing(held.standing), tries_in_ms, why: why(held, hide) }
-    }
-
-    fn left_of(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
-        let (open_for, _) = held.open_for.as_ref()?;
-        let opened = self.opened.get(&tool.map(str::to_owned)).copied().unwrap_or(now);
-        Some(left(*open_for, opened, now))
-    }
-}
-
-/// How a server is, in one word.
-fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
-    match status.link {
-        LinkState::Idle | LinkState::Draining if is_stopping => StateKind::Stopping,
-        _ if status.breaker.standing == breaker::Standing::Isolated => StateKind::Isolated,
-        _ if status.needs_login.is_some() => StateKind::NeedsLogin,
-        LinkState::Idle => StateKind::Idle,
-        LinkState::Parked => StateKind::Parked,
-        LinkState::Up if status.ready => StateKind::Ready,
-        // It is there, and has not answered yet: perhaps nobody has asked it anything.
-        LinkState::Up => StateKind::Starting,
-        LinkState::Dialing if !status.lost => StateKind::Starting,
-        LinkState::Dialing | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
-    }
-}
-
 /// What happens on the way of every healthy call changes nothing that people count the time of.
 fn is_everyday(event: &Event) -> bool {
     matches!(
@@ -347,41 +166,6 @@ fn is_everyday(event: &Event) -> bool {
             | Event::MessageDropped { .. }
             | Event::RateLimited { .. }
     )
-}
-
-fn standing(standing: breaker::Standing) -> Standing {
-    match standing {
-        breaker::Standing::Closed => Standing::Closed,
-        breaker::Standing::Open => Standing::Open,
-        breaker::Standing::HalfOpen => Standing::HalfOpen,
-        breaker::Standing::Isolated => Standing::Isolated,
-    }
-}
-
-fn why(held: &Held, hide: &Redactor) -> Option<String> {
-    held.open_for.as_ref().map(|(_, why)| shown(why, hide))
-}
-
-/// Text from outside, without secrets, harmless to print and not too long.
-fn shown(text: &str, hide: &Redactor) -> String {
-    let text = Escaped(&hide.redact(text.as_bytes())).to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
-/// How much of a span is left that began then.
-fn left(span: Duration, began: Duration, now: Duration) -> u64 {
-    millis(span.saturating_sub(now.saturating_sub(began)))
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The time since the machine was started, asleep or not: a laptop that slept was not ready meanwhile, but the hour passed.
@@ -425,10 +209,12 @@ pub(super) fn open(book: &SharedBook) -> MutexGuard<'_, Book> {
 
 #[cfg(test)]
 mod tests {
-    use mendline_core::LinkId;
+    use mendline_core::event::Over;
+    use mendline_core::{LinkId, LinkState};
     use mendline_wire::Method;
 
     use super::*;
+    use crate::control::snapshot::Server;
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
 

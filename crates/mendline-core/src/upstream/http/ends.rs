@@ -41,6 +41,7 @@ impl Upstream {
             Purpose::Trunk => self.trunk_ended(&exchange, how, turn),
             Purpose::Goodbye | Purpose::Dropped => {}
         }
+        self.say_goodbye(turn);
         self.keep_moving(turn);
     }
 

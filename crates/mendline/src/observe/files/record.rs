@@ -13,7 +13,7 @@ use mendline_wire::Method;
 
 use super::desk::{Entry, What};
 use super::now;
-use super::stories::Before;
+use super::stories::{Before, Sent};
 use crate::driver::Way;
 use crate::observe::errno::{SystemError, status_told_by};
 use crate::observe::escaped::is_harmless;
@@ -150,7 +150,8 @@ impl Object<'_> {
 
     fn before(&mut self, before: &Before, upstream: UpstreamId, call: u64) {
         let accepted = Event::CallAccepted { upstream, call, method: before.method };
-        let sent = before.sent.map(|(at, attempt)| (at, Event::CallSent { upstream, call, attempt }));
+        let sent =
+            before.sent.map(|Sent { at, attempt, number }| (at, Event::CallSent { upstream, call, attempt, number }));
         self.key("before");
         let mut separator = b'[';
         for (at, event) in std::iter::once((before.accepted, accepted)).chain(sent) {
@@ -274,7 +275,12 @@ fn facts(event: &Event, object: &mut Object<'_>) {
         | Event::AnsweredFromCatalogue { method: it, .. }
         | Event::AskForwarded { method: it, .. }
         | Event::MessageDropped { method: it, .. } => method(object, it),
-        Event::CallSent { attempt, .. } => object.number("attempt", u64::from(*attempt)),
+        Event::CallSent { call, attempt, number, .. } => {
+            object.number("attempt", u64::from(*attempt));
+            if number != call {
+                object.number("number", *number);
+            }
+        }
         Event::CallRetried { attempt, outcome, .. } => {
             object.number("attempt", u64::from(*attempt));
             object.word("outcome", outcome.word());
@@ -351,7 +357,8 @@ mod tests {
 
     #[test]
     fn an_event_is_written_with_all_that_it_knows() {
-        let before = Before { method: Method::ToolsCall, accepted: 1, sent: Some((2, 1)) };
+        let before =
+            Before { method: Method::ToolsCall, accepted: 1, sent: Some(Sent { at: 2, attempt: 1, number: 7 }) };
         let event = failed("nothing listens on 127.0.0.1:1 (connection refused)");
         let (line, value) = written(What::Event(event, Some(Box::new(before))));
         assert!(

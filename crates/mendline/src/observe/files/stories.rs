@@ -23,7 +23,17 @@ pub(super) struct Before {
     /// When it came, in microseconds since 1970.
     pub(super) accepted: u64,
     /// When it was sent, and as which attempt.
-    pub(super) sent: Option<(u64, u32)>,
+    pub(super) sent: Option<Sent>,
+}
+
+/// That an attempt was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// When, in microseconds since 1970.
+    pub(super) at: u64,
+    pub(super) attempt: u32,
+    /// What the server knows it by.
+    pub(super) number: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -54,13 +64,17 @@ impl Stories {
                 self.open(upstream, call, Before { method, accepted: now(), sent: None });
                 None
             }
-            Event::CallSent { upstream, call, attempt } => {
+            Event::CallSent { upstream, call, attempt, number } => {
                 let story = self.find(upstream, call)?.as_mut()?;
                 if story.is_told {
                     return Some((LogLevel::Info, None));
                 }
-                story.before.sent = Some((now(), attempt));
-                None
+                story.before.sent = Some(Sent { at: now(), attempt, number });
+                // Its messages bear another number than its story from now on, and only this line says so.
+                (number != call).then(|| {
+                    story.is_told = true;
+                    (LogLevel::Info, Some(Box::new(Before { sent: None, ..story.before })))
+                })
             }
             Event::CallAnswered { upstream, call, error, .. } => match self.find(upstream, call)?.take() {
                 Some(story) if story.is_told => Some((LogLevel::Info, None)),
@@ -136,7 +150,7 @@ mod tests {
     }
 
     fn sent(call: u64, attempt: u32) -> Event {
-        Event::CallSent { upstream: NOTES, call, attempt }
+        Event::CallSent { upstream: NOTES, call, attempt, number: call + (u64::from(attempt - 1) << PLACE_BITS) }
     }
 
     fn answered(call: u64, error: bool) -> Event {
@@ -155,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_call_that_is_sent_again_is_told_from_its_beginning_to_its_end() {
-        let before = Before { method: Method::ToolsCall, accepted: 0, sent: Some((1, 1)) };
+        let before =
+            Before { method: Method::ToolsCall, accepted: 0, sent: Some(Sent { at: 1, attempt: 1, number: 1 }) };
         let events = [accepted(1), sent(1, 1), retried(1), sent(1, 2), retried(1), sent(1, 3), answered(1, false)];
         let expected = [
             (2, LogLevel::Warn, Some(before)),
@@ -165,6 +180,14 @@ mod tests {
             (6, LogLevel::Info, None),
         ];
         assert_eq!(told(&events), expected);
+    }
+
+    #[test]
+    fn a_call_that_did_not_get_there_is_told_when_it_goes_out_under_another_number() {
+        let before = Before { method: Method::ToolsCall, accepted: 0, sent: None };
+        let again = Event::CallSent { upstream: NOTES, call: 1, attempt: 1, number: 1 << PLACE_BITS | 1 };
+        let events = [accepted(1), sent(1, 1), again, answered(1, false)];
+        assert_eq!(told(&events), [(2, LogLevel::Info, Some(before)), (3, LogLevel::Info, None)]);
     }
 
     #[test]

@@ -1,0 +1,192 @@
+//! A line that somebody is typing, and whether a server is to be named at its end.
+//!
+//! All shells quote alike as far as names of servers are concerned, so the line is taken apart here and not in three
+//! languages. What is understood of it is what completing needs: the last command on it, the words of that command, and the
+//! word that is not finished. What an option is and whether a value follows it, the command line itself knows.
+
+use std::iter::Peekable;
+use std::path::PathBuf;
+use std::str::Chars;
+
+use clap::{Arg, Command};
+
+/// Where on a line a server is to be named.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The subcommand.
+    pub(super) command: String,
+    /// The configuration file that was named before.
+    pub(super) config: Option<PathBuf>,
+    /// Configured servers that do not run are meant, too.
+    pub(super) is_probe: bool,
+}
+
+impl Place {
+    /// The place at the end of this line, if a server is named as the first argument there.
+    pub(super) fn find(line: &str, whole: &Command) -> Option<Place> {
+        let words = words(line);
+        let ours = words.iter().position(|word| word.rsplit('/').next() == Some("mendline"))?;
+        let [command, before @ .., last] = &words[ours + 1..] else { return None };
+        let known = whole.find_subcommand(command)?;
+        let mut place = Place { command: command.clone(), config: None, is_probe: false };
+        let mut before = before.iter();
+        while let Some(word) = before.next() {
+            if word == "--" || !word.starts_with('-') {
+                // What follows is a command, or the server has been named.
+                return None;
+            }
+            let (flag, value) = match word.split_once('=') {
+                Some((flag, value)) => (flag, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            place.is_probe |= flag == "--probe";
+            if value.is_none() && !wants_value(flag, known) {
+                continue;
+            }
+            // A value that is being typed is not the name of a server.
+            let value = value.or_else(|| before.next().cloned())?;
+            if flag == "--config" {
+                place.config = Some(at_home(&value));
+            }
+        }
+        (!last.starts_with('-')).then_some(place)
+    }
+}
+
+/// Whether the next word belongs to this one.
+fn wants_value(word: &str, command: &Command) -> bool {
+    let takes = |argument: &&Arg| argument.get_action().takes_values();
+    if let Some(long) = word.strip_prefix("--") {
+        return command.get_opts().filter(takes).any(|argument| {
+            argument.get_long() == Some(long)
+                || argument.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
+        });
+    }
+    // Of several letters only the last can have its value in the next word: one before it has taken the rest for it.
+    let mut letters = word.chars().skip(1);
+    let first = letters.find(|letter| command.get_opts().filter(takes).any(|it| it.get_short() == Some(*letter)));
+    first.is_some() && letters.next().is_none()
+}
+
+/// As the shell would have read it.
+fn at_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// The words of the last command on a line, the last of which is not finished and may be empty.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    // A word may be empty and there all the same, if somebody has begun to quote.
+    let mut word: Option<String> = None;
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ';' | '&' | '|' | '(' | ')' | '\n' => (words, word) = (Vec::new(), None),
+            letter if letter.is_whitespace() => words.extend(word.take()),
+            '\'' => quoted(&mut letters, '\'', word.get_or_insert_default()),
+            '"' => quoted(&mut letters, '"', word.get_or_insert_default()),
+            '\\' => word.get_or_insert_default().extend(letters.next()),
+            letter => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.push(word.unwrap_or_default());
+    words
+}
+
+/// What stands until the next of these quotes, or until the end.
+fn quoted(letters: &mut Peekable<Chars<'_>>, quote: char, word: &mut String) {
+    while let Some(letter) = letters.next() {
+        match letter {
+            letter if letter == quote => return,
+            '\\' if quote == '"' && letters.peek().is_some_and(|next| "\"\\$`".contains(*next)) => {
+                word.extend(letters.next());
+            }
+            letter => word.push(letter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn place(line: &str) -> Option<Place> {
+        Place::find(line, &Cli::command())
+    }
+
+    #[test]
+    fn a_line_is_read_as_a_shell_reads_it() {
+        for (line, expected) in [
+            ("", vec![""]),
+            ("mendline run ", vec!["mendline", "run", ""]),
+            ("mendline  run my\\ no", vec!["mendline", "run", "my no"]),
+            ("mendline run 'my no", vec!["mendline", "run", "my no"]),
+            ("mendline run \"a \\\" b\\c", vec!["mendline", "run", "a \" b\\c"]),
+            ("mendline run ''", vec!["mendline", "run", ""]),
+            ("mendline run '' ", vec!["mendline", "run", "", ""]),
+            ("cd x && mendline run a:b", vec!["mendline", "run", "a:b"]),
+            ("a | (mendline run \\", vec!["mendline", "run", ""]),
+        ] {
+            assert_eq!(words(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_named_as_the_first_argument() {
+        for line in [
+            "mendline run ",
+            "mendline run no",
+            "A=1 ./target/mendline run 'no",
+            "mendline call --json ",
+            "mendline run --call-timeout 5s ",
+            "mendline run --call-timeout=5s ",
+            "mendline logs -f ",
+            "mendline logs -n 3 ",
+            "mendline logs -n3 ",
+            "mendline logs -fn 3 ",
+            "cd x; mendline reconnect ",
+        ] {
+            assert!(place(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_the_name_of_a_server() {
+        for line in [
+            "",
+            "mendline",
+            "mendline ",
+            "mendline ru",
+            "mendline run --",
+            "mendline run --na",
+            "mendline run -- ",
+            "mendline run -- np",
+            "mendline run notes ",
+            "mendline call notes sea",
+            "mendline run --call-timeout ",
+            "mendline run --config ",
+            "mendline logs -n ",
+            "mendline logs -fn ",
+            "mendline nonsense ",
+            "mendline run x; ls ",
+            "other run ",
+        ] {
+            assert_eq!(place(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_was_said_before_tells_which_names_are_meant() {
+        let named = |line: &str| place(line).unwrap().config;
+        assert_eq!(named("mendline run --config a\\ b.json "), Some(PathBuf::from("a b.json")));
+        assert_eq!(named("mendline run --config=x.json no"), Some(PathBuf::from("x.json")));
+        assert_eq!(named("mendline run "), None);
+        assert!(place("mendline status --probe ").unwrap().is_probe && !place("mendline status ").unwrap().is_probe);
+    }
+}

@@ -1,0 +1,139 @@
+//! The names that could come next on a line.
+//!
+//! Whoever presses a key wants an answer before the next one, and no complaint in the middle of what is typed. So this is
+//! bounded in time, whatever hangs: a file that is a pipe, a process that is stopped. What is not known by then is left out,
+//! and so is what goes wrong. A name that a terminal or a shell could take for something else is not offered.
+
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use mendline::control::Registry;
+use mendline::control::snapshot::StateKind;
+use mendline::observe::files::FOLDER;
+use mendline::state::state_directory;
+
+use super::line::Place;
+use crate::cli::{Cli, NEGATIVE, print};
+use crate::logs;
+use crate::named::{locate, read};
+
+/// How long everything may take.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// How long running processes have to say whom they serve.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Which names a command takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those of the configuration file.
+    Configured,
+    /// Those of running processes.
+    Running,
+    /// Those of running processes that are isolated, or that are not.
+    Isolated(bool),
+    /// Those that something is logged of.
+    Logged,
+}
+
+/// Every command that takes the name of a server as its first argument, and what that argument is called.
+pub(super) const SERVERS: [(&str, &str, Whose); 9] = [
+    ("run", "target", Whose::Configured),
+    ("doctor", "target", Whose::Configured),
+    ("tools", "words", Whose::Configured),
+    ("call", "words", Whose::Configured),
+    ("status", "name", Whose::Running),
+    ("reconnect", "name", Whose::Running),
+    ("isolate", "name", Whose::Isolated(false)),
+    ("resume", "name", Whose::Isolated(true)),
+    ("logs", "name", Whose::Logged),
+];
+
+/// Prints the names that could come next, one on each line. The exit code says whether one is wanted there at all.
+pub(super) fn answer(line: &str) -> ExitCode {
+    let place = Place::find(line, &<Cli as clap::CommandFactory>::command());
+    let whose =
+        |place: &Place| SERVERS.iter().find(|(command, ..)| place.command == *command).map(|(.., whose)| *whose);
+    let Some((place, whose)) = place.and_then(|place| whose(&place).map(|whose| (place, whose))) else {
+        return ExitCode::from(NEGATIVE);
+    };
+    let (sender, receiver) = channel();
+    // Whoever still looks when the time is over ends with us.
+    std::thread::spawn(move || sender.send(names(&place, whose)));
+    let names = receiver.recv_timeout(PATIENCE).unwrap_or_default();
+    let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+    print(lines.as_bytes())
+}
+
+fn names(place: &Place, whose: Whose) -> Vec<String> {
+    let mut names = match whose {
+        Whose::Configured => configured(place),
+        Whose::Running => running(|_| true),
+        Whose::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
+        Whose::Logged => logged(),
+    };
+    if place.is_probe {
+        names.extend(configured(place));
+    }
+    let mut offered: Vec<String> = Vec::with_capacity(names.len());
+    for name in names {
+        if is_fit(&name) && !offered.contains(&name) {
+            offered.push(name);
+        }
+    }
+    offered
+}
+
+/// Whether a name is one word that a command would take as such.
+fn is_fit(name: &str) -> bool {
+    let is_plain = !name.is_empty() && !name.starts_with('-') && !name.chars().any(char::is_control);
+    is_plain && !name.contains("://") && !name.contains("${")
+}
+
+fn configured(place: &Place) -> Vec<String> {
+    let Ok(loaded) = locate(place.config.as_deref()).and_then(|found| read(&found)) else { return Vec::new() };
+    let is_disabled = |name: &String| loaded.server(name).is_some_and(|server| server.is_disabled);
+    loaded.names.iter().filter(|name| !is_disabled(name)).cloned().collect()
+}
+
+/// The names of running servers that stand like this; where several have one, each with its process, too.
+fn running(is_meant: impl Fn(StateKind) -> bool) -> Vec<String> {
+    let mut servers: Vec<(String, u32)> = Vec::new();
+    for found in Registry::of_user().snapshots_within(LOOK) {
+        let pid = found.process.pid;
+        match found.answer {
+            Ok(snapshot) => {
+                let meant = snapshot.servers.into_iter().filter(|server| is_meant(server.state.kind));
+                servers.extend(meant.map(|server| (server.name, pid)));
+            }
+            // It may not have had the time to say how it is, but its name is known.
+            Err(_) => servers.push((found.process.name, pid)),
+        }
+    }
+    let mut names: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
+    names.sort_unstable();
+    let has_several = |name: &String| servers.iter().filter(|(it, _)| it == name).count() > 1;
+    names.extend(servers.iter().filter(|(name, _)| has_several(name)).map(|(name, pid)| format!("{name}#{pid}")));
+    names
+}
+
+fn logged() -> Vec<String> {
+    let folder = state_directory(|name| std::env::var_os(name)).map(|state| state.join(FOLDER));
+    folder.map(|folder| logs::servers(&folder)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_offered_only_if_it_is_one() {
+        for name in ["notes", "my notes", "plugin:github", "$(reboot)", "grüsse", "a'b"] {
+            assert!(is_fit(name), "{name}");
+        }
+        for name in ["", "-x", "a\nb", "a\tb", "\u{1b}[2J", "https://example.com", "${HOME}"] {
+            assert!(!is_fit(name), "{name:?}");
+        }
+    }
+}

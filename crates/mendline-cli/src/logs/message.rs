@@ -1,0 +1,112 @@
+//! Which attempt of a call a message between us and the server belongs to.
+//!
+//! It is its id there; what is said of it meanwhile (its progress, that it is cancelled) names it as well. Of a long message
+//! only the beginning was kept, so what stands there is taken as it comes, and not only if the whole can be read.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::record::Record;
+
+/// The number of the attempt that this message belongs to, if it is one.
+pub(super) fn attempt(record: &Record<'_>) -> Option<u64> {
+    let is_from_server = match record.way.as_deref() {
+        Some("fromServer") => true,
+        Some("toServer") => false,
+        // The client has numbers of its own.
+        _ => return None,
+    };
+    let message = Beginning::of(&record.text);
+    match message.id {
+        // What the server asks has a number of the server's, and so has our answer to it.
+        Some(_) if message.is_request == is_from_server => None,
+        Some(number) => Some(number),
+        None => message.mentioned,
+    }
+}
+
+/// What the members of a message say, as far as they could be read.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Beginning {
+    id: Option<u64>,
+    /// The id of another message that is spoken of.
+    mentioned: Option<u64>,
+    is_request: bool,
+}
+
+impl Beginning {
+    fn of(text: &str) -> Beginning {
+        let mut beginning = Beginning::default();
+        // Where it breaks off, we have what came before.
+        let _ = serde_json::Deserializer::from_str(text).deserialize_map(&mut beginning);
+        beginning
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Beginning {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<Cow<'_, str>>()? {
+            match &*name {
+                "id" => self.id = members.next_value::<Value>()?.as_u64(),
+                "method" => {
+                    self.is_request = true;
+                    members.next_value::<IgnoredAny>()?;
+                }
+                "params" => {
+                    let params = members.next_value::<Value>()?;
+                    let mentioned = params.get("progressToken").or_else(|| params.get("requestId"));
+                    self.mentioned = mentioned.and_then(Value::as_u64);
+                }
+                _ => _ = members.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(way: &str, text: &str) -> Option<u64> {
+        let line = serde_json::json!({
+            "time": "2026-11-15T12:20:12.123Z", "level": "info", "server": "notes", "pid": 1, "kind": "Wire", "way": way,
+            "text": text,
+        });
+        attempt(&Record::parse(line.to_string().as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_message_belongs_to_the_attempt_that_it_is_or_speaks_of() {
+        assert_eq!(of("toServer", r#"{"id":7,"method":"tools/call","params":{"_meta":{"progressToken":7}}}"#), Some(7));
+        assert_eq!(of("fromServer", r#"{"id":7,"result":{}}"#), Some(7));
+        assert_eq!(of("fromServer", r#"{"method":"notifications/progress","params":{"progressToken":7}}"#), Some(7));
+        assert_eq!(of("toServer", r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#), Some(7));
+    }
+
+    #[test]
+    fn numbers_of_others_are_not_ours() {
+        assert_eq!(of("fromServer", r#"{"id":7,"method":"roots/list"}"#), None);
+        assert_eq!(of("toServer", r#"{"id":7,"result":{}}"#), None);
+        assert_eq!(of("fromClient", r#"{"id":7,"method":"tools/call"}"#), None);
+        for text in ["", "x", "[]", "{", r#"{"id":"x"}"#, r#"{"id":-1,"result":{}}"#] {
+            assert_eq!(of("fromServer", text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_a_message_that_was_cut_the_beginning_is_enough() {
+        assert_eq!(of("fromServer", r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"text":"long"#), Some(7));
+        assert_eq!(of("toServer", r#"{"id":7,"method":"tools/call","params":{"text":"lo"#), Some(7));
+    }
+}

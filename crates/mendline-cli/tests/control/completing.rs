@@ -1,0 +1,218 @@
+//! The key that completes, pressed in real shells, before servers that are configured, that run, or that were.
+//!
+//! What a shell makes of a line is seen as a program sees it: instead of Mendline, a function is called that writes its
+//! arguments down, each in brackets. The scripts ask the real one. A shell that is not installed is left out, and that is
+//! said.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::client::{Client, MENDLINE, STATE, kill};
+use crate::stage::{LATER, Stage};
+use crate::terminal::Terminal;
+
+/// How a server may be called that must not do anything but be called so.
+const NASTY: &str = "x$(touch pwned)`touch pwned`;touch 'pwned\" *";
+
+/// A home in which servers are configured, some of them with names that are hard to type.
+fn home() -> Stage {
+    let stage = Stage::new();
+    let entry = || json!({ "command": MENDLINE, "args": ["demo-server"] });
+    let mut servers = json!({
+        "notes": entry(),
+        "my notes": entry(),
+        "plugin:git:hub": entry(),
+        "zz\u{1b}[2J": entry(),
+        "nowhere": { "command": "x", "disabled": true },
+    });
+    servers[NASTY] = entry();
+    fs::create_dir(stage.folder().join("mendline")).unwrap();
+    configure(&stage, "mendline/config.json", &servers);
+    configure(&stage, "other.json", &json!({ "elsewhere": entry() }));
+    stage
+}
+
+fn configure(stage: &Stage, file: &str, servers: &Value) {
+    fs::write(stage.folder().join(file), json!({ "mcpServers": servers }).to_string()).unwrap();
+}
+
+/// A shell in a terminal, with our completions.
+struct Typist {
+    terminal: Terminal,
+    started: PathBuf,
+}
+
+impl Typist {
+    /// In front of this shell, if it is installed.
+    #[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+    fn at(shell: &str, stage: &Stage) -> Option<Typist> {
+        if Command::new(shell).arg("--version").output().is_err() {
+            println!("left out: {shell} is not installed");
+            return None;
+        }
+        let at = |name: &str| stage.folder().join(name);
+        let put = |name: &str, text: &str| {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), text).unwrap();
+        };
+        let script = stage.ask(&["completions", shell]).stdout;
+        let mut command = Command::new(shell);
+        command.arg("-i");
+        let prepare = "cd ~/empty; PS1='ready> '; mendline() { { printf '<%s>' \"$@\"; echo; } >>~/started; }\n";
+        match shell {
+            "bash" => {
+                put("script", &script);
+                put(".bashrc", &format!("source ~/script; {prepare}"));
+            }
+            "zsh" => {
+                put("functions/_mendline", &script);
+                put(".zshrc", &format!("fpath=(~/functions $fpath); autoload -Uz compinit; compinit -u -D; {prepare}"));
+            }
+            _ => {
+                put("fish/completions/mendline.fish", &script);
+                let prompt = "function fish_prompt; echo 'ready> '; end";
+                let mendline = "function mendline; begin; printf '<%s>' $argv; echo; end >>~/started; end";
+                put("fish/config.fish", &format!("cd ~/empty; {prompt}; {mendline}\n"));
+            }
+        }
+        fs::create_dir_all(at("empty")).unwrap();
+        fs::create_dir_all(at("bin")).unwrap();
+        symlink(MENDLINE, at("bin/mendline")).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", at("bin").display())).env("LC_ALL", "C.UTF-8");
+        let ours = stage.command(&[]);
+        command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env(STATE, at("state")).env_remove("MENDLINE_CONFIG").env_remove("ZDOTDIR");
+        let terminal = Terminal::start(&command, 160, 50);
+        terminal.until("ready>");
+        Some(Typist { terminal, started: at("started") })
+    }
+
+    /// What a program would be started with when this is typed after its name.
+    fn types(&self, keys: &str) -> String {
+        let started = || fs::read_to_string(&self.started).unwrap_or_default();
+        let before = started().lines().count();
+        self.terminal.press(&format!("mendline {keys}\r"));
+        self.terminal.until_fact(keys, || started().lines().count() > before);
+        started().lines().last().unwrap().to_owned()
+    }
+}
+
+fn names_are_completed(shell: &str) {
+    let stage = home();
+    let Some(typist) = Typist::at(shell, &stage) else { return };
+    for (keys, expected) in [
+        ("run no\t", "<run><notes>"),
+        ("doctor --timeout 5s no\t", "<doctor><--timeout><5s><notes>"),
+        ("tools my\t", "<tools><my notes>"),
+        ("tools my\\ no\t", "<tools><my notes>"),
+        ("tools 'my no\t", "<tools><my notes>"),
+        ("tools \"my no\t", "<tools><my notes>"),
+        ("call pl\t", "<call><plugin:git:hub>"),
+        ("call plugin:gi\t", "<call><plugin:git:hub>"),
+        ("run --config ~/other.json el\t", "<elsewhere>"),
+        ("run --config=../other.json el\t", "<elsewhere>"),
+        // What is no name is not offered as one.
+        ("run zz\t", "<run><zz>"),
+        ("run -- no\t", "<run><--><no>"),
+        ("call notes no\t", "<call><notes><no>"),
+        ("run --call-timeout no\t", "<run><--call-timeout><no>"),
+    ] {
+        let typed = typist.types(keys);
+        assert!(typed.ends_with(expected), "{shell}: {keys:?} became {typed}");
+    }
+    for keys in ["run x\t", "run \"x\t", "run 'x\t"] {
+        assert_eq!(typist.types(keys), format!("<run><{NASTY}>"), "{shell}: {keys:?}");
+    }
+    assert!(!stage.folder().join("empty/pwned").exists(), "{shell} took a name for a command");
+}
+
+fn what_runs_and_what_ran_is_completed(shell: &str) {
+    let stage = home();
+    let Some(typist) = Typist::at(shell, &stage) else { return };
+    let state = stage.folder().join("state");
+    let run = |name: &str| {
+        let mut command = stage.command(&["run", "--name", name, "--", MENDLINE, "demo-server"]);
+        let mut client = Client::start(command.env(STATE, &state).stdin(Stdio::piped()));
+        client.greet();
+        client
+    };
+    let (_swift, _still) = (run("swift"), run("still"));
+    let mut gone = run("gone");
+    gone.stdin = None;
+    assert_eq!(gone.exit_code(LATER), Some(0));
+    assert_eq!(stage.ask(&["isolate", "still"]).code, Some(0));
+    for (keys, expected) in [
+        ("status sw\t", "<status><swift>"),
+        ("reconnect --no-wait sw\t", "<reconnect><--no-wait><swift>"),
+        ("status --probe no\t", "<status><--probe><notes>"),
+        ("isolate s\t", "<isolate><swift>"),
+        ("resume s\t", "<resume><still>"),
+        ("logs -f go\t", "<logs><-f><gone>"),
+        // What is only configured cannot be steered.
+        ("reconnect no\t", "<reconnect><no>"),
+    ] {
+        assert_eq!(typist.types(keys), expected, "{shell}: {keys:?}");
+    }
+}
+
+#[test]
+fn bash_completes_the_names_of_servers() {
+    names_are_completed("bash");
+    what_runs_and_what_ran_is_completed("bash");
+}
+
+#[test]
+fn zsh_completes_the_names_of_servers() {
+    names_are_completed("zsh");
+    what_runs_and_what_ran_is_completed("zsh");
+}
+
+#[test]
+fn fish_completes_the_names_of_servers() {
+    names_are_completed("fish");
+    what_runs_and_what_ran_is_completed("fish");
+}
+
+#[test]
+fn servers_of_one_name_are_offered_with_their_processes_too() {
+    let stage = Stage::new();
+    let bridges = [stage.bridge("notes"), stage.bridge("notes")];
+    let said = stage.ask(&["completions", "--names", "mendline reconnect "]);
+    let mut pids = bridges.each_ref().map(|bridge| bridge.process.id());
+    pids.sort_unstable();
+    assert_eq!(said.stdout, format!("notes\nnotes#{}\nnotes#{}\n", pids[0], pids[1]));
+}
+
+#[test]
+fn whoever_completes_is_not_kept_waiting_and_hears_no_complaint() {
+    let stage = Stage::new();
+    let hung = stage.bridge("hung");
+    kill(hung.process.id().try_into().unwrap(), Signal::STOP);
+    let pipe = stage.folder().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    fs::write(stage.folder().join("broken"), "{ \"mcpServers\": [").unwrap();
+    for (line, code, names) in [
+        ("mendline reconnect ", 0, "hung\n"),
+        (&*format!("mendline run --config {} ", pipe.display()), 0, ""),
+        (&*format!("mendline run --config {}/broken ", stage.folder().display()), 0, ""),
+        (&*format!("mendline run --config {}/none ", stage.folder().display()), 0, ""),
+        ("mendline run ", 0, ""),
+        ("mendline logs ", 0, ""),
+        ("mendline run --", 1, ""),
+        ("nonsense \u{1b} '", 1, ""),
+        ("", 1, ""),
+    ] {
+        let said = stage.ask(&["completions", "--names", line]);
+        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(code), names, ""), "{line}");
+        assert!(said.took < Duration::from_secs(5), "{line}: {:?}", said.took);
+    }
+    kill(hung.process.id().try_into().unwrap(), Signal::CONT);
+}

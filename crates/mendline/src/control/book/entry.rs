@@ -1,0 +1,229 @@
+//! What is known of one server: the fold of its events, and since when things are as they are.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mendline_core::config::{Dialect, RateLimit, Transport};
+use mendline_core::event::Over;
+use mendline_core::policy::breaker;
+use mendline_core::status::{Held, UpstreamStatus};
+use mendline_core::{Event, LinkState, UpstreamConfig};
+
+use crate::control::snapshot::{
+    Breaker, Calls, Connection, LastError, Latency, Limit, Rate, Server, Standing, State, StateKind, ToolBreaker,
+    TransportKind,
+};
+use crate::observe::escaped::Escaped;
+use crate::observe::redact::Redactor;
+
+/// How much of a text from outside is shown.
+const LONGEST: usize = 300;
+
+/// One server.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    place: String,
+    transport: TransportKind,
+    rate_limit: Option<RateLimit>,
+    pub(super) status: UpstreamStatus,
+    /// How it is, and since when.
+    pub(super) kind: StateKind,
+    since: Duration,
+    /// When the next dial was planned, and a pause began.
+    planned: Duration,
+    paused: Duration,
+    /// When the breakers that are open were opened: the server's own, and those of tools.
+    opened: BTreeMap<Option<String>, Duration>,
+    erred: Duration,
+}
+
+impl Entry {
+    pub(super) fn new(config: &UpstreamConfig, now: Duration) -> Entry {
+        Entry {
+            name: config.name.clone(),
+            place: config.place.clone(),
+            transport: match config.transport {
+                Transport::Child => TransportKind::Child,
+                Transport::Http(Dialect::Sse) => TransportKind::Sse,
+                Transport::Http(Dialect::Auto | Dialect::Streamable) => TransportKind::Http,
+            },
+            rate_limit: config.rate_limit,
+            status: UpstreamStatus::default(),
+            kind: StateKind::Idle,
+            since: now,
+            planned: now,
+            paused: now,
+            opened: BTreeMap::new(),
+            erred: now,
+        }
+    }
+
+    /// Takes note of the time at which something happened that people count the time of.
+    pub(super) fn note_time(&mut self, event: &Event, is_stopping: bool, now: Duration) {
+        let kind = kind_of(&self.status, is_stopping);
+        if kind != self.kind {
+            (self.kind, self.since) = (kind, now);
+        }
+        match event {
+            Event::DialPlanned { .. } => self.planned = now,
+            Event::Paused { .. } => self.paused = now,
+            Event::BreakerOpened { tool, .. } => drop(self.opened.insert(tool.clone(), now)),
+            Event::BreakerClosed { tool, .. } => drop(self.opened.remove(tool)),
+            // The same words again are a new error; that somebody wanted it so is none.
+            Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }
+                if self.status.last_error.as_ref() == Some(why) =>
+            {
+                self.erred = now;
+            }
+            Event::DialFailed { .. }
+            | Event::LeftAlone { .. }
+            | Event::LoginWanted { .. }
+            | Event::CallFailed { .. } => self.erred = now,
+            Event::Reconfigured { rate_limit, place, .. } => {
+                self.rate_limit = *rate_limit;
+                self.place.clone_from(place);
+            }
+            _ => {}
+        }
+    }
+
+    /// How it stands now.
+    pub(super) fn snapshot(&self, now: Duration, hide: &Redactor) -> Server {
+        let status = &self.status;
+        let percentile = |share| status.latency.as_ref()?.per_mille(share).map(micros);
+        Server {
+            name: self.name.clone(),
+            transport: match status.over {
+                Some(Over::Sse) => TransportKind::Sse,
+                Some(Over::Http) => TransportKind::Http,
+                Some(Over::Child(_)) | None => self.transport,
+            },
+            target: shown(&self.place, hide),
+            state: self.state(now, hide),
+            breaker: Breaker {
+                standing: standing(status.breaker.standing),
+                tries_in_ms: self.left_of(None, &status.breaker, now),
+                why: why(&status.breaker, hide),
+                tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, hide)).collect(),
+            },
+            limit: Limit {
+                rate: self.rate_limit.map(|rate| Rate { burst: rate.burst, per_second: rate.per_second }),
+                paused_ms: status.pause.map(|pause| left(pause, self.paused, now)),
+                slowed: status.slowed,
+            },
+            in_flight: status.out,
+            waiting: status.open.saturating_sub(status.out),
+            calls: Calls {
+                answered: status.answered,
+                errors: status.errors,
+                failed: status.failed,
+                unknown: status.unknown,
+                retried: status.retried,
+                cancelled: status.cancelled,
+                turned_away: status.turned_away,
+                answered_early: status.early,
+            },
+            latency: Latency {
+                count: status.latency.as_ref().map_or(0, |latency| latency.count()),
+                p50_us: percentile(500),
+                p95_us: percentile(950),
+                p99_us: percentile(990),
+            },
+            connection: Connection {
+                dials: status.dials,
+                dials_failed: status.dials_failed,
+                losses: status.losses,
+                took_ms: status.took.map(millis),
+                child: status.child(),
+            },
+            last_error: status
+                .last_error
+                .as_ref()
+                .map(|what| LastError { what: shown(what, hide), ago_ms: millis(now.saturating_sub(self.erred)) }),
+        }
+    }
+
+    fn state(&self, now: Duration, hide: &Redactor) -> State {
+        let status = &self.status;
+        let is_lost = matches!(self.kind, StateKind::Reconnecting | StateKind::Parked);
+        let redial = status.redial.filter(|_| is_lost);
+        let waits = matches!(status.link, LinkState::Waiting | LinkState::Parked);
+        let why = match self.kind {
+            StateKind::Reconnecting | StateKind::Parked => status.last_trouble.as_deref(),
+            StateKind::NeedsLogin => status.needs_login.as_deref(),
+            StateKind::Idle if status.lost => status.last_error.as_deref(),
+            _ => None,
+        };
+        State {
+            kind: self.kind,
+            for_ms: millis(now.saturating_sub(self.since)),
+            why: why.map(|why| shown(why, hide)),
+            attempt: redial.map(|redial| redial.attempt),
+            attempts: redial.and_then(|redial| redial.most),
+            next_in_ms: redial.filter(|_| waits).map(|redial| left(redial.wait, self.planned, now)),
+        }
+    }
+
+    fn tool(&self, tool: &str, held: &Held, now: Duration, hide: &Redactor) -> ToolBreaker {
+        let tries_in_ms = self.left_of(Some(tool), held, now);
+        ToolBreaker { tool: shown(tool, hide), standing: standing(held.standing), tries_in_ms, why: why(held, hide) }
+    }
+
+    fn left_of(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
+        let (open_for, _) = held.open_for.as_ref()?;
+        let opened = self.opened.get(&tool.map(str::to_owned)).copied().unwrap_or(now);
+        Some(left(*open_for, opened, now))
+    }
+}
+
+/// How a server is, in one word.
+fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
+    match status.link {
+        LinkState::Idle | LinkState::Draining if is_stopping => StateKind::Stopping,
+        _ if status.breaker.standing == breaker::Standing::Isolated => StateKind::Isolated,
+        _ if status.needs_login.is_some() => StateKind::NeedsLogin,
+        LinkState::Idle => StateKind::Idle,
+        LinkState::Parked => StateKind::Parked,
+        LinkState::Up if status.ready => StateKind::Ready,
+        // It is there, and has not answered yet: perhaps nobody has asked it anything.
+        LinkState::Up => StateKind::Starting,
+        LinkState::Dialing if !status.lost => StateKind::Starting,
+        LinkState::Dialing | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
+    }
+}
+
+fn standing(standing: breaker::Standing) -> Standing {
+    match standing {
+        breaker::Standing::Closed => Standing::Closed,
+        breaker::Standing::Open => Standing::Open,
+        breaker::Standing::HalfOpen => Standing::HalfOpen,
+        breaker::Standing::Isolated => Standing::Isolated,
+    }
+}
+
+fn why(held: &Held, hide: &Redactor) -> Option<String> {
+    held.open_for.as_ref().map(|(_, why)| shown(why, hide))
+}
+
+/// Text from outside, without secrets, harmless to print and not too long.
+pub(super) fn shown(text: &str, hide: &Redactor) -> String {
+    let text = Escaped(&hide.redact(text.as_bytes())).to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// How much of a span is left that began then.
+fn left(span: Duration, began: Duration, now: Duration) -> u64 {
+    millis(span.saturating_sub(now.saturating_sub(began)))
+}
+
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
