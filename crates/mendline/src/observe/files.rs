@@ -33,7 +33,7 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrPen;
 use crate::driver::Way;
-use desk::{Batch, Desk, Entry, What};
+use desk::{Desk, Entry, What};
 use record::Scribe;
 use stories::Stories;
 use strand::{Strand, Trouble};
@@ -238,16 +238,12 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, batch: &Batch) {
+    fn write(&mut self, batch: &[Entry]) {
         if self.not_before.is_some_and(|until| Instant::now() < until) {
-            self.missing += batch.entries.len() as u64 + batch.lost;
+            self.missing += batch.iter().map(Entry::lines).sum::<u64>();
             return;
         }
-        if batch.lost > 0 {
-            let text = format!("{} log lines were dropped: the disk did not keep up", batch.lost);
-            self.scribe.note(LogLevel::Warn, &text, &mut self.lines);
-        }
-        for entry in &batch.entries {
+        for entry in batch {
             let is_message = matches!(entry.what, What::Passed { .. });
             self.scribe.write(entry, if is_message { &mut self.messages } else { &mut self.lines });
             if self.lines.len() + self.messages.len() >= BATCH {

@@ -2,7 +2,10 @@
 //!
 //! Waking a thread costs more than everything else here, so it is done rarely: a thread that sleeps is woken by the first
 //! entry and then waits a moment for others to gather before it takes them all. Under load it is so woken a few times a
-//! second, however much happens; when nothing happens it sleeps. The desk has an end: what does not fit is counted.
+//! second, however much happens; when nothing happens it sleeps.
+//!
+//! The desk has an end. What does not fit is counted where it is missing, and a server that talks without end takes no place
+//! from what was decided meanwhile.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,6 +19,9 @@ use crate::observe::log::LogLevel;
 
 /// How many entries lie here at most.
 const MOST: usize = 8 * 1024;
+
+/// How many places of those are only for what is rare.
+const RESERVED: usize = 1024;
 
 /// How much text lies here at most.
 const MOST_BYTES: usize = 2 << 20;
@@ -45,6 +51,8 @@ pub(super) enum What {
     Note(Box<str>),
     /// A message, or its beginning.
     Passed { way: Way, length: usize, text: Box<[u8]> },
+    /// This many entries that did not fit.
+    Lost(u64),
 }
 
 impl Entry {
@@ -56,17 +64,19 @@ impl Entry {
         match &self.what {
             What::Said(text) | What::Passed { text, .. } => text.len(),
             What::Note(text) => text.len(),
-            What::Event(..) => 0,
+            What::Event(..) | What::Lost(_) => 0,
         }
     }
-}
 
-/// What was taken from the desk at once.
-#[derive(Default)]
-pub(super) struct Batch {
-    pub(super) entries: Vec<Entry>,
-    /// How many did not fit.
-    pub(super) lost: u64,
+    /// How many lines it stands for.
+    pub(super) fn lines(&self) -> u64 {
+        if let What::Lost(count) = self.what { count } else { 1 }
+    }
+
+    /// Is it one of very many?
+    fn is_chatter(&self) -> bool {
+        self.level == LogLevel::Debug || matches!(self.what, What::Said(_) | What::Passed { .. })
+    }
 }
 
 #[derive(Default)]
@@ -81,7 +91,6 @@ struct State {
     /// An empty one, to be filled next.
     spare: Vec<Entry>,
     bytes: usize,
-    lost: u64,
     is_asleep: bool,
     /// The thread was told not to wait for more.
     is_pressed: bool,
@@ -92,18 +101,30 @@ impl State {
     fn is_half_full(&self) -> bool {
         self.entries.len() >= MOST / 2 || self.bytes > MOST_BYTES / 2
     }
+
+    fn takes(&self, entry: &Entry) -> bool {
+        let most = if entry.is_chatter() { MOST - RESERVED } else { MOST };
+        self.entries.len() < most && self.bytes + entry.bytes() <= MOST_BYTES
+    }
+
+    /// Counts an entry that has no place here.
+    fn lose(&mut self, entry: &Entry) {
+        match self.entries.last_mut() {
+            Some(Entry { what: What::Lost(count), .. }) => *count += 1,
+            _ => self.entries.push(Entry { level: LogLevel::Warn, upstream: None, what: What::Lost(1), ..*entry }),
+        }
+    }
 }
 
 impl Desk {
     /// Puts something down. Never waits for anybody but the thread that takes everything away, which is quick.
     pub(super) fn put(&self, entry: Entry) {
         let mut state = self.lock();
-        let bytes = entry.bytes();
-        if state.entries.len() >= MOST || state.bytes + bytes > MOST_BYTES {
-            state.lost += 1;
+        if !state.takes(&entry) {
+            state.lose(&entry);
             return;
         }
-        state.bytes += bytes;
+        state.bytes += entry.bytes();
         state.entries.push(entry);
         let is_pressing = state.is_half_full() && !std::mem::replace(&mut state.is_pressed, true);
         if std::mem::take(&mut state.is_asleep) || is_pressing {
@@ -113,7 +134,7 @@ impl Desk {
     }
 
     /// What there is to write; waits for it. `None` when there will be no more.
-    pub(super) fn next(&self) -> Option<Batch> {
+    pub(super) fn next(&self) -> Option<Vec<Entry>> {
         let mut state = self.lock();
         while state.entries.is_empty() {
             if state.is_over {
@@ -129,18 +150,18 @@ impl Desk {
         let spare = std::mem::take(&mut state.spare);
         state.bytes = 0;
         state.is_pressed = false;
-        Some(Batch { entries: std::mem::replace(&mut state.entries, spare), lost: std::mem::take(&mut state.lost) })
+        Some(std::mem::replace(&mut state.entries, spare))
     }
 
     /// Takes back the room that a batch needed.
-    pub(super) fn give_back(&self, mut batch: Batch) {
-        batch.entries.clear();
+    pub(super) fn give_back(&self, mut batch: Vec<Entry>) {
+        batch.clear();
         // Dropped outside of the lock, and not kept for days after a busy minute.
         let is_busy = !self.lock().entries.is_empty();
         if !is_busy {
-            batch.entries.shrink_to(KEEP);
+            batch.shrink_to(KEEP);
         }
-        self.lock().spare = batch.entries;
+        self.lock().spare = batch;
     }
 
     /// Nothing more will come.
@@ -162,6 +183,16 @@ mod tests {
         Entry::now(LogLevel::Info, None, What::Note(text.into()))
     }
 
+    fn said() -> Entry {
+        Entry::now(LogLevel::Info, None, What::Said((*b"x").into()))
+    }
+
+    /// How many were kept, and how many that were not.
+    fn counted(batch: &[Entry]) -> (usize, u64) {
+        let lost = batch.iter().map(|entry| if let What::Lost(count) = entry.what { count } else { 0 }).sum();
+        (batch.iter().filter(|entry| !matches!(entry.what, What::Lost(_))).count(), lost)
+    }
+
     #[test]
     fn a_full_desk_counts_what_it_could_not_take() {
         let desk = Desk::default();
@@ -169,13 +200,34 @@ mod tests {
             desk.put(note("x"));
         }
         let batch = desk.next().unwrap();
-        assert_eq!((batch.entries.len(), batch.lost), (MOST, 3));
+        assert_eq!(counted(&batch), (MOST, 3));
+        assert_eq!(batch.iter().map(Entry::lines).sum::<u64>(), MOST as u64 + 3);
         desk.give_back(batch);
         desk.put(note("y"));
         desk.close();
-        let batch = desk.next().unwrap();
-        assert_eq!((batch.entries.len(), batch.lost), (1, 0));
+        assert_eq!(counted(&desk.next().unwrap()), (1, 0));
         assert!(desk.next().is_none());
+    }
+
+    #[test]
+    fn a_server_that_talks_without_end_takes_no_place_from_what_was_decided() {
+        let desk = Desk::default();
+        for _ in 0..MOST {
+            desk.put(said());
+        }
+        desk.put(Entry::now(LogLevel::Debug, None, What::Note("one of very many".into())));
+        desk.put(note("stopping"));
+        desk.put(said());
+        desk.put(note("stopped"));
+        let batch = desk.next().unwrap();
+        assert_eq!(counted(&batch), (MOST - RESERVED + 2, RESERVED as u64 + 2));
+        let last: Vec<&What> = batch[batch.len() - 4..].iter().map(|entry| &entry.what).collect();
+        assert!(
+            matches!(last[..], [What::Lost(_), What::Note(first), What::Lost(1), What::Note(last)]
+                if **first == *"stopping" && **last == *"stopped"),
+            "what is missing is missing where it was said"
+        );
+        assert!(batch.is_sorted_by_key(|entry| entry.at));
     }
 
     #[test]
@@ -185,8 +237,7 @@ mod tests {
         for _ in 0..6 {
             desk.put(note(&long));
         }
-        let batch = desk.next().unwrap();
-        assert_eq!((batch.entries.len(), batch.lost), (4, 2));
+        assert_eq!(counted(&desk.next().unwrap()), (4, 2));
     }
 
     #[test]
@@ -194,7 +245,7 @@ mod tests {
         let desk = Desk::default();
         desk.put(note("last words"));
         desk.close();
-        assert_eq!(desk.next().map(|batch| batch.entries.len()), Some(1));
+        assert_eq!(desk.next().map(|batch| batch.len()), Some(1));
         assert!(desk.next().is_none());
     }
 }

@@ -46,6 +46,9 @@ impl Scribe {
                 object.text("text", &text);
                 object.trouble(&String::from_utf8_lossy(&text));
             }),
+            What::Lost(count) => self.line(entry, "Note", out, |_, object| {
+                object.text("text", format!("{count} log lines were dropped: the disk did not keep up").as_bytes());
+            }),
             What::Passed { way, length, text } => self.line(entry, "Wire", out, |scribe, object| {
                 object.word("way", way_word(*way));
                 object.number("bytes", *length as u64);

@@ -95,15 +95,15 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
         drop(files);
         (writer, stderr, said)
     };
-    let batch =
-        |text: &str, lost| Batch { entries: vec![Entry::now(LogLevel::Info, None, What::Note(text.into()))], lost };
+    let entry = |what| Entry::now(LogLevel::Info, None, what);
+    let one = |text: &str| entry(What::Note(text.into()));
     fs::write(home.path().join("other"), "in the way").unwrap();
-    writer.write(&batch("one", 0));
-    writer.write(&batch("two", 5));
+    writer.write(&[one("one")]);
+    writer.write(&[one("two"), entry(What::Lost(5))]);
     fs::remove_file(home.path().join("other")).unwrap();
     writer.not_before = Some(Instant::now());
-    writer.write(&batch("three", 0));
-    writer.write(&batch("four", 0));
+    writer.write(&[one("three")]);
+    writer.write(&[one("four")]);
     drop(writer);
     drop(stderr);
     let path = fs::read_dir(home.path().join("other")).unwrap().next().unwrap().unwrap().path();
