@@ -10,7 +10,8 @@
 //!
 //! Throughput differs from run to run by more than the target, so its range is shown with it, and the processor time of
 //! Mendline is measured as well, which is steadier: how much of one processor ten thousand lines a second take. Where
-//! Mendline has a processor to itself, throughput cannot fall by more. The target holds for both.
+//! Mendline has a processor to itself, throughput cannot fall by more. The target is missed if that is more, or if three
+//! quarters of the rounds lost more throughput.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             of(&|(_, with)| with.dropped),
         );
         if case.has_target {
-            missed = cost.max(processor) > TARGET;
+            missed = low.max(processor) > TARGET;
         }
     }
     println!(

@@ -133,7 +133,10 @@ static STARTS: [bool; 256] = {
 };
 
 fn key(rest: &[u8]) -> Option<Range<usize>> {
-    let (beginning, least) = BEGINNINGS.iter().find(|(beginning, _)| rest.starts_with(beginning))?;
+    // Two bytes are compared at once, and more only if they are the same.
+    let first = rest.first_chunk::<2>();
+    let is_it = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
+    let (beginning, least) = BEGINNINGS.iter().find(|(beginning, _)| is_it(beginning))?;
     let length = token(rest);
     let body = &rest[beginning.len()..length.max(beginning.len())];
     let is_one = match *beginning {
