@@ -141,6 +141,27 @@ fn a_client_whose_turn_is_soon_is_not_told_that_it_comes_too_late_because_others
 }
 
 #[test]
+fn a_call_that_others_overtake_is_told_of_the_limit_when_its_patience_ends() {
+    let mut stage = shared(|notes| {
+        notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 });
+        notes.timeouts.recovery = 45 * SECOND;
+    });
+    calls(&mut stage, CLIENT, 1..=5);
+    calls(&mut stage, OTHER, [1]);
+    for expected in ["0-1", "1-1", "0-2", "0-3", "0-4"] {
+        assert_eq!(served(&mut stage), [expected]);
+        stage.pass(9 * SECOND);
+        assert_eq!(served(&mut stage), [""; 0], "not before its turn");
+        stage.pass(SECOND);
+    }
+    let late = std::iter::from_fn(|| reads(&mut stage, CLIENT)).find(|answer| answer["id"] == 5).unwrap();
+    assert_eq!(cause(&late), "rate_limited");
+    let words = late["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(words.contains("the limit is one call in 10 s"), "{words}");
+    assert_eq!(served(&mut stage), [""; 0], "nobody waits for it any more");
+}
+
+#[test]
 fn those_who_wait_for_their_next_attempt_keep_nobody_from_a_free_place() {
     let mut stage = shared(|notes| {
         narrow(notes);

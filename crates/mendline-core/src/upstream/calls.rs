@@ -302,9 +302,7 @@ impl Upstream {
                     (Cause::Unavailable, self.link.trouble().to_owned())
                 }
                 Some(words) => (Cause::Unavailable, words),
-                None if !self.gate.is_open(turn.now) => {
-                    (Cause::RateLimited, self.why_slow(turn.now).unwrap_or_default())
-                }
+                None if !self.gate.is_open(turn.now) => (Cause::RateLimited, self.gate.words(turn.now)),
                 None => (Cause::Overloaded, "no place became free in time".to_owned()),
             };
             self.fail(key, cause, Outcome::NotSent, detail, turn);

@@ -56,11 +56,6 @@ impl Upstream {
         }
     }
 
-    /// Why a call that waits has not gone, if it is for the pause or the limit.
-    pub(super) fn why_slow(&self, now: Moment) -> Option<String> {
-        (!self.gate.is_open(now)).then(|| self.gate.words(now))
-    }
-
     /// A call goes out: its turn is used up.
     pub(super) fn let_out(&mut self, key: Key, turn: &mut Turn<'_>) {
         if let Some(limit) = &mut self.gate.limit {
