@@ -19,20 +19,21 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Carries a connection that has been accepted.
 pub(super) async fn carry(client: TcpStream, door: Door, shared: Arc<Shared>) {
     let (number, life) = shared.enter();
-    let visit = Visit { number, shared };
+    let visit = Visit { number, shared, life };
     if door == Door::Resets {
         visit.cut(Ending::Reset, client, None).await;
         return;
     }
     // Sliced bytes shall arrive sliced.
     let _ = client.set_nodelay(true);
-    visit.carry(client, &life).await;
+    visit.carry(client).await;
 }
 
 /// A connection that is counted as long as this lives.
 struct Visit {
     number: u64,
     shared: Arc<Shared>,
+    life: Arc<Life>,
 }
 
 impl Drop for Visit {
@@ -42,11 +43,12 @@ impl Drop for Visit {
 }
 
 impl Visit {
-    async fn carry(&self, mut client: TcpStream, life: &Life) {
+    async fn carry(&self, mut client: TcpStream) {
+        let life = &self.life;
         let mut upstream = tokio::select! {
             biased;
             ending = told_to_end(life) => return self.cut(ending, client, None).await,
-            dialed = self.dial(&mut client, life) => match dialed {
+            dialed = self.dial(&mut client) => match dialed {
                 Some(upstream) => upstream,
                 // Nobody to talk to: the client is told as rudely as a dead host would.
                 None => return self.end(Ending::Reset, client, None).await,
@@ -73,18 +75,10 @@ impl Visit {
     }
 
     /// Reaches the upstream as soon as anything may go there. `None` when it cannot be reached, or the client has gone.
-    async fn dial(&self, client: &mut TcpStream, life: &Life) -> Option<TcpStream> {
-        let mut changed = self.shared.watch();
-        loop {
-            changed.mark_unchanged();
-            match self.shared.flow(life, Direction::Up) {
-                Flow::Pass => break,
-                Flow::Hold => drop(changed.changed().await),
-                Flow::Dead => {
-                    pump::swallow(client, &self.shared, Direction::Up).await;
-                    return None;
-                }
-            }
+    async fn dial(&self, client: &mut TcpStream) -> Option<TcpStream> {
+        if self.flow(Direction::Up).await == Flow::Dead {
+            pump::swallow(client, &self.shared, Direction::Up).await;
+            return None;
         }
         match TcpStream::connect(self.shared.upstream).await {
             Ok(upstream) => {
@@ -99,6 +93,18 @@ impl Visit {
         }
     }
 
+    /// What happens to bytes that go this way, as soon as they are not held any more.
+    async fn flow(&self, direction: Direction) -> Flow {
+        let mut changed = self.shared.watch();
+        loop {
+            changed.mark_unchanged();
+            match self.shared.flow(&self.life, direction) {
+                Flow::Hold => drop(changed.changed().await),
+                flow => return flow,
+            }
+        }
+    }
+
     /// Ends a connection because a toxic or a test wants it.
     async fn cut(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
         self.shared.counts.note(|counts| counts.cut += 1);
@@ -106,17 +112,32 @@ impl Visit {
     }
 
     async fn end(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
-        let sockets = std::iter::once(client).chain(upstream);
         match ending {
-            Ending::Reset => sockets.for_each(|socket| {
+            Ending::Reset => std::iter::once(client).chain(upstream).for_each(|socket| {
                 // If it cannot be set, the peer has gone already.
                 let _ = socket.set_zero_linger();
             }),
             Ending::Fin => {
-                let mut farewells = tokio::task::JoinSet::from_iter(sockets.map(farewell));
-                while farewells.join_next().await.is_some() {}
+                let upstream = async {
+                    if let Some(upstream) = upstream {
+                        self.farewell(upstream, Direction::Down).await;
+                    }
+                };
+                tokio::join!(self.farewell(client, Direction::Up), upstream);
             }
         }
+    }
+
+    /// A FIN, and an ear for what the peer still says: closing a socket with unread bytes would send a RST instead. Who
+    /// does not read because nothing passes does not begin to in the end.
+    async fn farewell(&self, mut socket: TcpStream, says: Direction) {
+        let _ = socket.shutdown().await;
+        let listening = async {
+            self.flow(says).await;
+            let mut rest = [0; 4096];
+            while matches!(socket.read(&mut rest).await, Ok(1..)) {}
+        };
+        let _ = tokio::time::timeout(FAREWELL, listening).await;
     }
 }
 
@@ -127,12 +148,4 @@ async fn told_to_end(life: &Life) -> Ending {
         Ok(Some(ending)) => ending,
         _ => std::future::pending().await,
     }
-}
-
-/// A FIN, and an ear for what the peer still says: closing a socket with unread bytes would send a RST instead.
-async fn farewell(mut socket: TcpStream) {
-    let _ = socket.shutdown().await;
-    let mut rest = [0; 4096];
-    let listening = async { while matches!(socket.read(&mut rest).await, Ok(1..)) {} };
-    let _ = tokio::time::timeout(FAREWELL, listening).await;
 }

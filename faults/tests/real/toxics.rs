@@ -266,6 +266,19 @@ async fn partition_stops_one_way_or_both_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_fin_while_nothing_passes_does_not_begin_to_read() {
+    let stage = Stage::new().await;
+    let mut near = TcpStream::connect(stage.proxy.address()).await.unwrap();
+    let _far = stage.accept().await;
+    stage.proxy.add(Direction::Up, Toxic::Partition(Partition {}));
+    stage.proxy.cut(Ending::Fin);
+    assert_eq!(timeout(PATIENCE, near.read(&mut [0])).await.unwrap().unwrap(), 0, "the FIN comes at once");
+    let more_than_all_buffers = vec![0; 12 << 20];
+    let written = timeout(PATIENCE, near.write_all(&more_than_all_buffers)).await.unwrap();
+    assert!(written.is_err(), "somebody has read it");
+}
+
+#[tokio::test]
 async fn unplugged_loses_even_what_the_kernel_would_answer_and_forgets_nothing() {
     let stage = Stage::new().await;
     let (mut near, mut far) = stage.connect().await;
