@@ -1,9 +1,9 @@
 //! `mendline completions`: what a shell needs to complete our command line.
 //!
-//! Commands and options are made from the command line itself, so that they cannot fall behind. Names of servers are known
-//! only when somebody asks for them, so the scripts ask us back ([`names`]) with the line as it was typed; whether a name is
-//! wanted there, we find out ourselves ([`line`]), once for all shells. Only the `mendline` on the PATH is asked, and not one
-//! that happens to lie where somebody types.
+//! Commands and options are made from the command line itself, so that they cannot fall behind. Names of servers and of
+//! their tools are known only when somebody asks for them, so the scripts ask us back ([`names`]) with the line as it was
+//! typed; whether a name is wanted there, we find out ourselves ([`line`]), once for all shells. Only the `mendline` on the
+//! PATH is asked, and not one that happens to lie where somebody types.
 
 mod line;
 mod names;
@@ -24,7 +24,8 @@ Examples:
   source <(mendline completions bash)               only for this shell
 
 A new shell has them. They know commands, options and the names of your servers: those of the
-configuration file or those that run, whichever the command takes.";
+configuration file or those that run, whichever the command takes. After the name of a server
+that a client has used, `tools` and `call` know its tools.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline completions <SHELL>")]
@@ -33,7 +34,7 @@ pub(crate) struct CompletionsOptions {
     #[arg(value_name = "SHELL", value_enum, hide_possible_values = true, required = true)]
     shell: Option<Shell>,
 
-    /// The names of servers that could come next on a line that was typed so far: what the scripts ask
+    /// The names of servers or tools that could come next on a line that was typed so far: what the scripts ask
     #[arg(long, value_name = "LINE", allow_hyphen_values = true, exclusive = true, hide = true)]
     names: Option<String>,
 }

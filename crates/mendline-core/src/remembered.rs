@@ -8,6 +8,7 @@
 //! Time is kept as age: clocks of two processes have nothing in common but the shell's calendar, so the shell says how much
 //! older everything has become meanwhile ([`Remembered::grow_older`]).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -89,6 +90,18 @@ impl Remembered {
         self.entries.is_empty()
     }
 
+    /// The names of the server's tools, as far as they are known, each once.
+    pub fn tools(&self) -> Vec<String> {
+        let lists = self.entries.iter().filter(|entry| entry.topic.method == Method::ToolsList);
+        let mut names: Vec<String> = Vec::new();
+        for tool in lists.flat_map(|list| list.answer.elements(&["tools"])) {
+            // The same list may be kept for two revisions.
+            names
+                .extend(tool.get_str(&["name"]).filter(|name| !names.iter().any(|it| it == name)).map(Cow::into_owned));
+        }
+        names
+    }
+
     /// This much time has passed since it was written down.
     pub fn grow_older(&mut self, by: Duration) {
         for entry in &mut self.entries {
@@ -138,7 +151,7 @@ impl Remembered {
             let topic = Topic {
                 version: version.into_owned(),
                 method: Method::from_name(&method),
-                cursor: entry.get_str(&["cursor"]).map(std::borrow::Cow::into_owned),
+                cursor: entry.get_str(&["cursor"]).map(Cow::into_owned),
             };
             // What does not say how old it is is as old as can be.
             let age = entry.get(&["ageMs"]).and_then(number).unwrap_or(u64::MAX);
@@ -179,6 +192,19 @@ mod tests {
         assert_eq!(read[1].answer.text(), tools, "as it came, spaces and escapes and all");
         assert_eq!(read[1].topic.cursor.as_deref(), Some("\"é\n"));
         assert_eq!(read[0].age, Duration::from_millis(1005));
+    }
+
+    #[test]
+    fn tools_are_known_by_name_each_once() {
+        let list = |names: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{names}]}}}}"#);
+        let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","tools":[{"name":"no"}]}}"#;
+        let kept = Remembered::new(vec![
+            entry("2025-11-25", Method::Initialize, None, hello).unwrap(),
+            entry("2025-11-25", Method::ToolsList, None, &list(r#"{"name":"a\u0062"},{},{"name":7},3"#)).unwrap(),
+            entry("2025-11-25", Method::ToolsList, Some("2"), &list(r#"{"name":"c"}"#)).unwrap(),
+            entry("2025-06-18", Method::ToolsList, None, &list(r#"{"name":"ab"}"#)).unwrap(),
+        ]);
+        assert_eq!(kept.tools(), ["ab", "c"]);
     }
 
     #[test]

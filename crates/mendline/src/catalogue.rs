@@ -29,6 +29,14 @@ pub use identity::{Identity, is_credential};
 pub use keeper::DiskKeeper;
 use keeper::Writing;
 
+/// What is kept of a server, for somebody who only looks: nothing is made, set aside or said.
+pub fn peek(state: &Path, identity: &Identity) -> Option<Remembered> {
+    match File::find(state, identity)?.read() {
+        Found::Remembered(remembered) => Some(remembered),
+        Found::Nothing | Found::Untrusted(_) => None,
+    }
+}
+
 /// The place of one server's catalogue.
 pub struct Shelf {
     file: File,

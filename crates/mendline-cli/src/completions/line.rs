@@ -1,4 +1,4 @@
-//! A line that somebody is typing, and whether a server is to be named at its end.
+//! A line that somebody is typing, and whether a server or one of its tools is to be named at its end.
 //!
 //! All shells quote alike as far as names of servers are concerned, so the line is taken apart here and not in three
 //! languages. What is understood of it is what completing needs: the last command on it, the words of that command, and the
@@ -10,11 +10,13 @@ use std::str::Chars;
 
 use clap::{Arg, Command};
 
-/// Where on a line a server is to be named.
+/// Where on a line something is to be named.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The subcommand.
     pub(super) command: String,
+    /// The server that has been named: what comes next is something of its own.
+    pub(super) server: Option<String>,
     /// The configuration file that was named before.
     pub(super) config: Option<PathBuf>,
     /// Configured servers that do not run are meant, too.
@@ -22,18 +24,24 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place at the end of this line, if a server is named as the first argument there.
+    /// The place at the end of this line, if it is that of a first argument or of a second one.
     pub(super) fn find(line: &str, whole: &Command) -> Option<Place> {
         let words = words(line);
         let ours = words.iter().position(|word| word.rsplit('/').next() == Some("mendline"))?;
         let [command, before @ .., last] = &words[ours + 1..] else { return None };
         let known = whole.find_subcommand(command)?;
-        let mut place = Place { command: command.clone(), config: None, is_probe: false };
+        let mut place = Place { command: command.clone(), server: None, config: None, is_probe: false };
         let mut before = before.iter();
         while let Some(word) = before.next() {
-            if word == "--" || !word.starts_with('-') {
-                // What follows is a command, or the server has been named.
+            if word == "--" {
+                // What follows is a command.
                 return None;
+            }
+            if !word.starts_with('-') {
+                if place.server.replace(word.clone()).is_some() {
+                    return None;
+                }
+                continue;
             }
             let (flag, value) = match word.split_once('=') {
                 Some((flag, value)) => (flag, Some(value.to_owned())),
@@ -116,8 +124,13 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    fn place(line: &str) -> Option<Place> {
+    fn find(line: &str) -> Option<Place> {
         Place::find(line, &Cli::command())
+    }
+
+    /// The place of a first argument.
+    fn place(line: &str) -> Option<Place> {
+        find(line).filter(|place| place.server.is_none())
     }
 
     #[test]
@@ -169,6 +182,7 @@ mod tests {
             "mendline run -- np",
             "mendline run notes ",
             "mendline call notes sea",
+            "mendline call notes search @no",
             "mendline run --call-timeout ",
             "mendline run --config ",
             "mendline logs -n ",
@@ -178,6 +192,21 @@ mod tests {
             "other run ",
         ] {
             assert_eq!(place(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_comes_after_a_server_is_its_own() {
+        for line in [
+            "mendline call notes ",
+            "mendline call --json notes sea",
+            "mendline call notes --timeout 5s sea",
+            "mendline tools --config x.json notes ",
+        ] {
+            assert_eq!(find(line).and_then(|place| place.server).as_deref(), Some("notes"), "{line}");
+        }
+        for line in ["mendline call notes search ", "mendline call notes --arg ", "mendline call notes -- ls "] {
+            assert_eq!(find(line), None, "{line}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use mendline::catalogue::peek;
 use mendline::control::Registry;
 use mendline::control::snapshot::StateKind;
 use mendline::observe::files::FOLDER;
@@ -17,12 +18,13 @@ use super::line::Place;
 use crate::cli::{Cli, NEGATIVE, print};
 use crate::logs;
 use crate::named::{locate, read};
+use crate::plan::Plan;
 
 /// How long everything may take.
-const PATIENCE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long running processes have to say whom they serve.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Which names a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,12 @@ pub(super) enum Whose {
     Isolated(bool),
     /// Those that something is logged of.
     Logged,
+    /// Those of the tools of the server that was named before, as far as they are remembered.
+    Tools,
 }
+
+/// The commands that take the name of a tool after that of its server.
+const OF_TOOLS: [&str; 2] = ["tools", "call"];
 
 /// Every command that takes the name of a server as its first argument, and what that argument is called.
 pub(super) const SERVERS: [(&str, &str, Whose); 9] = [
@@ -53,17 +60,24 @@ pub(super) const SERVERS: [(&str, &str, Whose); 9] = [
 /// Prints the names that could come next, one on each line. The exit code says whether one is wanted there at all.
 pub(super) fn answer(line: &str) -> ExitCode {
     let place = Place::find(line, &<Cli as clap::CommandFactory>::command());
-    let whose =
-        |place: &Place| SERVERS.iter().find(|(command, ..)| place.command == *command).map(|(.., whose)| *whose);
-    let Some((place, whose)) = place.and_then(|place| whose(&place).map(|whose| (place, whose))) else {
+    let Some((place, wanted)) = place.and_then(|place| wanted(&place).map(|wanted| (place, wanted))) else {
         return ExitCode::from(NEGATIVE);
     };
     let (sender, receiver) = channel();
     // Whoever still looks when the time is over ends with us.
-    std::thread::spawn(move || sender.send(names(&place, whose)));
+    std::thread::spawn(move || sender.send(names(&place, wanted)));
     let names = receiver.recv_timeout(PATIENCE).unwrap_or_default();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
     print(lines.as_bytes())
+}
+
+/// Whose names are wanted in this place.
+fn wanted(place: &Place) -> Option<Whose> {
+    let command = place.command.as_str();
+    if place.server.is_some() {
+        return OF_TOOLS.contains(&command).then_some(Whose::Tools);
+    }
+    SERVERS.iter().find(|(it, ..)| *it == command).map(|(.., whose)| *whose)
 }
 
 fn names(place: &Place, whose: Whose) -> Vec<String> {
@@ -72,6 +86,7 @@ fn names(place: &Place, whose: Whose) -> Vec<String> {
         Whose::Running => running(|_| true),
         Whose::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
         Whose::Logged => logged(),
+        Whose::Tools => tools(place).unwrap_or_default(),
     };
     if place.is_probe {
         names.extend(configured(place));
@@ -121,6 +136,14 @@ fn running(is_meant: impl Fn(StateKind) -> bool) -> Vec<String> {
 fn logged() -> Vec<String> {
     let folder = state_directory(|name| std::env::var_os(name)).map(|state| state.join(FOLDER));
     folder.map(|folder| logs::servers(&folder)).unwrap_or_default()
+}
+
+/// What a server of this name was last known to offer. Nobody is asked: pressing a key starts no server.
+fn tools(place: &Place) -> Option<Vec<String>> {
+    let loaded = locate(place.config.as_deref()).and_then(|found| read(&found)).ok()?;
+    let plan = Plan::of_server(loaded.server(place.server.as_deref()?)?, None).ok()?;
+    let state = state_directory(|name| std::env::var_os(name))?;
+    peek(&state, &plan.identity()).map(|remembered| remembered.tools())
 }
 
 #[cfg(test)]

@@ -148,6 +148,7 @@ fn what_runs_and_what_ran_is_completed(shell: &str) {
     let mut gone = run("gone");
     gone.stdin = None;
     assert_eq!(gone.exit_code(LATER), Some(0));
+    used(&stage, "notes");
     assert_eq!(stage.ask(&["isolate", "still"]).code, Some(0));
     for (keys, expected) in [
         ("status sw\t", "<status><swift>"),
@@ -156,11 +157,27 @@ fn what_runs_and_what_ran_is_completed(shell: &str) {
         ("isolate s\t", "<isolate><swift>"),
         ("resume s\t", "<resume><still>"),
         ("logs -f go\t", "<logs><-f><gone>"),
+        ("call notes cre\t", "<call><notes><create_note>"),
+        ("call --json notes --timeout 5s lo\t", "<call><--json><notes><--timeout><5s><lookup>"),
+        ("tools 'notes' bi\t", "<tools><notes><big>"),
+        // Its arguments are nobody's name, and of another server nothing is known.
+        ("call notes lookup lo\t", "<call><notes><lookup><lo>"),
+        ("call elsewhere cre\t", "<call><elsewhere><cre>"),
         // What is only configured cannot be steered.
         ("reconnect no\t", "<reconnect><no>"),
     ] {
         assert_eq!(typist.types(keys), expected, "{shell}: {keys:?}");
     }
+}
+
+/// A client has used this server of the configuration, from where the shell is: its tools are remembered.
+fn used(stage: &Stage, name: &str) {
+    let mut command = stage.command(&["run", name]);
+    command.current_dir(stage.folder().join("empty")).env(STATE, stage.folder().join("state"));
+    let mut client = Client::start(command.stdin(Stdio::piped()));
+    client.greet();
+    client.stdin = None;
+    assert_eq!(client.exit_code(LATER), Some(0));
 }
 
 #[test]

@@ -61,6 +61,12 @@ impl File {
         Ok(File { folder, name: identity.name(&key), key })
     }
 
+    /// The file of this server, if anything was ever kept in this state directory.
+    pub(super) fn find(state: &Path, identity: &Identity) -> Option<File> {
+        let key = read_key(&state.join("key")).ok()?;
+        Some(File { folder: state.join("catalogue"), name: identity.name(&key), key })
+    }
+
     pub(super) fn read(&self) -> Found {
         match read_own(&self.path("json"), LARGEST) {
             Ok(bytes) => match self.unseal(&bytes, now()) {
@@ -202,7 +208,11 @@ fn user_key(state: &Path) -> io::Result<hmac::Key> {
             _ => {}
         }
     }
-    let bytes = read_own(&path, KEY_BYTES as u64)
+    read_key(&path)
+}
+
+fn read_key(path: &Path) -> io::Result<hmac::Key> {
+    let bytes = read_own(path, KEY_BYTES as u64)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     if bytes.len() != KEY_BYTES {
         return Err(io::Error::other(format!("{}: it is no key", path.display())));
@@ -250,6 +260,17 @@ mod tests {
         assert_eq!(mode(&file.folder), 0o700);
         assert_eq!(mode(&state.path().join("mendline/key")), 0o600);
         assert_eq!(fs::read_dir(&file.folder).unwrap().count(), 1, "nothing half written is left");
+    }
+
+    #[test]
+    fn whoever_only_looks_makes_nothing() {
+        let state = tempfile::tempdir().unwrap();
+        let identity = Identity::remote("https://a.example/mcp");
+        assert!(File::find(&state.path().join("mendline"), &identity).is_none());
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+        file(state.path(), "https://a.example/mcp").write(&kept()).unwrap();
+        let found = File::find(&state.path().join("mendline"), &identity).unwrap().read();
+        assert!(matches!(found, Found::Remembered(_)), "{found:?}");
     }
 
     #[test]
