@@ -145,11 +145,8 @@ where
                 turn.again = true;
             }
             if std::mem::take(&mut stood_still) {
-                // An answer that came while we stood still is in time: sources are heard before deadlines are kept.
                 self.hear_news(Input::Woke, now);
                 turn.again = true;
-            } else {
-                self.keep_time(now);
             }
             self.hear_client(cx, now, &mut turn);
             // Children begin with what was just asked while we still read what they have answered.
@@ -159,6 +156,8 @@ where
             // What was begun just now is heard here and needs no round of its own.
             turn.begun = false;
             self.hear_remote(cx, now, &mut turn);
+            // Not before everybody was heard: an answer that was there in time is in time, however late we look.
+            self.keep_time(now);
             self.carry_out(now, &mut turn);
             turn.again |= self.speak(cx, now);
             // Writing may have told the engine something, too.

@@ -364,6 +364,21 @@ async fn an_answer_that_came_while_we_stood_still_is_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_was_there_in_time_is_in_time_however_little_late_we_look() {
+    for late in [Duration::from_millis(1), Duration::from_secs(4)] {
+        let mut world = World::new(&[]);
+        let mut program = world.program().await;
+        world.send(WRITE).await;
+        let call = program.hear().await;
+        program.answer(&call, r#"{"content":[]}"#).await;
+        // There was no processor for us: too short for a sleep, and past the deadline of the call.
+        tokio::time::advance(defaults::CALL + late).await;
+        assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#, "{late:?}");
+        assert!(!world.notes().contains("was asleep"), "{}", world.notes());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_that_passed_while_we_stood_still_is_kept_once_we_go_on() {
     let mut world = World::new(&[]);
     let mut program = world.program().await;
