@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 /// A server that is killed now and then.
 #[derive(Debug)]
@@ -19,21 +20,27 @@ pub struct Faulty {
     /// With its stdin, which ends it with us.
     running: Option<(Child, Option<ChildStdin>)>,
     address: String,
+    /// Bound to its port and never listened on, so that nobody else gets it while the server is away.
+    _place: TcpSocket,
 }
 
 impl Faulty {
-    /// Starts it on a port of the system's choice.
+    /// Starts it on a port of its own.
     ///
     /// # Errors
     ///
     /// When the program is not there or does not say where it listens.
     pub fn start(program: &Path, words: &[&str], ledger: &Path) -> Result<Self, String> {
+        let place = TcpSocket::new_v4().map_err(|why| why.to_string())?;
+        let bound = place.set_reuseaddr(true).and_then(|()| place.bind(([127, 0, 0, 1], 0).into()));
+        let address = bound.and_then(|()| place.local_addr()).map_err(|why| why.to_string())?;
         let mut faulty = Self {
             program: program.to_owned(),
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             ledger: ledger.to_owned(),
             running: None,
-            address: "127.0.0.1:0".to_owned(),
+            address: address.to_string(),
+            _place: place,
         };
         faulty.come_back()?;
         Ok(faulty)
@@ -56,12 +63,11 @@ impl Faulty {
             .map_err(|why| format!("{}: {why}; `cargo xtask peers` builds it", self.program.display()))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         self.running = Some((child, stdin));
+        // It says where it listens once it does.
         let mut line = String::new();
         let mut stdout = BufReader::new(stdout.ok_or("no stdout")?);
         stdout.read_line(&mut line).map_err(|why| why.to_string())?;
-        let places: Value = serde_json::from_str(&line).map_err(|why| format!("{line:?}: {why}"))?;
-        let address = places["url"].as_str().and_then(|url| url.strip_prefix("http://")?.split('/').next());
-        address.ok_or("no address")?.clone_into(&mut self.address);
+        serde_json::from_str::<Value>(&line).map_err(|why| format!("{line:?}: {why}"))?;
         Ok(())
     }
 

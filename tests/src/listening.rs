@@ -47,12 +47,14 @@ impl Listening {
         let mut listening = Self { child, port: 0 };
         let begun = Instant::now();
         loop {
+            // Asked before the log is read, so that the last words of one that ended are in it.
+            let ended = listening.child.try_wait().map_err(|why| why.to_string())?;
             let said = fs::read_to_string(log).map_err(|why| why.to_string())?;
             if let Some(port) = announced(&said) {
                 listening.port = port;
                 return Ok(listening);
             }
-            if let Some(status) = listening.child.try_wait().map_err(|why| why.to_string())? {
+            if let Some(status) = ended {
                 return Err(format!("the server ended ({status}) before it listened:\n{said}"));
             }
             if begun.elapsed() > PATIENCE {

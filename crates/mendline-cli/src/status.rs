@@ -37,7 +37,7 @@ Examples:
   mendline status --probe              also the configured servers that do not run, tried
   mendline status --json | jq -r '.servers[] | select(.state.kind != \"ready\") | .id'
 
-What does not answer within a quarter of a second is shown as such.
+What does not answer within a second is shown as such.
 Exit codes: 0 ok, 1 a server that was asked for by name is not well, 2 wrong usage or configuration,
 3 nothing runs, or nothing of that name.";
 

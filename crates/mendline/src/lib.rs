@@ -7,6 +7,7 @@
 //! Everything that depends on an operating system sits in one of the last five, so that a test can put the real driver
 //! between cables in memory.
 
+mod background;
 pub mod catalogue;
 pub mod control;
 pub mod driver;

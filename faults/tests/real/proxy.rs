@@ -2,6 +2,7 @@
 
 use mendline_faults::{Answers, Ending, Proxy, Server, Settings};
 use serde_json::json;
+use tokio::net::TcpSocket;
 
 use crate::client::{Client, End, Line, PATIENCE, call};
 
@@ -37,8 +38,10 @@ async fn an_end_and_a_reset_of_one_side_reach_the_other() {
 
 #[tokio::test]
 async fn a_client_is_reset_when_nobody_is_behind() {
-    let gone = Server::start(Settings::default()).await.unwrap().address();
-    let proxy = Proxy::start(gone).await.unwrap();
+    // Bound and never listened on: nobody else gets the port meanwhile.
+    let kept = TcpSocket::new_v4().unwrap();
+    kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let proxy = Proxy::start(kept.local_addr().unwrap()).await.unwrap();
     let mut line = Line::dial(proxy.address()).await;
     assert_eq!(line.end().await, End::Reset);
     assert_eq!(proxy.counts().undialed, 1);

@@ -125,9 +125,10 @@ fn take() -> io::Result<()> {
 /// Gives the terminal back, if it is ours. Whoever is on the way out can do nothing about an error here.
 pub(crate) fn give_back() {
     let Some(modes) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    // The modes first: whoever sees the usual page begins to type.
+    let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
     // Not through the lock of stdout: whoever panics may hold it.
     let _ = rustix::io::write(io::stdout(), LEAVE);
-    let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
 }
 
 /// Stops us with everybody who was started together with us, as Ctrl-Z does in a shell. Gives false if there is no shell

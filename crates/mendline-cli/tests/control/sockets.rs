@@ -65,8 +65,8 @@ fn a_process_that_stands_still_costs_a_moment_and_hides_nobody() {
         let silent = json!([{ "name": "hung", "pid": hung.process.id(), "why": "does not answer" }]);
         assert_eq!(report["silent"], silent);
         assert_eq!(kind(&report["servers"][0]), "ready");
-        // A quarter of a second by itself; the rest is for a machine that has other things to do.
-        assert!(said.took >= Duration::from_millis(200) && said.took < SOON, "{:?}", said.took);
+        // A second by itself; the rest is for a machine that has other things to do.
+        assert!(said.took >= Duration::from_millis(950) && said.took < SOON, "{:?}", said.took);
     }
     let said = stage.ask(&["status", "hung"]);
     assert!(said.code == Some(1) && said.stdout.contains("does not answer"), "{said:?}");

@@ -2,20 +2,18 @@
 //!
 //! A disk may be slow, full or gone; the loop that carries calls must not notice. So one thread writes, started when there is
 //! first something to write, and it writes the newest: what comes while it is busy replaces what waits. When everything ends it
-//! is waited for, but not long.
+//! is waited for, unless the disk hangs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use mendline_core::{Remembered, Secret, UpstreamId};
 
 use super::file::File;
+use crate::background::{Work, Worker};
 use crate::driver::Keeper;
 use crate::observe::log::{LogLevel, Pen};
 
-/// How long the end waits for a disk.
-const PATIENCE: Duration = Duration::from_secs(1);
 const STACK: usize = 256 << 10;
 /// A secret shorter than this is found in too many places to mean anything.
 const SHORTEST_SECRET: usize = 8;
@@ -23,7 +21,9 @@ const SHORTEST_SECRET: usize = 8;
 /// Keeps the catalogue of one server on disk.
 pub struct DiskKeeper {
     desk: Arc<Desk>,
+    /// Until there is something to write.
     writing: Option<Writing>,
+    work: Option<Work>,
 }
 
 /// Where the loop and the thread meet.
@@ -36,7 +36,6 @@ struct Desk {
 #[derive(Default)]
 struct State {
     next: Option<Remembered>,
-    is_busy: bool,
     is_over: bool,
 }
 
@@ -50,7 +49,7 @@ pub(super) struct Writing {
 
 impl DiskKeeper {
     pub(super) fn new(writing: Writing) -> DiskKeeper {
-        DiskKeeper { desk: Arc::default(), writing: Some(writing) }
+        DiskKeeper { desk: Arc::default(), writing: Some(writing), work: None }
     }
 }
 
@@ -62,25 +61,24 @@ impl Keeper for DiskKeeper {
         self.desk.news.notify_all();
         if let Some(writing) = self.writing.take() {
             let desk = Arc::clone(&self.desk);
+            let (work, worker) = Work::new();
+            self.work = Some(work);
             // Without a thread nothing is kept, and the calls go on.
             let _ = thread::Builder::new()
                 .name("mendline-keeper".to_owned())
                 .stack_size(STACK)
-                .spawn(move || desk.serve(writing));
+                .spawn(move || desk.serve(writing, &worker));
         }
     }
 }
 
 impl Drop for DiskKeeper {
     fn drop(&mut self) {
-        if self.writing.is_some() {
-            return;
-        }
-        let mut state = self.desk.lock();
-        state.is_over = true;
+        self.desk.lock().is_over = true;
         self.desk.news.notify_all();
-        let is_unfinished = |state: &mut State| state.next.is_some() || state.is_busy;
-        drop(self.desk.news.wait_timeout_while(state, PATIENCE, is_unfinished));
+        if let Some(work) = &self.work {
+            work.wait();
+        }
     }
 }
 
@@ -89,17 +87,14 @@ impl Desk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, mut writing: Writing) {
+    fn serve(&self, mut writing: Writing, worker: &Worker) {
         loop {
             let state = self.lock();
             let waits = |state: &mut State| state.next.is_none() && !state.is_over;
             let mut state = self.news.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
             let Some(next) = state.next.take() else { break };
-            state.is_busy = true;
             drop(state);
-            writing.write(&next);
-            self.lock().is_busy = false;
-            self.news.notify_all();
+            worker.risk(|| writing.write(&next));
         }
     }
 }

@@ -23,8 +23,8 @@ use super::place;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
 
-/// How long all processes together have to answer.
-pub const PATIENCE: Duration = Duration::from_millis(250);
+/// How long all processes together have to answer: each needs a blink, but people look when their machine is busy.
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many are asked at once, so that descriptors do not run out.
 const AT_ONCE: usize = 200;
@@ -193,10 +193,18 @@ impl Process {
         }
         let mut text = serde_json::to_vec(ask).map_err(|error| Silence::garbled(&error))?;
         text.push(b'\n');
-        // A question is short, and the buffer of a fresh socket is not: this never waits.
-        (&stream).write_all(&text).map_err(barred)?;
+        put(&stream, &text).map_err(barred)?;
         stream.set_nonblocking(false).map_err(barred)?;
         Ok(Line { stream, heard: Vec::new() })
+    }
+}
+
+/// Puts a question. It is short, and the buffer of a fresh socket is not: this never waits.
+fn put(mut stream: &UnixStream, question: &[u8]) -> io::Result<()> {
+    match stream.write_all(question) {
+        // Whoever refuses us closes at once, and why lies ready to be read.
+        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
+        done => done,
     }
 }
 
@@ -371,6 +379,17 @@ mod tests {
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
+    }
+
+    #[test]
+    fn whoever_is_refused_before_it_has_asked_learns_why() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let refusal = serde_json::to_string(&Answer::Refused("too many".to_owned())).unwrap();
+        theirs.write_all(format!("{refusal}\n").as_bytes()).unwrap();
+        drop(theirs);
+        put(&ours, b"{}\n").unwrap();
+        let heard = Line { stream: ours, heard: Vec::new() }.snapshot(Instant::now());
+        assert_eq!(heard.unwrap_err(), Silence::Refused("too many".to_owned()));
     }
 
     #[test]

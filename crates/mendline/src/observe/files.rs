@@ -22,7 +22,6 @@ mod stories;
 mod strand;
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,6 +31,7 @@ use mendline_core::{Event, UpstreamId};
 use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrPen;
+use crate::background::{Work, Worker};
 use crate::driver::Way;
 use desk::{Desk, Entry, What};
 use record::Scribe;
@@ -62,9 +62,6 @@ const BATCH: usize = 32 * 1024;
 /// How long a disk that failed is left alone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the end waits for the disk.
-const FLUSH: Duration = Duration::from_millis(500);
-
 /// The thread formats and writes, and needs little more.
 const STACK: usize = 128 * 1024;
 
@@ -90,7 +87,7 @@ pub(super) struct Files {
     redactor: Redactor,
     stories: Stories,
     desk: Arc<Desk>,
-    done: Receiver<()>,
+    work: Work,
 }
 
 /// Writes into the files for as long as they are there.
@@ -103,18 +100,14 @@ pub(super) struct FilesPen {
 impl Files {
     pub(super) fn open(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Files {
         let (level, wire) = (choices.level, choices.wire);
-        let (finished, done) = sync_channel(1);
+        let (work, worker) = Work::new();
         let desk = Arc::new(Desk::default());
-        let writer = Writer::new(choices, names, redactor.clone(), stderr);
+        let writer = Writer::new(choices, names, redactor.clone(), stderr, worker);
         let served = Arc::clone(&desk);
-        let work = move || {
-            writer.serve(&served);
-            // Nobody listens if the end could not wait for us.
-            let _ = finished.send(());
-        };
+        let serve = move || writer.serve(&served);
         // Without a thread the desk fills up, and every further line is lost; the calls go on.
-        let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK).spawn(work);
-        Files { level, wire, redactor, stories: Stories::default(), desk, done }
+        let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK).spawn(serve);
+        Files { level, wire, redactor, stories: Stories::default(), desk, work }
     }
 
     pub(super) fn pen(&self) -> FilesPen {
@@ -159,10 +152,10 @@ impl Files {
 }
 
 impl Drop for Files {
-    /// Waits for the last lines to be written, but not long.
+    /// Waits for the last lines to be written, unless the disk hangs.
     fn drop(&mut self) {
         self.desk.close();
-        let _ = self.done.recv_timeout(FLUSH);
+        self.work.wait();
     }
 }
 
@@ -212,6 +205,7 @@ struct Writer {
     scribe: Scribe,
     log: Strand,
     wire: Strand,
+    worker: Worker,
     stderr: StderrPen,
     lines: Vec<u8>,
     messages: Vec<u8>,
@@ -222,13 +216,23 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Writer {
+    fn new(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen, worker: Worker) -> Writer {
         let server = names.first().map_or("mendline", String::as_str);
         let stem = strand::stem(server, SystemTime::now(), std::process::id());
         let log = Strand::new(choices, &stem, SUFFIX);
         let wire = Strand::new(choices, &stem, WIRE_SUFFIX);
         let scribe = Scribe::new(names, redactor);
-        Writer { scribe, log, wire, stderr, lines: Vec::new(), messages: Vec::new(), not_before: None, missing: 0 }
+        Writer {
+            scribe,
+            log,
+            wire,
+            worker,
+            stderr,
+            lines: Vec::new(),
+            messages: Vec::new(),
+            not_before: None,
+            missing: 0,
+        }
     }
 
     fn serve(mut self, desk: &Desk) {
@@ -258,7 +262,8 @@ impl Writer {
         if self.lines.is_empty() && self.messages.is_empty() {
             return;
         }
-        let done = [self.log.append(&self.lines), self.wire.append(&self.messages)];
+        let (log, wire) = (&mut self.log, &mut self.wire);
+        let done = self.worker.risk(|| [log.append(&self.lines), wire.append(&self.messages)]);
         // Room for many lines is given back: most hours have few.
         for buffer in [&mut self.lines, &mut self.messages] {
             buffer.clear();

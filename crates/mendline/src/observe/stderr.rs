@@ -2,13 +2,14 @@
 //!
 //! Many clients never read our stderr. A full pipe there must not cost a call anything: lines go through a bounded channel
 //! to one thread, which is the only one that may be blocked by stderr. When the channel is full, lines are dropped and
-//! counted, and the count is the first thing said when stderr flows again. At the end the thread gets `FLUSH` and no more.
+//! counted, and the count is the first thing said when stderr flows again. At the end the thread is waited for, unless it is
+//! stderr that it waits for.
 //!
 //! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. Text from outside is escaped, so
 //! that it can neither break a line nor talk to a terminal; what must not be seen is hidden by the thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -16,6 +17,7 @@ use std::time::{Duration, SystemTime};
 use super::escaped::Escaped;
 use super::log::LogLevel;
 use super::redact::Redactor;
+use crate::background::Work;
 
 /// How many lines may wait for stderr.
 pub(super) const WAITING: usize = 256;
@@ -26,9 +28,6 @@ pub(super) const LONGEST: usize = 8 * 1024;
 /// How much is written at once.
 const BATCH: usize = 32 * 1024;
 
-/// How long the end waits for the last lines.
-const FLUSH: Duration = Duration::from_millis(200);
-
 /// The thread needs a buffer and no more.
 const STACK: usize = 64 * 1024;
 
@@ -38,7 +37,7 @@ pub(super) struct Stderr {
     /// Gone only while the log itself goes.
     lines: Option<Arc<SyncSender<String>>>,
     dropped: Arc<AtomicU64>,
-    done: Receiver<()>,
+    work: Work,
 }
 
 /// Writes to stderr for as long as its thread is there.
@@ -72,31 +71,31 @@ impl Stderr {
         mut write: impl FnMut(&[u8]) + Send + 'static,
     ) -> Stderr {
         let (lines, waiting) = sync_channel::<String>(WAITING);
-        let (finished, done) = sync_channel(1);
+        let (work, worker) = Work::new();
         let dropped = Arc::new(AtomicU64::new(0));
         let lost = Arc::clone(&dropped);
-        let work = move || {
+        let serve = move || {
             while let Ok(first) = waiting.recv() {
                 let mut batch = first;
                 while batch.len() < BATCH {
                     let Ok(line) = waiting.try_recv() else { break };
                     batch.push_str(&line);
                 }
-                write(&redactor.redact(batch.as_bytes()));
+                let batch = redactor.redact(batch.as_bytes());
+                worker.risk(|| write(&batch));
                 let count = lost.swap(0, Ordering::Relaxed);
                 if count > 0 {
                     let text = format!("{count} log lines were dropped, because stderr was not read");
-                    write(line(SystemTime::now(), LogLevel::Warn, "mendline", " ", text.as_bytes()).as_bytes());
+                    let line = line(SystemTime::now(), LogLevel::Warn, "mendline", " ", text.as_bytes());
+                    worker.risk(|| write(line.as_bytes()));
                 }
             }
-            // Nobody listens if the end could not wait for us.
-            let _ = finished.send(());
         };
         if level > LogLevel::Off {
             // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
-            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(work);
+            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(serve);
         }
-        Stderr { level, lines: Some(Arc::new(lines)), dropped, done }
+        Stderr { level, lines: Some(Arc::new(lines)), dropped, work }
     }
 
     pub(super) fn wants(&self, level: LogLevel) -> bool {
@@ -121,10 +120,10 @@ impl Stderr {
 }
 
 impl Drop for Stderr {
-    /// Waits for the last lines to be written, but not long.
+    /// Waits for the last lines to be written, unless nobody reads them.
     fn drop(&mut self) {
         self.lines = None;
-        let _ = self.done.recv_timeout(FLUSH);
+        self.work.wait();
     }
 }
 

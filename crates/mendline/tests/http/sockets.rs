@@ -2,7 +2,7 @@
 
 use mendline::transport::http::{ProxyRules, TcpDial};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::stage::{PING, PONG, Server, Stage, json, post, target};
 
@@ -42,8 +42,10 @@ async fn a_message_goes_out_and_its_answer_comes_back() {
 
 #[tokio::test]
 async fn where_nothing_listens_is_told_in_plain_words() {
-    let (listener, place) = listener().await;
-    drop(listener);
+    // Bound and never listened on: nobody else gets the port meanwhile.
+    let kept = TcpSocket::new_v4().unwrap();
+    kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let place = kept.local_addr().unwrap();
     let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
     let words = format!("nothing listens on {place} (connection refused)");
     assert_eq!(stage.exchange(post(PING)).await, [format!("end NoConnection({words:?}) Nothing")]);
