@@ -278,7 +278,10 @@ impl Stage {
     /// When it is not installed.
     pub fn server_command(&self, over: Over) -> Result<Vec<OsString>, String> {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/server.py");
-        let everything = installed("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+        let everything = || -> Result<Vec<OsString>, String> {
+            let server = installed("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
+            Ok(vec!["node".into(), "--import".into(), installed("node/everything.mjs")?.into(), server.into()])
+        };
         Ok(match (self.server, over) {
             (Server::Fixture, over) => {
                 vec![installed("python-2/bin/python")?.into(), fixture.into(), over.name().into()]
@@ -286,15 +289,16 @@ impl Stage {
             (Server::TypeScript, over) => {
                 vec!["node".into(), installed("node/server-v2.mjs")?.into(), over.name().into()]
             }
-            (Server::Everything, Over::Stdio) => vec!["node".into(), everything?.into(), "stdio".into()],
             (Server::Everything, over) => {
-                let loopback = installed("node/loopback.mjs")?;
                 let mode = match over {
+                    Over::Stdio => "stdio",
                     Over::Sse => "sse",
                     Over::Http => "streamableHttp",
                     _ => return Err(format!("server-everything is not {}", over.name())),
                 };
-                vec!["node".into(), "--import".into(), loopback.into(), everything?.into(), mode.into()]
+                let mut command = everything()?;
+                command.push(mode.into());
+                command
             }
         })
     }
