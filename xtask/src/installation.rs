@@ -2,29 +2,37 @@
 //!
 //! A copy of each lock file is put beside an installation when it is complete. As long as the copies equal the lock files
 //! in the repository nothing is fetched; a changed lock file, or an installation that was cut short, starts from nothing.
+//! Networks fail, so it is tried more than once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command::Line;
 
+/// How often an installation is tried.
+const TRIES: u32 = 3;
+
 /// Sees to it that `folder` holds what `install` makes of these lock files.
-pub(crate) fn ensure(
-    folder: &Path,
-    locks: &[PathBuf],
-    install: impl FnOnce() -> Result<(), String>,
-) -> Result<(), String> {
+pub(crate) fn ensure(folder: &Path, locks: &[PathBuf], install: impl Fn() -> Result<(), String>) -> Result<(), String> {
     if locks.iter().all(|lock| is_same(lock, &stamp_of(folder, lock))) {
         return Ok(());
     }
     for lock in locks {
         eprintln!("installing {} into {}", lock.display(), folder.display());
     }
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let mut tries = 1;
+    loop {
+        if folder.exists() {
+            fs::remove_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        }
+        make(folder)?;
+        match install() {
+            Ok(()) => break,
+            Err(why) if tries < TRIES => eprintln!("{why}: tried again"),
+            Err(why) => return Err(why),
+        }
+        tries += 1;
     }
-    make(folder)?;
-    install()?;
     make(&folder.join(STAMPS))?;
     locks.iter().try_for_each(|lock| copy(lock, &stamp_of(folder, lock)))
 }
@@ -80,21 +88,24 @@ mod tests {
         make(&home).unwrap();
         locks.iter().for_each(|lock| fs::write(lock, "1").unwrap());
         let installed = Cell::new(0);
-        let ensured = |works: bool| {
+        // Works from that try on.
+        let ensured = |works: u32| {
+            installed.set(0);
             ensure(&folder, &locks, || {
                 installed.set(installed.get() + 1);
                 assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "it starts from nothing");
                 fs::write(folder.join("program"), "").unwrap();
-                if works { Ok(()) } else { Err("cut short".into()) }
+                if installed.get() >= works { Ok(()) } else { Err("cut short".into()) }
             })
         };
-        assert!(ensured(false).is_err());
-        assert!(ensured(true).is_ok());
-        assert!(ensured(true).is_ok());
-        assert_eq!(installed.get(), 2, "once cut short, once complete, and then it is there");
+        assert!(ensured(TRIES + 1).is_err());
+        assert!(ensured(TRIES).is_ok());
+        assert_eq!(installed.get(), TRIES, "it was cut short before, and works in the end");
+        assert!(ensured(1).is_ok());
+        assert_eq!(installed.get(), 0, "it is there");
         fs::write(&locks[1], "2").unwrap();
-        assert!(ensured(true).is_ok());
-        assert_eq!(installed.get(), 3, "a lock file has changed");
+        assert!(ensured(1).is_ok());
+        assert_eq!(installed.get(), 1, "a lock file has changed");
         fs::remove_dir_all(&home).unwrap();
     }
 }

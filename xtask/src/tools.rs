@@ -55,8 +55,10 @@ impl Tool {
         let may_install = succeeds(&["sh", "-c", "test \"$(id -u)\" = 0"]) && succeeds(&["apt-get", "--version"]);
         if may_install {
             eprintln!("{} is missing: apt-get install {packages}", self.name);
-            let install: Vec<&str> =
-                ["apt-get", "install", "-y", "--no-install-recommends"].iter().chain(self.debian).copied().collect();
+            // Others may be installing, too, and networks fail.
+            let patience = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"];
+            let install = ["apt-get", "install", "-y", "--no-install-recommends"].into_iter().chain(patience);
+            let install: Vec<&str> = install.chain(self.debian.iter().copied()).collect();
             // A fresh image has no package lists; an old one has lists that name files which are gone.
             if (succeeds(&install) || succeeds(&["apt-get", "update"]) && succeeds(&install)) && succeeds(self.probe) {
                 return Ok(());
