@@ -212,3 +212,18 @@ fn breakers_limits_and_times_of_tools_are_edited_like_everything_else() {
         assert_eq!(stage.server_answers("{}")["params"]["name"], tool);
     }
 }
+
+#[test]
+fn whoever_waits_for_a_slow_turn_has_the_faster_one_from_now_on() {
+    let mut stage = Stage::with(|config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
+    stage.accept_dial();
+    for id in ["1", "2", "3"] {
+        stage.client_says(&call(id, "look"));
+    }
+    assert_eq!(stage.server_answers("{}")["params"]["name"], "look");
+    assert_eq!(stage.server_reads(), None, "the next turn is in ten seconds");
+    edit(&mut stage, Change::Policies, |config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 1.0 }));
+    assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "the new limit begins with a turn");
+    stage.pass(seconds(1));
+    assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "and the next is a second later");
+}
