@@ -76,14 +76,14 @@ fn n10_a_name_whose_other_addresses_are_dead_is_reached_at_the_one_that_lives() 
 fn n06_a_connection_that_nobody_answers_costs_the_calls_deadline_and_the_next_call_takes_another() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
-    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--call-timeout", "1500ms"]);
+    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--tool-timeout", "create_note=1500ms"]);
     let toxic = proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     // The proxy accepts and reads, so for all that we can know the server has it.
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
     proxy.remove(toxic);
-    let next = client.result("b", "create_note", &json!({ "key": "l" }));
-    assert_eq!(next["content"][0]["text"], "wrote l", "{next}");
+    let next = client.result("b", "lookup", &json!({ "key": "l" }));
+    assert_eq!(next["content"][0]["text"], "l is 42", "{next}");
     assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
 }

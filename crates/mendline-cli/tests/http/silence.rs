@@ -161,7 +161,7 @@ fn t18_a_partition_that_heals_before_anybody_gives_up_is_only_a_delay() {
 #[test]
 fn t16_a_connection_that_fell_silent_costs_the_calls_deadline_and_the_next_call_takes_another() {
     let site = Site::start(json_answers());
-    let (proxy, mut client) = through_a_proxy(&site, &["--call-timeout", "1500ms"]);
+    let (proxy, mut client) = through_a_proxy(&site, &["--tool-timeout", "lookup=1500ms"]);
     client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     proxy.add(Direction::Both, Toxic::HalfOpen(HalfOpen {}));
