@@ -77,8 +77,9 @@ fn t12_an_unsafe_call_that_was_cut_on_its_way_up_was_not_sent_and_goes_again() {
         let port = proxy.address().port();
         eventually("it is on its way", SOON, || {
             let mut there = sockets();
-            there.retain(|socket| socket.local_port == port && socket.is_established);
-            there.iter().any(|socket| socket.unread > 0) && proxy.counts().open == there.len() as u64
+            there.retain(|socket| socket.local_port == port && (socket.is_established || socket.is_left));
+            let has_come = there.iter().any(|socket| socket.is_established && socket.unread > 0);
+            has_come && proxy.counts().open == there.len() as u64
         });
         proxy.cut(ending);
         // Not before: after a FIN the proxy would read the rest, and then all of it would have left.
