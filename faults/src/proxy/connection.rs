@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::Direction;
 use super::plug::Plug;
@@ -105,39 +106,57 @@ impl Visit {
         }
     }
 
-    /// Ends a connection because a toxic or a test wants it.
+    /// Ends a connection because a toxic or a test wants it. It is counted when both peers have been told.
     async fn cut(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
+        let left = tell(ending, client, upstream).await;
         self.shared.counts.note(|counts| counts.cut += 1);
-        self.end(ending, client, upstream).await;
+        self.hear_out(left).await;
     }
 
     async fn end(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
-        match ending {
-            Ending::Reset => std::iter::once(client).chain(upstream).for_each(|socket| {
-                // If it cannot be set, the peer has gone already.
-                let _ = socket.set_zero_linger();
-            }),
-            Ending::Fin => {
-                let upstream = async {
-                    if let Some(upstream) = upstream {
-                        self.farewell(upstream, Direction::Down).await;
-                    }
-                };
-                tokio::join!(self.farewell(client, Direction::Up), upstream);
-            }
-        }
+        let left = tell(ending, client, upstream).await;
+        self.hear_out(left).await;
     }
 
-    /// A FIN, and an ear for what the peer still says: closing a socket with unread bytes would send a RST instead. Who
+    /// An ear for what the peers still say after a FIN: closing a socket with unread bytes would send a RST instead. Who
     /// does not read because nothing passes does not begin to in the end.
-    async fn farewell(&self, mut socket: TcpStream, says: Direction) {
-        let _ = socket.shutdown().await;
-        let listening = async {
+    async fn hear_out(&self, left: Left) {
+        let listening = async |socket: Option<TcpStream>, says: Direction| {
+            let Some(mut socket) = socket else { return };
             self.flow(says).await;
             let mut rest = [0; 4096];
             while matches!(socket.read(&mut rest).await, Ok(1..)) {}
         };
-        let _ = tokio::time::timeout(FAREWELL, listening).await;
+        let client = timeout(FAREWELL, listening(left.client, Direction::Up));
+        let upstream = timeout(FAREWELL, listening(left.upstream, Direction::Down));
+        let _ = tokio::join!(client, upstream);
+    }
+}
+
+/// What is left of a connection whose peers have been told that it is over.
+#[derive(Default)]
+struct Left {
+    client: Option<TcpStream>,
+    upstream: Option<TcpStream>,
+}
+
+/// Tells both peers that all is over.
+async fn tell(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpStream>) -> Left {
+    match ending {
+        Ending::Reset => {
+            for socket in std::iter::once(client).chain(upstream) {
+                // If it cannot be set, the peer has gone already.
+                let _ = socket.set_zero_linger();
+            }
+            Left::default()
+        }
+        Ending::Fin => {
+            let _ = client.shutdown().await;
+            if let Some(upstream) = &mut upstream {
+                let _ = upstream.shutdown().await;
+            }
+            Left { client: Some(client), upstream }
+        }
     }
 }
 

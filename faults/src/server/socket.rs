@@ -118,7 +118,13 @@ pub(crate) struct Socket {
     line: Line,
     grip: Grip,
     oracle: Arc<Oracle>,
+    /// After the line, because fields are dropped in their order: what is not counted any more has ended.
+    _open: Open,
 }
+
+/// A connection that is counted as open as long as this lives.
+#[derive(Debug)]
+struct Open(Arc<Oracle>);
 
 impl Socket {
     pub(crate) fn new(line: Line, grip: Grip, oracle: Arc<Oracle>) -> Socket {
@@ -126,7 +132,7 @@ impl Socket {
             counts.connections += 1;
             counts.open_connections += 1;
         });
-        Socket { line, grip, oracle }
+        Socket { line, grip, _open: Open(Arc::clone(&oracle)), oracle }
     }
 
     /// Passes as long as the connection is not to end. An error is what makes hyper let go of it.
@@ -199,8 +205,8 @@ impl AsyncWrite for Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for Open {
     fn drop(&mut self) {
-        self.oracle.note(|counts| counts.open_connections -= 1);
+        self.0.note(|counts| counts.open_connections -= 1);
     }
 }

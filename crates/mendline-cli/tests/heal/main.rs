@@ -17,6 +17,9 @@ mod restart;
 #[path = "../http/site.rs"]
 #[allow(dead_code, reason = "shared with stories that need more of it")]
 mod site;
+#[path = "../http/sockets.rs"]
+#[allow(dead_code, reason = "shared with stories that need more of it")]
+mod sockets;
 #[path = "../real/support.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with stories that need more of it")]
 mod support;

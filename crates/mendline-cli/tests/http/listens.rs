@@ -29,10 +29,10 @@ fn heard(client: &mut Client) -> Value {
 #[test]
 fn a_subscription_outlasts_the_deadline_of_calls_and_ends_with_the_servers_own_answer() {
     let site = Site::start(modern(Answers::Events));
-    let mut client = listening(&site, &["--call-timeout", "500ms"]);
+    let mut client = listening(&site, &["--call-timeout", "3s", "--tool-timeout", "create_note=1m"]);
     let begin = Instant::now();
     let mut number = 0;
-    while begin.elapsed() < Duration::from_secs(2) {
+    while begin.elapsed() < Duration::from_secs(4) {
         site.notify("notifications/tools/list_changed", &json!({ "number": number }));
         assert_eq!(heard(&mut client)["params"]["number"], number);
         number += 1;
@@ -51,8 +51,8 @@ fn a_subscription_outlasts_the_deadline_of_calls_and_ends_with_the_servers_own_a
 #[test]
 fn a_silent_subscription_is_left_alone() {
     let site = Site::start(modern(Answers::Events));
-    let mut client = listening(&site, &["--call-timeout", "300ms"]);
-    // Calls come to their deadlines meanwhile; a call that is answered shows that time has passed for all of them.
+    let mut client = listening(&site, &["--call-timeout", "3s", "--tool-timeout", "create_note=1200ms"]);
+    // Calls come to their deadlines meanwhile, and the three of them take longer than the deadline of everything else.
     for number in 0..3 {
         let id = format!("c{number}");
         let arguments = json!({ "key": id, "delayMs": 60_000 });
@@ -80,7 +80,8 @@ fn c86_a_client_that_leaves_closes_its_subscription_and_does_not_wait_for_it() {
     let begin = Instant::now();
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(0));
-    assert!(begin.elapsed() < Duration::from_secs(2), "it waited for a subscription: {:?}", begin.elapsed());
+    // Calls that run are waited for, for ten seconds.
+    assert!(begin.elapsed() < Duration::from_secs(8), "it waited for a subscription: {:?}", begin.elapsed());
     site.until("the server knows", |counts| counts.listens_closed == 1);
 }
 

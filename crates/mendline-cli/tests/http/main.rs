@@ -30,6 +30,7 @@ mod sessions;
 mod silence;
 mod site;
 mod slowness;
+mod sockets;
 mod statuses;
 mod still;
 mod unrest;

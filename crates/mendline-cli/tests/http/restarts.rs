@@ -5,10 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use mendline_faults::Rule;
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 use crate::client::{SOON, eventually, failure};
-use crate::site::greeted;
+use crate::site::{greeted, never_answered};
 
 /// Says to this program that it is to be the server, and how.
 const WORDS: &str = "MENDLINE_FAULTS_WORDS";
@@ -29,6 +31,8 @@ struct Apart {
     process: Child,
     address: SocketAddr,
     control: SocketAddr,
+    /// The port of one that was killed: bound, so that nobody else is given it, and deaf.
+    kept: Option<TcpSocket>,
 }
 
 impl Apart {
@@ -50,7 +54,7 @@ impl Apart {
             let url = places[name].as_str().unwrap();
             url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap()
         };
-        Apart { address: address("url"), control: address("control"), process }
+        Apart { address: address("url"), control: address("control"), process, kept: None }
     }
 
     fn url(&self) -> String {
@@ -61,14 +65,33 @@ impl Apart {
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+        let kept = TcpSocket::new_v4().unwrap();
+        kept.set_reuseaddr(true).unwrap();
+        kept.bind(self.address).unwrap();
+        self.kept = Some(kept);
+    }
+
+    /// The next life of one that was killed, on the same port.
+    fn start_again(&mut self) {
+        *self = Apart::start(&format!("listen={}", self.address));
     }
 
     /// What the server has counted.
     fn counts(&self) -> Value {
+        self.ask("GET", "counts", "")
+    }
+
+    /// Breaks by this rule from now on.
+    fn breaks(&self, rule: &Rule) {
+        let told = self.ask("POST", "rules", &serde_json::to_string(rule).unwrap());
+        assert_eq!(told, json!({}));
+    }
+
+    fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.control).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
-        let request = "GET /_faults/counts HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).unwrap();
+        let head = format!("{verb} /_faults/{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap()
@@ -92,13 +115,13 @@ fn a_server_that_was_killed_and_started_again_is_greeted_again_and_goes_on() {
     let mut client = greeted(&server.url(), &[]);
     for round in 0..3 {
         let [read, write] = ["r", "w"].map(|key| format!("{key}{round}"));
-        client.call(&read, "lookup", &json!({ "key": read, "delayMs": 500 }));
+        server.breaks(&never_answered("lookup", 1));
+        client.call(&read, "lookup", &json!({ "key": read }));
         client.call(&write, "create_note", &json!({ "key": write, "delayMs": 600_000 }));
         eventually("both run", SOON, || server.runs(&read) && server.runs(&write));
         server.kill();
         client.call("waits", "create_note", &json!({ "key": "waits" }));
-        // The port is kept by nobody in the meantime, and nobody else asks for one of that number.
-        server = Apart::start(&format!("listen={}", server.address));
+        server.start_again();
         let mut told = std::collections::BTreeMap::new();
         for _ in 0..3 {
             let answer: Value = serde_json::from_str(&client.line_within(2 * SOON)).unwrap();
@@ -118,7 +141,7 @@ fn a_server_that_was_killed_while_nobody_called_is_greeted_by_the_next_call_and_
     let mut server = Apart::start("");
     let mut client = greeted(&server.url(), &[]);
     server.kill();
-    server = Apart::start(&format!("listen={}", server.address));
+    server.start_again();
     let begin = std::time::Instant::now();
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");

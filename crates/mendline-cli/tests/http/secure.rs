@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 use crate::client::{Client, SOON, eventually};
-use crate::site::{Site, event_answers, json_answers, run};
+use crate::site::{Site, WAITING, event_answers, json_answers, run};
 
 /// The year in which a certificate ends that is still good.
 const LATER: i32 = 2200;
@@ -47,7 +47,7 @@ impl Trusted {
     }
 
     pub(crate) fn greeted(&self, url: &str, options: &[&str]) -> Client {
-        let mut client = self.run(url, options);
+        let mut client = self.run(url, &[&WAITING[..], options].concat());
         assert_eq!(client.greet(), "mendline-faults");
         client
     }
@@ -124,7 +124,7 @@ fn n08_a_handshake_that_stalls_is_given_up_and_the_call_that_waited_runs_once() 
     let proxy = site.proxy();
     let url = format!("https://{}/mcp", proxy.address());
     let toxic = proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
-    let mut client = trusted.run(&url, &["--connect-timeout", "500ms"]);
+    let mut client = trusted.run(&url, &[&WAITING[..], &["--connect-timeout", "500ms"]].concat());
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     eventually("it is given up", SOON, || client.log().contains("did not finish the TLS handshake within 500ms"));
     assert!(proxy.counts().open <= 1, "one dial at a time");

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, SOON, eventually, failure};
 use crate::secure::Trusted;
 use crate::site::{Site, event_answers, json_answers, through_a_proxy};
+use crate::sockets::sockets;
 
 /// Forty-five seconds, and two probes of five more.
 const FOUND: Duration = Duration::from_secs(55);
@@ -30,11 +31,9 @@ fn falls_silent(site: &Site, proxy: &Proxy, client: &mut Client, tool: &str, dir
 /// From here on no packet comes through on any connection there is.
 fn unplug(proxy: &Proxy, direction: Direction) -> u64 {
     // What the proxy's kernel still waits to hear about it would send again and again, which is a sign of life.
-    let port = format!(":{:04X}", proxy.address().port());
+    let port = proxy.address().port();
     eventually("all that was sent has been acknowledged", SOON, || {
-        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let mut fields = sockets.lines().map(|socket| socket.split_whitespace().collect::<Vec<_>>());
-        !fields.any(|fields| fields[1].ends_with(&port) && !fields[4].starts_with("00000000:"))
+        !sockets().iter().any(|socket| socket.local_port == port && socket.unacknowledged > 0)
     });
     let there = proxy.counts().open;
     let toxic = proxy.add(direction, Toxic::Unplugged(Unplugged {}));
@@ -142,10 +141,14 @@ fn t16_t17_t18_a_connection_that_fell_silent_is_found_within_its_bound_and_witho
 fn t18_a_partition_that_heals_before_anybody_gives_up_is_only_a_delay() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    client.call("a", "create_note", &json!({ "key": "k", "delayMs": 300 }));
+    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    // The answer comes at once, and nothing is passed on until the plug is out.
+    let hold = proxy.add(Direction::Down, Toxic::Partition(Partition {}));
+    client.call("a", "create_note", &json!({ "key": "k" }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
-    let toxic = unplug(&proxy, Direction::Both);
     eventually("the answer is held up", SOON, || site.counts().bytes_out > proxy.counts().down.written);
+    let toxic = unplug(&proxy, Direction::Both);
+    proxy.remove(hold);
     // What is dialed meanwhile is sound, and is not held up by what is not.
     let other = client.result("b", "lookup", &json!({ "key": "l" }));
     assert_eq!(other["content"][0]["text"], "l is 42", "{other}");
@@ -158,7 +161,7 @@ fn t18_a_partition_that_heals_before_anybody_gives_up_is_only_a_delay() {
 #[test]
 fn t16_a_connection_that_fell_silent_costs_the_calls_deadline_and_the_next_call_takes_another() {
     let site = Site::start(json_answers());
-    let (proxy, mut client) = through_a_proxy(&site, &["--call-timeout", "1500ms"]);
+    let (proxy, mut client) = through_a_proxy(&site, &["--tool-timeout", "lookup=1500ms"]);
     client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     proxy.add(Direction::Both, Toxic::HalfOpen(HalfOpen {}));

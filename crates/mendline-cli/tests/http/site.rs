@@ -17,6 +17,9 @@ use crate::client::{Client, MENDLINE, SOON, eventually};
 const PROXY_VARIABLES: [&str; 8] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"];
 
+/// The server itself answers the greeting, however busy the machine is: only then is it known by its name.
+pub(crate) const WAITING: [&str; 2] = ["--startup", "wait"];
+
 /// A fault server, and what it has seen.
 pub(crate) struct Site(Server);
 
@@ -106,6 +109,11 @@ pub(crate) fn discovered(site: &Site, options: &[&str]) -> Client {
     client
 }
 
+/// The first calls of this tool run, and no answer to them ever comes; those after them are answered.
+pub(crate) fn never_answered(tool: &str, count: u64) -> Rule {
+    Rule::new("m64_late_response").tool(tool).first(count).value(600_000)
+}
+
 /// A client whose connections go through a proxy.
 pub(crate) fn through_a_proxy(site: &Site, options: &[&str]) -> (Proxy, Client) {
     let proxy = site.proxy();
@@ -115,7 +123,7 @@ pub(crate) fn through_a_proxy(site: &Site, options: &[&str]) -> (Proxy, Client) 
 
 /// `mendline run URL`, greeted in the legacy era.
 pub(crate) fn greeted(url: &str, options: &[&str]) -> Client {
-    let mut client = run(url, options, &[]);
+    let mut client = run(url, &[&WAITING[..], options].concat(), &[]);
     assert_eq!(client.greet(), "mendline-faults");
     client
 }

@@ -158,11 +158,11 @@ fn m62_m63_answers_that_nobody_asked_for_do_not_reach_the_client() {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
         site.breaks(Rule::new(fault).tool("create_note"));
-        client.call("a", "create_note", &json!({ "key": "k" }));
-        client.call("b", "lookup", &json!({ "key": "l", "delayMs": 100 }));
-        let ids: Vec<_> =
-            (0..2).map(|_| serde_json::from_str::<serde_json::Value>(&client.line()).unwrap()["id"].clone()).collect();
-        assert_eq!(ids, ["a", "b"], "{fault}");
+        for (id, tool, key) in [("a", "create_note", "k"), ("b", "lookup", "l")] {
+            client.call(id, tool, &json!({ "key": key }));
+            let line = client.line();
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"], id, "{fault}: {line}");
+        }
         client.stdin = None;
         assert_eq!(client.rest(), Vec::<String>::new(), "{fault}");
         assert_eq!(site.executions("k"), 1, "{fault}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mendline_faults::Direction;
-use mendline_faults::toxic::{Flap, Toxic};
+use mendline_faults::toxic::{Flap, Partition, Toxic};
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually, failure};
@@ -67,9 +67,11 @@ fn t24_a_line_that_flaps_every_second_costs_no_answer_and_no_storm_of_dials() {
 fn t25_connections_that_clog_one_after_another_and_go_on_in_another_order_lose_nothing() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
+    // No answer is passed on before all connections are clogged.
+    let hold = proxy.add(Direction::Down, Toxic::Partition(Partition {}));
     for number in 0..6 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
-        client.call(&number.to_string(), tool, &json!({ "key": format!("k{number}"), "delayMs": 400 }));
+        client.call(&number.to_string(), tool, &json!({ "key": format!("k{number}") }));
     }
     site.until("all of them run", |counts| counts.executions.len() == 6);
     let connections = proxy.connections();
@@ -77,6 +79,7 @@ fn t25_connections_that_clog_one_after_another_and_go_on_in_another_order_lose_n
     for connection in &connections {
         assert!(proxy.clog(*connection));
     }
+    proxy.remove(hold);
     eventually("the answers are held up", SOON, || site.counts().bytes_out > proxy.counts().down.written);
     // New calls take new connections and are not held up by the others.
     let result = client.result("meanwhile", "create_note", &json!({ "key": "meanwhile" }));
