@@ -7,15 +7,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take that should come at once.
-pub(crate) const SOON: Duration = Duration::from_secs(5);
+/// How long anything may take that should come at once, on a machine that has other things to do. It only bounds how long a
+/// story takes to fail.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The binary under test.
 pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
@@ -34,6 +35,7 @@ pub(crate) struct Client {
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) lines: Option<Receiver<String>>,
     log: Arc<Mutex<String>>,
+    log_reader: Option<JoinHandle<()>>,
     /// What it keeps for the next time, which for most is never.
     _state: TempDir,
 }
@@ -57,19 +59,19 @@ impl Client {
         let mut process = command.spawn().unwrap();
         let stdin = process.stdin.take();
         let lines = Some(lines_of(process.stdout.take().unwrap()));
-        Client { process, stdin, lines, log: Arc::default(), _state: state }
+        Client { process, stdin, lines, log: Arc::default(), log_reader: None, _state: state }
     }
 
     /// Reads the log from now on.
     pub(crate) fn read_log(&mut self) {
         let (mut stderr, log) = (BufReader::new(self.process.stderr.take().unwrap()), Arc::clone(&self.log));
-        thread::spawn(move || {
+        self.log_reader = Some(thread::spawn(move || {
             let mut line = String::new();
             while stderr.read_line(&mut line).is_ok_and(|count| count > 0) {
                 log.lock().unwrap().push_str(&line);
                 line.clear();
             }
-        });
+        }));
     }
 
     /// The greeting of the legacy era, and the list that tells which tools only read. Gives the server's name.
@@ -150,6 +152,15 @@ impl Client {
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Leaves, and gives everything that was ever logged: only of that can be said what is not in it.
+    pub(crate) fn whole_log(&mut self) -> String {
+        self.stdin = None;
+        let reader = self.log_reader.take().unwrap();
+        eventually("the log ends", SOON, || reader.is_finished());
+        reader.join().unwrap();
+        self.log()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

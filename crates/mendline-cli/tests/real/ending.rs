@@ -12,6 +12,9 @@ use crate::support::{Bridge, SOON, Setup, children_of, eventually, is_gone, kill
 /// What nothing may outlive us by.
 const FIVE_SECONDS: Duration = Duration::from_secs(5);
 
+/// How long running calls have once we are told to stop: whoever has not waited that long has not waited for them.
+const DRAIN: Duration = Duration::from_secs(10);
+
 #[test]
 fn the_end_of_stdin_ends_everything_cleanly() {
     let mut bridge = Bridge::around(&[]);
@@ -91,12 +94,14 @@ fn x92_sigterm_twice_means_at_once_and_is_still_an_answer() {
     let mut bridge = Bridge::around(&[]);
     bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
     eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
+    let begin = Instant::now();
     bridge.signal(Signal::TERM);
     eventually("the first signal is heard", SOON, || bridge.log().contains("stopping"));
     bridge.signal(Signal::TERM);
     let rest = bridge.rest();
     assert_eq!(rest.len(), 1, "{rest:?}");
     assert!(rest[0].contains(r#""outcome":"unknown""#), "{rest:?}");
+    assert!(begin.elapsed() < DRAIN, "it waited for the call: {:?}", begin.elapsed());
     bridge.exit_code(SOON);
     assert!(is_gone(bridge.server()));
 }
