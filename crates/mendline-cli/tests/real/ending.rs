@@ -191,8 +191,10 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// A bridge that has just answered its first call, and what it then kept in memory of files.
 fn at_its_start() -> (Bridge, u64) {
+    let deadline = Instant::now() + 3 * SOON;
     loop {
         let begin = Instant::now();
+        assert!(begin < deadline, "no start is over within {SETTLED:?}");
         let mut bridge = Bridge::around(&[]);
         bridge.result("a", "lookup", &json!({ "key": "k" }));
         let held = files_in_memory(i32::try_from(bridge.process.id()).unwrap());
