@@ -11,6 +11,7 @@ mod server;
 pub(crate) mod temper;
 mod tools;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -67,9 +68,8 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
         eprintln!("demo-server: no grandchild: {error}");
     }
     sleep(tempers.slow_start());
-    let begun = Instant::now();
-    while tempers.waits_for().is_some_and(|path| !path.exists()) && begun.elapsed() < LONGEST_LIFE {
-        sleep(Duration::from_millis(5));
+    if let Some(path) = tempers.waits_for() {
+        wait_for(path);
     }
     ledger.note("serves");
     if let Some(port) = options.http {
@@ -87,6 +87,14 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
         sleep(LONGEST_LIFE);
     }
     ExitCode::SUCCESS
+}
+
+/// Waits until this file is there.
+fn wait_for(path: &Path) {
+    let begun = Instant::now();
+    while !path.exists() && begun.elapsed() < LONGEST_LIFE {
+        sleep(Duration::from_millis(5));
+    }
 }
 
 /// A process of the same group that holds our pipes and will not go.

@@ -109,7 +109,8 @@ fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
     follow::start(report)?;
     let screen = Screen::open(Paint { is_coloured: Ink::for_stdout().is_coloured() })?;
     let model = Model::new(screen::size(), only);
-    Watch { screen, model, keyboard: Keyboard::default(), happenings, signals, requests }.run()
+    Watch { screen, model, keyboard: Keyboard::default(), happenings, signals, requests, knows_that_it_goes_on: false }
+        .run()
 }
 
 /// Everything that this thread holds.
@@ -120,6 +121,8 @@ struct Watch {
     happenings: Receiver<Happening>,
     signals: Receiver<Heard>,
     requests: Sender<Request>,
+    /// It stopped itself and has taken the terminal again: the signal that let it go on is no news when it is heard.
+    knows_that_it_goes_on: bool,
 }
 
 /// Whether it goes on.
@@ -205,6 +208,7 @@ impl Watch {
         match heard {
             Heard::Interrupt | Heard::Stop => return Ok(Goes::Home),
             Heard::Suspend => self.suspend()?,
+            Heard::Continued if std::mem::take(&mut self.knows_that_it_goes_on) => {}
             // Whoever stopped us may have left the terminal in any state.
             Heard::Continued => self.screen.take_back()?,
         }
@@ -221,6 +225,7 @@ impl Watch {
         self.screen.lend();
         let has_stopped = screen::stop();
         self.screen.take_back()?;
+        self.knows_that_it_goes_on |= has_stopped;
         if !has_stopped {
             self.model.say("there is no shell to go to".to_owned(), false);
         }

@@ -2,8 +2,10 @@
 //!
 //! `lookup` only reads, `create_note` has an effect and makes no promises about being repeated, `slow` reports progress,
 //! `big` answers at length, `ask` needs something of the client. All take a `key`, by which the oracle counts how often they
-//! ran, and `delayMs` between running and answering.
+//! ran, and `delayMs` between running and answering; or `until`, a file that has to be there before they answer, which is not
+//! in the list: it is for tests that have to do something meanwhile.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +84,9 @@ impl Tool<'_> {
         }
         self.site.oracle.executed(name, key);
         sleep(Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0))).await;
+        while arguments["until"].as_str().is_some_and(|path| !Path::new(path).exists()) {
+            sleep(Duration::from_millis(5)).await;
+        }
         let result = match name {
             "lookup" => text_result(&format!("{key} is 42")),
             "create_note" => text_result(&format!("wrote {key}")),

@@ -16,6 +16,10 @@ use web::Web;
 
 use super::stop::{self, GLANCE};
 
+/// How long a server may take to start and to answer its greeting: nobody waits for that in vain, so even a busy machine has
+/// the time for it.
+const GREETING: Duration = Duration::from_secs(30);
+
 /// How long an ended process may take to go.
 const FAREWELL: Duration = Duration::from_secs(6);
 
@@ -54,14 +58,18 @@ enum Line {
 }
 
 impl Peer {
-    /// Starts the process, or goes to the URL, and greets.
+    /// Starts the process, or goes to the URL, and greets. From then on it waits for each answer for as long as this.
     pub(super) fn start(whom: Whom, patience: Duration) -> std::io::Result<Peer> {
         let line = match whom {
             Whom::Process(command) => Line::Pipe(Pipe::start(command)?),
             Whom::Url(url) => Line::Web(Web::new(&url)?),
         };
-        let mut peer = Peer { line, patience, last_id: 0, last_words: String::new() };
-        if peer.greet() { Ok(peer) } else { Err(std::io::Error::other("the server did not answer the greeting")) }
+        let mut peer = Peer { line, patience: GREETING, last_id: 0, last_words: String::new() };
+        if !peer.greet() {
+            return Err(std::io::Error::other("the server did not answer the greeting"));
+        }
+        peer.patience = patience;
+        Ok(peer)
     }
 
     fn greet(&mut self) -> bool {

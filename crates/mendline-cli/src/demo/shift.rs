@@ -3,6 +3,7 @@
 //! A shift is a number of calls, reads and writes in turn, with a fault in the middle. What the server really did is read
 //! from its ledger afterwards, not believed from anybody's answer.
 
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -44,12 +45,12 @@ pub(super) fn shift(
 ) -> std::io::Result<Report> {
     let stage = Stage::open(workshop, fault, side)?;
     let mut peer = Peer::start(stage.whom(), fault.patience())?;
-    let (mut tally, mut reported, mut told, mut blows) = (Tally::default(), Vec::new(), Vec::new(), Vec::new());
+    let (mut tally, mut reported, mut told, mut blow) = (Tally::default(), Vec::new(), Vec::new(), None);
     for call in 1..=calls {
         if stop::is_wanted() {
             break;
         }
-        let (tool, key) = (fault.tool(call), format!("k{call}"));
+        let (tool, key, mut deadly) = (fault.tool(call), format!("k{call}"), None);
         let mut arguments = json!({ "key": key });
         if fault.strikes(call) {
             show(Moment::Hurt);
@@ -58,15 +59,17 @@ pub(super) fn shift(
                 Some(Blow::KillWhileItAnswers) => {
                     let exposed = if tool == "create_note" { EXPOSED_WRITE_MS } else { EXPOSED_READ_MS };
                     arguments["delayMs"] = exposed.into();
-                    blows.push(stage.kill_child_once_it_ran(tool, &key));
+                    deadly = Some(stage.kill_child_once_it_ran(tool, &key));
                 }
-                Some(Blow::Restart) => blows.push(stage.restart_site()),
+                Some(Blow::Restart) => blow = Some(stage.restart_site()),
                 None => {}
             }
         }
         let begin = Instant::now();
         let reply = peer.call(tool, &arguments);
         tally.note(reply, begin.elapsed());
+        // A blow that comes late must not fall on the call after this one.
+        tally.hits += deadly.map_or(0, struck);
         match reply {
             Reply::Answered if tool == "create_note" => reported.push(key),
             Reply::MayHaveRun => told.push(peer.last_words().to_owned()),
@@ -76,7 +79,12 @@ pub(super) fn shift(
         stop::sleep(PACE);
     }
     peer.finish();
-    tally.hits += blows.into_iter().map(|blow| u32::from(blow.join().unwrap_or(false))).sum::<u32>();
+    tally.hits += blow.map_or(0, struck);
     tally.audit(&reported, &stage.ledger());
     Ok(Report { tally, told })
+}
+
+/// Waits for a blow. Gives how many servers it has hit.
+fn struck(blow: JoinHandle<bool>) -> u32 {
+    u32::from(blow.join().unwrap_or(false))
 }

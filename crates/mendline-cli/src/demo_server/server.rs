@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -10,10 +11,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::LONGEST_LIFE;
 use super::ledger::Ledger;
 use super::temper::{Temper, Tempers};
-use super::tools;
+use super::{LONGEST_LIFE, tools, wait_for};
 
 /// One message, with the parts that are passed back kept exactly as they came.
 #[derive(Deserialize)]
@@ -116,13 +116,16 @@ impl Server {
             sleep(LONGEST_LIFE);
         }
         let delay = Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0));
-        if tool != "slow" && delay.is_zero() {
+        // A test that has to do something while a call runs lets it end by a file, and not by a time.
+        let until = arguments["until"].as_str().map(PathBuf::from);
+        if tool != "slow" && delay.is_zero() && until.is_none() {
             self.answer(id, &text);
             return;
         }
         let (server, id) = (self.clone(), id.to_owned());
         thread::spawn(move || {
             sleep(delay);
+            until.iter().for_each(|path| wait_for(path));
             if tool != "slow" || server.progress(&id, &params) {
                 server.answer(&id, &text);
             }

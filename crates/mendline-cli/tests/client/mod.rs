@@ -7,15 +7,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take that should come at once.
-pub(crate) const SOON: Duration = Duration::from_secs(5);
+/// How long anything may take that should come at once, on a machine that has other things to do. It only bounds how long a
+/// story takes to fail.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The binary under test.
 pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
@@ -34,6 +35,7 @@ pub(crate) struct Client {
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) lines: Option<Receiver<String>>,
     log: Arc<Mutex<String>>,
+    log_reader: Option<JoinHandle<()>>,
     /// What it keeps for the next time, which for most is never.
     _state: TempDir,
 }
@@ -57,30 +59,35 @@ impl Client {
         let mut process = command.spawn().unwrap();
         let stdin = process.stdin.take();
         let lines = Some(lines_of(process.stdout.take().unwrap()));
-        Client { process, stdin, lines, log: Arc::default(), _state: state }
+        Client { process, stdin, lines, log: Arc::default(), log_reader: None, _state: state }
     }
 
     /// Reads the log from now on.
     pub(crate) fn read_log(&mut self) {
         let (mut stderr, log) = (BufReader::new(self.process.stderr.take().unwrap()), Arc::clone(&self.log));
-        thread::spawn(move || {
+        self.log_reader = Some(thread::spawn(move || {
             let mut line = String::new();
             while stderr.read_line(&mut line).is_ok_and(|count| count > 0) {
                 log.lock().unwrap().push_str(&line);
                 line.clear();
             }
-        });
+        }));
     }
 
     /// The greeting of the legacy era, and the list that tells which tools only read. Gives the server's name.
     pub(crate) fn greet(&mut self) -> String {
+        self.greet_within(SOON)
+    }
+
+    /// The same, where each answer may take longer.
+    pub(crate) fn greet_within(&mut self, within: Duration) -> String {
         let who = json!({ "name": "test", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "roots": {} }, "clientInfo": who });
         self.request("init", "initialize", &hello);
-        let greeting = self.answer("init");
+        let greeting = self.answer_within("init", within);
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         self.request("list", "tools/list", &json!({}));
-        let list = self.answer("list");
+        let list = self.answer_within("list", within);
         assert!(list["result"]["tools"].is_array(), "{list}");
         greeting["result"]["serverInfo"]["name"].as_str().unwrap_or_else(|| panic!("{greeting}")).to_owned()
     }
@@ -150,6 +157,15 @@ impl Client {
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Leaves, and gives everything that was ever logged: only of that can be said what is not in it.
+    pub(crate) fn whole_log(&mut self) -> String {
+        self.stdin = None;
+        let reader = self.log_reader.take().unwrap();
+        eventually("the log ends", SOON, || reader.is_finished());
+        reader.join().unwrap();
+        self.log()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

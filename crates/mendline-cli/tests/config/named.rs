@@ -55,7 +55,7 @@ fn variables_of_an_entry_reach_the_server_and_nobody_else() {
     let mut entry = demo();
     entry["env"] = json!({ "HANDED_ON": "Bearer ${STAGE_TOKEN}" });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
-    let client = stage.client(&["notes", "--log-level", "debug"]);
+    let mut client = stage.client(&["notes", "--log-level", "debug"]);
     let server = *stage.started().last().unwrap();
     let environment = std::fs::read(format!("/proc/{server}/environ")).unwrap();
     let expected = format!("HANDED_ON=Bearer {SECRET}");
@@ -64,15 +64,20 @@ fn variables_of_an_entry_reach_the_server_and_nobody_else() {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!String::from_utf8_lossy(&words).contains(SECRET));
     }
-    assert!(!client.log().contains(SECRET), "{}", client.log());
+    let log = client.whole_log();
+    assert!(log.contains("DEBUG") && !log.contains(SECRET), "{log}");
 }
 
 #[test]
 fn flags_win_over_the_file() {
     let mut entry = demo();
-    entry["timeouts"] = json!({ "call": "1h", "total": "1h" });
+    // With these nobody could be greeted; what is to be too short for a call is only so for its tool.
+    entry["timeouts"] = json!({ "call": "1ms", "total": "1ms" });
+    entry["tools"] = json!({ "lookup": { "timeout": "1h" } });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
-    let mut client = stage.client(&["notes", "--call-timeout", "300ms", "--name", "renamed"]);
+    let flags =
+        ["--call-timeout", "1h", "--total-timeout", "1h", "--tool-timeout", "lookup=300ms", "--name", "renamed"];
+    let mut client = stage.client(&[&["notes"], &flags[..]].concat());
     let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
     let said = result.to_string();
     assert!(said.contains("timed_out") && said.contains("renamed"), "{said}");
@@ -81,7 +86,8 @@ fn flags_win_over_the_file() {
 #[test]
 fn a_policy_of_the_file_holds() {
     let mut entry = demo();
-    entry["timeouts"] = json!({ "call": 300 });
+    // For the tool alone: the greeting may take as long as it needs.
+    entry["tools"] = json!({ "lookup": { "timeout": 300 } });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
     let mut client = stage.client(&["notes"]);
     let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
@@ -91,7 +97,7 @@ fn a_policy_of_the_file_holds() {
 #[test]
 fn an_entry_that_is_wrapped_already_is_not_nested() {
     let mut entry = demo();
-    entry["args"] = json!(["run", "--call-timeout", "300ms", "--", crate::client::MENDLINE, "demo-server"]);
+    entry["args"] = json!(["run", "--tool-timeout", "lookup=300ms", "--", crate::client::MENDLINE, "demo-server"]);
     let stage = Stage::with(&file(&json!({ "notes": entry })));
     let mut client = stage.client(&["notes"]);
     let server = *stage.started().last().unwrap();

@@ -1,16 +1,17 @@
 //! A file that changes while a server is run from it.
 
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{Client, SOON, eventually};
+use crate::client::{Client, SOON, eventually, failure};
 use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{SECRET, Stage, demo, file};
 
 /// A look at the file comes every second; what follows from it comes soon after.
-const SEEN: Duration = Duration::from_secs(6);
+const SEEN: Duration = Duration::from_secs(20);
 
 fn with(key: &str, value: Value) -> String {
     let mut entry = demo();
@@ -30,12 +31,15 @@ fn is_timed_out(result: &Value) -> bool {
 fn x97_reload_during_calls_gives_new_policies_to_new_calls_and_loses_none() {
     let stage = Stage::with(&with("timeouts", json!({ "call": "1m" })));
     let mut client = stage.client(&["notes"]);
-    client.call("old", "create_note", &json!({ "key": "old", "delayMs": 4000 }));
+    let done = stage.path().with_file_name("done");
+    client.call("old", "create_note", &json!({ "key": "old", "until": done }));
+    eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("timeouts", json!({ "call": "300ms" })));
     hears(&client, "new policies hold for calls that come from now on");
     client.call("new", "lookup", &json!({ "key": "new", "delayMs": 60_000 }));
     assert!(is_timed_out(&client.answer("new")["result"]), "the new policy holds for it");
-    let old = client.answer_within("old", SEEN);
+    fs::write(done, "").unwrap();
+    let old = client.answer("old");
     assert!(old.to_string().contains("wrote old"), "what runs keeps its own: {old}");
     assert_eq!(stage.executions("create_note", "old"), 1);
     assert_eq!(stage.started().len(), 1, "nothing was restarted for a policy");
@@ -45,14 +49,17 @@ fn x97_reload_during_calls_gives_new_policies_to_new_calls_and_loses_none() {
 fn x97_reload_of_a_command_replaces_the_server_when_its_calls_are_done() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
-    client.call("old", "create_note", &json!({ "key": "old", "delayMs": 3000 }));
+    let done = stage.path().with_file_name("done");
+    client.call("old", "create_note", &json!({ "key": "old", "until": done }));
+    eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("env", json!({ "CHANGED": "yes" })));
     hears(&client, "the server is replaced as soon as no call is with it");
     // It goes on to be used meanwhile.
     let result = client.result("meanwhile", "lookup", &json!({ "key": "m" }));
     assert!(result.to_string().contains("m is 42"), "{result}");
     assert_eq!(stage.started().len(), 1);
-    let old = client.answer_within("old", SEEN);
+    fs::write(done, "").unwrap();
+    let old = client.answer("old");
     assert!(old.to_string().contains("wrote old"), "{old}");
     let result = client.result("new", "lookup", &json!({ "key": "n" }));
     assert!(result.to_string().contains("n is 42"), "{result}");
@@ -60,6 +67,22 @@ fn x97_reload_of_a_command_replaces_the_server_when_its_calls_are_done() {
     let environment = std::fs::read(format!("/proc/{}/environ", stage.started()[1])).unwrap();
     assert!(String::from_utf8_lossy(&environment).contains("CHANGED=yes"));
     assert_eq!(stage.executions("create_note", "old"), 1);
+}
+
+/// The greeting is a call too, so the short time is only chosen when the server is up.
+#[test]
+fn progress_renews_a_call_only_until_its_total_time_is_over() {
+    let stage = Stage::with(&file(&json!({ "notes": demo() })));
+    let mut client = stage.client(&["notes"]);
+    stage.write(&with("timeouts", json!({ "total": "700ms" })));
+    hears(&client, "new policies hold");
+    let arguments = json!({ "key": "k", "steps": 100_000, "stepMs": 50 });
+    let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    let begin = Instant::now();
+    client.request("a", "tools/call", &params);
+    let result = client.answer("a")["result"].clone();
+    assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
+    assert!(begin.elapsed() >= Duration::from_millis(700), "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -89,20 +112,21 @@ fn x98_reload_invalid_keeps_the_old_configuration_and_says_why() {
 fn a_hang_up_reads_the_file_at_once() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
-    stage.write(&with("timeouts", json!({ "call": "200ms" })));
+    stage.write(&with("tools", json!({ "lookup": { "timeout": "200ms" } })));
     client.signal(Signal::HUP);
     hears(&client, "new policies hold");
     assert!(is_timed_out(&client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
     // The second one finds nothing new, and ends nobody.
     client.signal(Signal::HUP);
-    let result = client.result("2", "lookup", &json!({ "key": "k" }));
-    assert!(result.to_string().contains("k is 42"), "{result}");
+    let result = client.result("2", "create_note", &json!({ "key": "k" }));
+    assert!(result.to_string().contains("wrote k"), "{result}");
 }
 
 #[test]
 fn a_command_that_was_wrong_is_tried_as_soon_as_it_is_mended() {
     let stage = Stage::with(&file(&json!({ "notes": { "command": "/nonexistent/server" } })));
-    let mut client = Client::start(stage.command(&["run", "notes"]).stdin(std::process::Stdio::piped()));
+    let mut command = stage.command(&["run", "--startup", "wait", "notes"]);
+    let mut client = Client::start(command.stdin(std::process::Stdio::piped()));
     client.read_log();
     hears(&client, "was not found");
     stage.write(&file(&json!({ "notes": demo() })));
@@ -118,16 +142,19 @@ fn x97_reload_of_a_url_moves_to_the_new_one_when_the_calls_to_the_old_one_are_do
     let mut client = Client::start(stage.command(&["run", "notes"]).stdin(std::process::Stdio::piped()));
     client.read_log();
     client.greet();
-    client.call("old", "create_note", &json!({ "key": "old", "delayMs": 3000 }));
+    let done = stage.path().with_file_name("done");
+    client.call("old", "create_note", &json!({ "key": "old", "until": done }));
+    old.until("it runs", |counts| counts.executions_of("old") == 1);
     stage.write(&at(&new));
     hears(&client, "the server is replaced as soon as no call is with it");
     client.result("meanwhile", "lookup", &json!({ "key": "meanwhile" }));
     assert_eq!((old.executions("meanwhile"), new.counts().posts), (1, 0));
-    let answer = client.answer_within("old", SEEN);
+    fs::write(done, "").unwrap();
+    let answer = client.answer("old");
     assert!(answer.to_string().contains("wrote old"), "{answer}");
     let result = client.result("new", "create_note", &json!({ "key": "new" }));
     assert!(result.to_string().contains("wrote new"), "{result}");
     assert_eq!((old.executions("old"), old.executions("new"), new.executions("new")), (1, 0, 1));
     assert_eq!(new.counts().sessions_opened, 1, "it was greeted there");
-    assert!(!client.log().contains(SECRET));
+    assert!(!client.whole_log().contains(SECRET));
 }

@@ -69,7 +69,8 @@ impl Stage {
 
     /// A client of `mendline run` with these arguments, greeted.
     pub(crate) fn client(&self, arguments: &[&str]) -> Client {
-        let arguments: Vec<&str> = std::iter::once("run").chain(arguments.iter().copied()).collect();
+        // However slow its start is, nobody stands in for it.
+        let arguments = [&["run", "--startup", "wait"], arguments].concat();
         let mut client = Client::start(self.command(&arguments).stdin(Stdio::piped()));
         client.read_log();
         assert_eq!(client.greet(), "demo-server");

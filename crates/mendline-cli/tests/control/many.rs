@@ -1,22 +1,23 @@
 //! Many processes at once. How long that takes is measured by `cargo xtask bench --status`, where nobody else is in the way.
 
 use crate::client::MENDLINE;
-use crate::stage::Stage;
+use crate::stage::{LATER, Stage};
 
 #[test]
 fn fifty_processes_are_one_table() {
     let stage = Stage::new();
     let mut clients: Vec<_> = (0..50)
-        .map(|number| stage.run(&["--name", &format!("server-{number:02}"), "--", MENDLINE, "demo-server"]))
+        .map(|number| {
+            stage.run(&["--name", &format!("server-{number:02}"), "--startup", "wait", "--", MENDLINE, "demo-server"])
+        })
         .collect();
     for client in &mut clients {
-        client.greet();
+        client.greet_within(2 * LATER);
     }
-    let said = stage.ask(&["status"]);
+    let said = stage.ask_until(&["status"], |said| said.stdout.contains("\n50 servers: 50 ready\n"));
     assert_eq!(said.code, Some(0), "{said:?}");
     for number in 0..50 {
         assert!(said.stdout.contains(&format!("\nserver-{number:02}  child  ready ")), "{}", said.stdout);
     }
-    assert!(said.stdout.contains("\n50 servers: 50 ready\n"), "{}", said.stdout);
     assert_eq!(stage.sockets().len(), 50);
 }

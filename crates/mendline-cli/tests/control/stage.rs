@@ -73,7 +73,8 @@ impl Stage {
 
     /// A bridge of this name around the demo server, greeted.
     pub(crate) fn bridge(&self, name: &str) -> Client {
-        let mut client = self.run(&["--name", name, "--", MENDLINE, "demo-server"]);
+        // However slow its start is, nobody stands in for it.
+        let mut client = self.run(&["--name", name, "--startup", "wait", "--", MENDLINE, "demo-server"]);
         assert_eq!(client.greet(), "demo-server");
         client
     }
@@ -87,16 +88,47 @@ impl Stage {
         Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr), took }
     }
 
-    /// What `status --json` says.
-    pub(crate) fn report(&self) -> Value {
-        let said = self.ask(&["status", "--json"]);
-        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+    /// Asks again until this is said. All processes together have a second to answer, and on a busy machine one that is
+    /// well may miss that.
+    pub(crate) fn ask_until(&self, arguments: &[&str], is_so: impl Fn(&Said) -> bool) -> Said {
+        let deadline = Instant::now() + LATER;
+        loop {
+            let said = self.ask(arguments);
+            if is_so(&said) {
+                return said;
+            }
+            assert!(Instant::now() < deadline, "{arguments:?}: not said within {LATER:?}; last: {said:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
-    /// The server of this name, if it is there.
-    pub(crate) fn server(&self, name: &str) -> Option<Value> {
-        let report = self.report();
-        report["servers"].as_array().unwrap().iter().find(|server| server["name"] == name).cloned()
+    /// Tells somebody to do something, again if the process was too busy to hear or to do it at once. What it may have done
+    /// all the same is undone before, so that what is said at last is what is said the first time.
+    pub(crate) fn steer(&self, arguments: &[&str]) -> Said {
+        let deadline = Instant::now() + LATER;
+        loop {
+            let said = self.ask(arguments);
+            let was_busy = ["it does not answer", "has not done it", "still trying after"];
+            if !was_busy.iter().any(|words| said.stdout.contains(words)) || Instant::now() > deadline {
+                return said;
+            }
+            let opposite = match arguments[0] {
+                "isolate" => "resume",
+                "resume" => "isolate",
+                _ => continue,
+            };
+            self.ask(&[&[opposite], &arguments[1..]].concat());
+        }
+    }
+
+    /// What `status --json` says once it is so.
+    pub(crate) fn report_until(&self, is_so: impl Fn(&Value) -> bool) -> Value {
+        self.ask_until(&["status", "--json"], |said| is_so(&said.json())).json()
+    }
+
+    /// The server of this name.
+    pub(crate) fn server(&self, name: &str) -> Value {
+        self.until(name, "it answers", |_| true)
     }
 
     /// Waits until the server of this name is so, and gives how it is then.
@@ -104,7 +136,8 @@ impl Stage {
         let mut last = None;
         let deadline = Instant::now() + LATER;
         while Instant::now() < deadline {
-            last = self.server(name);
+            let report = self.ask(&["status", "--json"]).json();
+            last = report["servers"].as_array().unwrap().iter().find(|server| server["name"] == name).cloned();
             if last.as_ref().is_some_and(&is_so) {
                 return last.unwrap();
             }
@@ -118,6 +151,13 @@ impl Stage {
         let Ok(entries) = fs::read_dir(self.runtime()) else { return Vec::new() };
         let entries = entries.map(|entry| entry.unwrap());
         entries.filter(|entry| entry.file_type().unwrap().is_socket()).map(|entry| entry.path()).collect()
+    }
+}
+
+impl Said {
+    /// What was said, as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 

@@ -69,8 +69,7 @@ fn an_unknown_outcome_is_counted_as_one() {
     let server = stage.until("notes", "it failed", |server| server["calls"]["failed"] == 1);
     assert_eq!(server["calls"]["unknown"], 1, "{server:#}");
     assert_eq!(server["inFlight"], 0, "{server:#}");
-    let said = stage.ask(&["status"]);
-    assert!(said.stdout.contains("last error") && said.stdout.contains("outcome_unknown"), "{}", said.stdout);
+    stage.ask_until(&["status"], |said| said.stdout.contains("last error") && said.stdout.contains("outcome_unknown"));
 }
 
 #[test]
@@ -84,9 +83,9 @@ fn a_command_that_does_not_exist_is_parked_in_words_and_the_exit_code_says_so() 
         server["connection"],
         json!({ "dials": 1, "dialsFailed": 1, "losses": 0, "tookMs": null, "child": null })
     );
-    let said = stage.ask(&["status", "ghost"]);
+    let words = "ghost  parked: `/nonexistent/server` was not found";
+    let said = stage.ask_until(&["status", "ghost"], |said| said.stdout.starts_with(words));
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.starts_with("ghost  parked: `/nonexistent/server` was not found"), "{}", said.stdout);
     assert_eq!(stage.ask(&["status"]).code, Some(0), "whoever asks for everything gets everything");
 }
 
@@ -102,13 +101,13 @@ fn a_server_that_cannot_be_reached_is_reconnecting_with_its_attempts_and_the_cal
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     client.request("init", "initialize", &hello);
     let is_lost = |server: &Value| kind(server) == "reconnecting" && server["state"]["nextInMs"].is_u64();
-    let server = stage.until("far", "it is reconnecting", is_lost);
-    assert_eq!((&server["transport"], &server["waiting"]), (&json!("http"), &json!(1)), "{server:#}");
+    let server = stage
+        .until("far", "it is reconnecting, and the call waits", |server| is_lost(server) && server["waiting"] == 1);
+    assert_eq!(server["transport"], "http", "{server:#}");
     assert!(server["state"]["attempt"].as_u64().unwrap() >= 1, "{server:#}");
     assert!(server["lastError"]["what"].as_str().unwrap().contains("connection refused"), "{server:#}");
     assert_eq!(server["target"], format!("http://{address}"));
-    let words = stage.ask(&["status"]).stdout;
-    assert!(words.contains("reconnecting "), "{words}");
+    stage.ask_until(&["status"], |said| said.stdout.contains("reconnecting "));
 }
 
 #[test]
@@ -123,7 +122,7 @@ fn a_pause_that_the_server_asks_for_is_shown_with_what_is_left_of_it() {
     assert!(left > 1_000 && left <= 30_000, "{server:#}");
     assert_eq!((kind(&server), &server["breaker"]["standing"]), ("ready", &json!("closed")), "busy is not sick");
     assert_eq!(server["waiting"], 1, "{server:#}");
-    assert!(stage.ask(&["status"]).stdout.contains("paused "));
+    stage.ask_until(&["status"], |said| said.stdout.contains("paused "));
 }
 
 #[test]
@@ -135,7 +134,8 @@ fn a_server_that_wants_a_login_says_so_until_it_lets_somebody_in() {
     client.result("a", "lookup", &json!({ "key": "k" }));
     let server = stage.until("guarded", "it needs a login", |server| kind(server) == "needsLogin");
     assert!(server["state"]["why"].is_string(), "{server:#}");
-    assert_eq!(stage.ask(&["status", "guarded"]).code, Some(1));
+    let said = stage.ask_until(&["status", "guarded"], |said| !said.stdout.contains("does not answer"));
+    assert_eq!(said.code, Some(1), "{said:?}");
     site.clear();
     client.result("b", "lookup", &json!({ "key": "k" }));
     stage.until("guarded", "it is ready again", |server| kind(server) == "ready");
@@ -158,8 +158,9 @@ fn an_open_breaker_says_why_and_when_it_is_tried() {
     client.result("c", "create_note", &json!({ "key": "c" }));
     let server = stage.until("sick", "one was turned away", |server| server["calls"]["turnedAway"] == 1);
     assert_eq!(server["calls"]["unknown"], 2, "{server:#}");
-    let words = stage.ask(&["status"]).stdout;
-    assert!(words.contains("open ") && words.contains("breaker: 2 calls in a row have failed"), "{words}");
+    stage.ask_until(&["status"], |said| {
+        said.stdout.contains("open ") && said.stdout.contains("breaker: 2 calls in a row have failed")
+    });
 }
 
 #[test]
@@ -184,7 +185,8 @@ fn no_secret_is_shown() {
     client.result("a", "create_note", &json!({ "key": "k" }));
     stage.until("shy", "it has failed", |server| server["calls"]["failed"] == 1);
     for arguments in [&["status"][..], &["status", "shy"], &["status", "--json"]] {
-        let said = stage.ask(arguments);
+        let said = stage.ask_until(arguments, |said| !said.stdout.contains("does not answer"));
+        assert!(said.stdout.contains("shy"), "{said:?}");
         assert!(!format!("{said:?}").contains(CANARY), "{said:?}");
     }
 }

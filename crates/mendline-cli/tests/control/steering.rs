@@ -5,14 +5,14 @@ use serde_json::json;
 
 use crate::client::{MENDLINE, failure, kill};
 use crate::site::{Site, json_answers};
-use crate::stage::{Stage, child, kind, until_gone};
+use crate::stage::{Said, Stage, child, kind, until_gone};
 
 #[test]
 fn a_reconnected_child_is_another_process_and_no_loss() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let before = stage.until("notes", "it is ready", |server| kind(server) == "ready");
-    let said = stage.ask(&["reconnect", "notes"]);
+    let said = stage.steer(&["reconnect", "notes"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.stdout.starts_with(&format!("notes (process {}): ready again, in ", client.process.id())), "{said:?}");
     let after = stage.until("notes", "it is ready", |server| kind(server) == "ready");
@@ -31,10 +31,10 @@ fn a_reconnect_that_fails_says_why() {
     let stage = Stage::new();
     let _client = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
     stage.until("ghost", "it is parked", |server| kind(server) == "parked");
-    let said = stage.ask(&["reconnect", "ghost"]);
+    let said = stage.steer(&["reconnect", "ghost"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stdout.contains("parked: `/nonexistent/server` was not found"), "{said:?}");
-    assert_eq!(stage.ask(&["reconnect", "--no-wait", "ghost"]).code, Some(0), "it was asked, and nobody waited");
+    assert_eq!(stage.steer(&["reconnect", "--no-wait", "ghost"]).code, Some(0), "it was asked, and nobody waited");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_parked_server_that_has_been_mended_is_brought_back_at_once() {
     let mut client = stage.run(&["--name", "mended", "--", program.to_str().unwrap(), "demo-server"]);
     stage.until("mended", "it is parked", |server| kind(server) == "parked");
     std::os::unix::fs::symlink(MENDLINE, &program).unwrap();
-    let said = stage.ask(&["reconnect", "mended"]);
+    let said = stage.steer(&["reconnect", "mended"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     client.greet();
     stage.until("mended", "it is ready", |server| kind(server) == "ready");
@@ -55,7 +55,7 @@ fn over_http_a_reconnect_leaves_the_session_usable() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "far", &site.url()]);
     client.greet();
-    let said = stage.ask(&["reconnect", "far"]);
+    let said = stage.steer(&["reconnect", "far"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
@@ -66,32 +66,32 @@ fn over_http_a_reconnect_leaves_the_session_usable() {
 fn an_isolated_server_gets_no_calls_until_it_is_resumed() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
-    let said = stage.ask(&["isolate", "notes"]);
+    let said = stage.steer(&["isolate", "notes"]);
     assert!(said.code == Some(0) && said.stdout.contains("isolated; nothing is sent to it until"), "{said:?}");
-    let server = stage.server("notes").unwrap();
+    let server = stage.server("notes");
     assert_eq!((kind(&server), &server["breaker"]["standing"]), ("isolated", &json!("isolated")));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "breaker_open", "{result}");
-    let said = stage.ask(&["isolate", "notes"]);
+    let said = stage.steer(&["isolate", "notes"]);
     assert!(said.code == Some(0) && said.stdout.contains("it was isolated before"), "{said:?}");
-    let said = stage.ask(&["reconnect", "notes"]);
+    let said = stage.steer(&["reconnect", "notes"]);
     assert!(said.code == Some(1) && said.stdout.contains("`mendline resume notes`"), "{said:?}");
-    let said = stage.ask(&["resume", "--all"]);
+    let said = stage.steer(&["resume", "--all"]);
     assert!(said.code == Some(0) && said.stdout.contains("resumed"), "{said:?}");
     assert_eq!(client.result("b", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
-    assert_eq!(kind(&stage.server("notes").unwrap()), "ready");
+    assert_eq!(kind(&stage.server("notes")), "ready");
 }
 
 #[test]
 fn a_child_that_dies_while_isolated_stays_away_until_it_is_resumed() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
-    stage.ask(&["isolate", "notes"]);
-    let server = stage.server("notes").unwrap();
+    assert_eq!(stage.steer(&["isolate", "notes"]).code, Some(0));
+    let server = stage.server("notes");
     kill(child(&server), Signal::KILL);
     let server = stage.until("notes", "its child is gone", |server| server["connection"]["child"].is_null());
     assert_eq!(kind(&server), "isolated", "{server:#}");
-    assert_eq!(stage.ask(&["resume", "notes"]).code, Some(0));
+    assert_eq!(stage.steer(&["resume", "notes"]).code, Some(0));
     stage.until("notes", "it is back", |server| kind(server) == "ready");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
 }
@@ -101,17 +101,20 @@ fn two_of_one_name_are_told_apart_by_their_processes() {
     let stage = Stage::new();
     let (one, two) = (stage.bridge("notes"), stage.bridge("notes"));
     let _other = stage.bridge("files");
-    let report = stage.report();
+    let report = stage.report_until(|report| report["servers"].as_array().unwrap().len() == 3);
     let mut ids: Vec<_> = report["servers"].as_array().unwrap().iter().map(|server| server["id"].clone()).collect();
     ids.sort_by_key(ToString::to_string);
     let mut expected = [one.process.id(), two.process.id()].map(|pid| json!(format!("notes#{pid}")));
     expected.sort_by_key(ToString::to_string);
     assert_eq!(ids, [&[json!("files")], &expected[..]].concat());
-    let said = stage.ask(&["isolate", &format!("notes#{}", one.process.id())]);
+    let said = stage.steer(&["isolate", &format!("notes#{}", one.process.id())]);
     assert!(said.code == Some(0) && said.stdout.lines().count() == 1, "{said:?}");
-    assert_eq!(stage.ask(&["status", &one.process.id().to_string()]).code, Some(1), "by its process alone");
-    assert_eq!(stage.ask(&["status", &format!("notes#{}", two.process.id())]).code, Some(0));
-    let said = stage.ask(&["reconnect", "--all"]);
+    let is_heard = |said: &Said| !said.stdout.contains("does not answer");
+    let said = stage.ask_until(&["status", &one.process.id().to_string()], is_heard);
+    assert_eq!(said.code, Some(1), "by its process alone: {said:?}");
+    let said = stage.ask_until(&["status", &format!("notes#{}", two.process.id())], is_heard);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = stage.steer(&["reconnect", "--all"]);
     assert_eq!((said.code, said.stdout.lines().count()), (Some(1), 3), "one of them is isolated: {said:?}");
 }
 

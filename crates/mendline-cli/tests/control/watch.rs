@@ -49,7 +49,7 @@ fn child_of(parent: u32) -> i32 {
 fn a_server_is_shown_and_its_keys_steer_it() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
-    let before = child(&stage.server("notes").unwrap());
+    let before = child(&stage.server("notes"));
     let terminal = stage.watch();
     terminal.until("1 server: 1 ready");
     terminal.until("▸ notes");
@@ -62,7 +62,7 @@ fn a_server_is_shown_and_its_keys_steer_it() {
     terminal.until("Isolate notes? y/n");
     terminal.press("y");
     terminal.until("1 isolated");
-    assert_eq!(kind(&stage.server("notes").unwrap()), "isolated");
+    assert_eq!(kind(&stage.server("notes")), "isolated");
     terminal.press("i");
     terminal.until("notes is resumed");
     stage.until("notes", "it is back", |server| kind(server) != "isolated");

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::{MENDLINE, root};
 
 /// How long a page may wait for its background.
-const SOON: Duration = Duration::from_secs(15);
+const SOON: Duration = Duration::from_secs(30);
 
 /// What the page calls the folder of the program, and the home of its reader.
 const BIN: &str = "/usr/local/bin";
@@ -145,8 +145,20 @@ fn ask(sandbox: &mut Sandbox, command: &str, shown: &[&str]) -> String {
         if is_like(&said, shown) || sandbox.background.is_empty() || Instant::now() > deadline {
             return said;
         }
+        // What was done and said too late is undone: the next time it is to be done and said.
+        if let Some(opposite) = opposite(command) {
+            sandbox.said_by(&opposite);
+        }
         sleep(Duration::from_millis(100));
     }
+}
+
+/// What undoes a command that says something else when it is typed twice.
+fn opposite(command: &str) -> Option<String> {
+    let undoes = |one: &str, other: &str| {
+        command.strip_prefix(&format!("mendline {one} ")).map(|rest| format!("mendline {other} {rest}"))
+    };
+    undoes("isolate", "resume").or_else(|| undoes("resume", "isolate"))
 }
 
 /// The commands of a block, each with what is shown below it.

@@ -1,11 +1,14 @@
 //! Servers that say one thing and nothing else, for what no server of MCP would say.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType};
 
 /// Somebody who listens on a port.
 pub(crate) struct Canned {
@@ -99,8 +102,21 @@ impl Drop for Canned {
     }
 }
 
-/// A port on which nobody listens.
-pub(crate) fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}/mcp", listener.local_addr().unwrap())
+/// A port on which nobody listens. It is bound, so that nobody else can take it as long as this is there.
+pub(crate) struct Nobody {
+    _reserved: OwnedFd,
+    address: SocketAddr,
+}
+
+impl Nobody {
+    pub(crate) fn new() -> Nobody {
+        let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&reserved, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&reserved).unwrap()).unwrap();
+        Nobody { _reserved: reserved, address }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use crate::canned::nobody;
+use crate::canned::Nobody;
 use crate::stage::{MENDLINE, Stage, legacy};
 
 fn file(servers: &serde_json::Value) -> String {
@@ -14,11 +14,11 @@ fn file(servers: &serde_json::Value) -> String {
 
 #[test]
 fn every_server_of_the_file_is_examined() {
-    let site = legacy();
+    let (site, nobody) = (legacy(), Nobody::new());
     let stage = Stage::with_file(&file(&json!({
         "notes": { "url": site.url() },
         "demo": { "command": MENDLINE, "args": ["demo-server"] },
-        "gone": { "url": nobody() },
+        "gone": { "url": nobody.url() },
         "off": { "command": "false", "disabled": true },
     })));
     insta::assert_snapshot!(stage.doctor(&[]));
@@ -60,8 +60,8 @@ fn no_more_than_eight_servers_are_examined_at_once() {
 
 #[test]
 fn one_server_of_the_file_by_its_name() {
-    let site = legacy();
-    let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody() } })));
+    let (site, nobody) = (legacy(), Nobody::new());
+    let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody.url() } })));
     insta::assert_snapshot!(stage.doctor(&["notes"]));
     let said = stage.run(&["doctor", "note"]);
     assert_eq!(said.code, 3);

@@ -3,7 +3,7 @@
 use mendline_faults::Rule;
 use serde_json::json;
 
-use crate::canned::{Canned, nobody};
+use crate::canned::{Canned, Nobody};
 use crate::site::Site;
 use crate::stage::{Stage, both, legacy, modern};
 
@@ -43,7 +43,7 @@ story!(a_modern_server_that_is_well, modern(), at_site);
 story!(a_server_that_speaks_both_eras, both(), at_site);
 story!(a_server_of_the_old_transport, legacy(), |site: &Site| site.sse_url());
 story!(a_server_of_the_old_transport_by_name, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
-story!(a_connection_that_is_refused, (), |_: &()| nobody());
+story!(a_connection_that_is_refused, Nobody::new(), |nobody: &Nobody| nobody.url());
 story!(a_server_that_does_not_speak_http, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
 story!(a_server_that_closes_without_a_word, Canned::answer(""), at);
 story!(a_server_that_says_nothing, Canned::silent(), at, ["--timeout", "2s"]);
@@ -155,7 +155,8 @@ fn i12_what_a_server_repeats_of_a_credential_is_not_shown() {
 
 #[test]
 fn i12_the_doctor_never_shows_a_query() {
-    let url = format!("{}?key=canary-s3cret", nobody());
+    let nobody = Nobody::new();
+    let url = format!("{}?key=canary-s3cret", nobody.url());
     let said = Stage::new().run(&["doctor", &url]);
     assert!(said.code == 1 && !said.stdout.contains("s3cret") && !said.stderr.contains("s3cret"), "{}", said.stdout);
 }

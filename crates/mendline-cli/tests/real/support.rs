@@ -47,7 +47,8 @@ impl Bridge {
     pub(crate) fn start(setup: Setup<'_>) -> Bridge {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(MENDLINE);
-        command.arg("run").args(setup.options).arg("--");
+        // However slow its start is, nobody stands in for it; whoever does so has stories of its own.
+        command.args(["run", "--startup", "wait"]).args(setup.options).arg("--");
         match setup.command {
             Some(words) => command.args(words),
             None => command.args([MENDLINE, "demo-server"]),
