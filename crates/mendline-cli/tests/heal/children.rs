@@ -11,7 +11,6 @@ use serde_json::json;
 
 use crate::answer_within;
 use crate::client::{Client, MENDLINE, SOON, eventually, failure, kill};
-use crate::site::WAITING;
 use crate::support::{Bridge, Setup};
 
 /// What may take as long as a few timers on a busy machine.
@@ -19,7 +18,7 @@ const LATER: Duration = Duration::from_secs(30);
 
 #[test]
 fn p55_a_server_that_crashes_in_a_loop_is_parked_with_its_last_words() {
-    let mut bridge = Bridge::start(Setup { tempers: &["exit-at-once=3"], options: &WAITING, ..Setup::default() });
+    let mut bridge = Bridge::start(Setup { tempers: &["exit-at-once=3"], ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
     assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31007), &json!("parked")), "{error}");
@@ -49,8 +48,7 @@ fn p55_a_server_that_stops_crashing_is_found_by_the_next_call() {
         "test -e '{}' && exec '{MENDLINE}' demo-server; echo 'the database is locked' >&2; exit 3",
         gate.display()
     );
-    let mut bridge =
-        Bridge::start(Setup { command: Some(&["sh", "-c", &script]), options: &WAITING, ..Setup::default() });
+    let mut bridge = Bridge::start(Setup { command: Some(&["sh", "-c", &script]), ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
     assert_eq!(error["data"]["cause"], "parked", "{error}");
