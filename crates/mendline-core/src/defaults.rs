@@ -217,6 +217,11 @@ pub const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Characters kept of a client's name: enough to know it by.
 pub const CLIENT_NAME: usize = 64;
+/// Bytes of a body that is not JSON-RPC in which the words for an error are looked for: the title of an HTML page is near its
+/// beginning.
+pub const PAGE_BYTES: usize = 4 * 1024;
+/// Characters of these words: enough for the reason that a proxy or a server gives, not for a page.
+pub const PAGE_WORDS: usize = 120;
 /// Lines of a child's stderr that are kept for errors and status.
 pub const STDERR_TAIL: usize = 8;
 /// Bytes kept of each.

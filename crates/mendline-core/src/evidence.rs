@@ -70,18 +70,24 @@ impl Evidence {
         match (self.reply, self.written) {
             (Reply::Response, _) => Outcome::Answered,
             (Reply::RefusedByTransport | Reply::SessionGone | Reply::HeadersRefused, _) => Outcome::Refused,
-            (Reply::Status(401 | 429), _) => Outcome::Refused,
+            (Reply::Status(status), _) if proves_refusal(status) => Outcome::Refused,
             // A body that the peer cannot have received whole was not processed, whatever it hastily answered.
             (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Nothing | Written::Partly) => {
                 Outcome::NotSent
             }
             (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Whole) => Outcome::Unknown,
-            (Reply::Status(400..500), _) => Outcome::Answered,
-            // A success or redirect that carries no answer: it was taken, and nobody knows what became of it.
+            // Any other status without a JSON-RPC response: the server received the request, and may have run it.
             (Reply::Status(_), Written::Whole) => Outcome::Unknown,
             (Reply::Status(_), Written::Nothing | Written::Partly) => Outcome::NotSent,
         }
     }
+}
+
+/// Whether this status, without a JSON-RPC response, proves that the server did not process the request: it speaks of the
+/// credential, the URL, the method, the headers, the size or the rate, which are checked before a request is processed, or
+/// it names another URL for the same request. Any other status may come from behind the code that ran the tool.
+pub fn proves_refusal(status: u16) -> bool {
+    matches!(status, 307 | 308 | 401 | 403..=406 | 411 | 413..=415 | 421 | 425 | 426 | 429 | 431)
 }
 
 #[cfg(test)]
@@ -109,12 +115,24 @@ mod tests {
             ("5xx without a JSON-RPC body", Whole, Reply::Status(502), Outcome::Unknown),
             ("an answer that cannot be read", Whole, Reply::Unreadable, Outcome::Unknown),
             ("202 to a request", Whole, Reply::Status(202), Outcome::Unknown),
+            ("a redirect that is not followed", Whole, Reply::Status(302), Outcome::Unknown),
+            ("a bare 400", Whole, Reply::Status(400), Outcome::Unknown),
+            ("408", Whole, Reply::Status(408), Outcome::Unknown),
             // answered.
             ("a JSON-RPC response", Whole, Reply::Response, Outcome::Answered),
-            ("another 4xx", Whole, Reply::Status(403), Outcome::Answered),
         ];
         for (what, written, reply, outcome) in rows {
             assert_eq!(Evidence { written, reply }.outcome(), outcome, "{what}");
+        }
+    }
+
+    #[test]
+    fn t01_only_listed_statuses_prove_refusal_and_none_proves_a_run() {
+        let listed = [307, 308, 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 425, 426, 429, 431];
+        for status in 100..600 {
+            let expected = if listed.contains(&status) { Outcome::Refused } else { Outcome::Unknown };
+            let evidence = Evidence { written: Written::Whole, reply: Reply::Status(status) };
+            assert_eq!(evidence.outcome(), expected, "HTTP {status}");
         }
     }
 

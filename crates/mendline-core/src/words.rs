@@ -38,6 +38,8 @@ pub enum Cause {
     NeedsLogin,
     /// The two sides cannot be brought together in this.
     CannotBridge,
+    /// The server rejected the request and did not process it.
+    Refused,
     /// The server speaks only revisions before 2026-07-28. A client that asks with `server/discover` which era it meets
     /// expects what such a server says over stdio, *method not found*, and greets with `initialize` instead; so this is the
     /// one cause with a code that is not ours.
@@ -57,6 +59,7 @@ impl Cause {
             Cause::Parked => -31007,
             Cause::NeedsLogin => -31008,
             Cause::CannotBridge => -31009,
+            Cause::Refused => -31010,
             Cause::OtherEra => code::METHOD_NOT_FOUND,
         }
     }
@@ -73,6 +76,7 @@ impl Cause {
             Cause::Parked => "parked",
             Cause::NeedsLogin => "needs_login",
             Cause::CannotBridge => "cannot_bridge",
+            Cause::Refused => "refused",
             Cause::OtherEra => "other_era",
         }
     }
@@ -99,6 +103,10 @@ pub struct Failure {
     pub what: String,
     /// What exactly happened, in half a sentence ("the server ended: killed by signal 9").
     pub detail: String,
+    /// Only a person can change what is in the way: a missing command, a certificate, a login.
+    pub needs_person: bool,
+    /// The request was of the modern era, whose results name their type.
+    pub modern: bool,
 }
 
 impl Failure {
@@ -108,31 +116,38 @@ impl Failure {
         let not_sent = if self.attempts == 0 { "not sent" } else { "not sent again" };
         let happened = match self.cause {
             Cause::Unavailable if self.outcome == Outcome::Refused => {
-                format!("{what} failed: the server {upstream:?} would not take it ({detail}).")
+                format!("{what} failed: the server {upstream:?} did not accept it ({detail}).")
             }
             Cause::Unavailable => format!("{what} failed: the server {upstream:?} could not be reached ({detail})."),
             Cause::OutcomeUnknown => {
-                format!("{what} was sent to the server {upstream:?}, but no answer came back ({detail}).")
+                format!("{what} was sent to the server {upstream:?}, but got no result ({detail}).")
             }
             Cause::TimedOut => format!("{what} got no answer from the server {upstream:?} in time ({detail})."),
             Cause::Overloaded => {
                 format!("{what} was not sent: too many calls to the server {upstream:?} are waiting ({detail}).")
             }
             Cause::RateLimited => {
-                format!("{what} was {not_sent}: the server {upstream:?} takes no more calls for now ({detail}).")
+                format!("{what} was {not_sent}: the rate of calls to the server {upstream:?} is limited ({detail}).")
             }
             Cause::BreakerOpen => {
                 format!("{what} was {not_sent}: calls to the server {upstream:?} are held back ({detail}).")
             }
+            Cause::Parked if self.needs_person => {
+                format!("{what} was not sent: the server {upstream:?} cannot be used ({detail}).")
+            }
             Cause::Parked => format!(
                 "{what} was not sent: the server {upstream:?} keeps failing and is tried only now and then ({detail})."
             ),
-            Cause::NeedsLogin => format!("{what} was not sent: the server {upstream:?} needs a login ({detail})."),
+            Cause::NeedsLogin if self.outcome == Outcome::NotSent => {
+                format!("{what} was not sent: the server {upstream:?} needs a login ({detail}).")
+            }
+            Cause::NeedsLogin => format!("{what} was refused: the server {upstream:?} needs a login ({detail})."),
             Cause::CannotBridge => {
                 format!("{what} cannot be completed through this connection to the server {upstream:?} ({detail}).")
             }
+            Cause::Refused => format!("{what} was refused by the server {upstream:?} ({detail})."),
             Cause::OtherEra => {
-                format!("{what} is not known to the server {upstream:?}, which has to be greeted first ({detail}).")
+                format!("{what} is not known to the server {upstream:?}, which needs `initialize` first ({detail}).")
             }
         };
         let ran = match self.outcome {
@@ -140,21 +155,31 @@ impl Failure {
             Outcome::Refused => "The server did not run it.",
             Outcome::Unknown if self.retryable => "It may have run, but running it again does no harm.",
             Outcome::Unknown => "It may or may not have run.",
-            Outcome::Answered => "The server ran it and answered.",
+            Outcome::Answered => "The server answered it, so it may have run.",
         };
-        let next = match (self.retry_after, self.retryable, self.outcome) {
-            _ if self.cause == Cause::NeedsLogin => {
-                "Ask a person to log in or to provide a valid credential, then call it again.".to_owned()
+        format!("{happened} {ran} {}", self.next_step())
+    }
+
+    fn next_step(&self) -> String {
+        let is_doubtful = !self.retryable && self.outcome == Outcome::Unknown;
+        let check = if is_doubtful { "Check whether it took effect before you call it again. " } else { "" };
+        match self.retry_after {
+            _ if self.cause == Cause::NeedsLogin => format!(
+                "{check}Retrying will not help. Ask the user to log in or to provide a valid credential; \
+                 `mendline doctor {}` shows what is missing.",
+                self.upstream
+            ),
+            _ if self.needs_person => {
+                format!("{check}Retrying will not help. Ask the user to run `mendline doctor {}`.", self.upstream)
             }
-            (None, true, _) if self.cause == Cause::BreakerOpen => {
-                "Ask a person to resume it, then call it again.".to_owned()
+            None if self.retryable && self.cause == Cause::BreakerOpen => {
+                "Ask the user to resume it, then call it again.".to_owned()
             }
-            (Some(wait), true, _) => format!("Try again in {}.", Short(wait)),
-            (None, true, _) => "You can try again.".to_owned(),
-            (_, false, Outcome::Unknown) => "Check whether it took effect before you call it again.".to_owned(),
-            (_, false, _) => "Calling it again the same way will not help.".to_owned(),
-        };
-        format!("{happened} {ran} {next}")
+            Some(wait) if self.retryable => format!("Try again in {}.", Short(wait)),
+            None if self.retryable => "You can try again.".to_owned(),
+            _ if is_doubtful => check.trim_end().to_owned(),
+            _ => "Calling it again the same way will not help.".to_owned(),
+        }
     }
 
     fn facts(&self) -> Value {
@@ -174,11 +199,14 @@ impl Failure {
     pub fn response(&self, id: &Id, method: Method) -> Bytes {
         let text = self.text();
         if method == Method::ToolsCall {
-            let result = json!({
+            let mut result = json!({
                 "content": [{ "type": "text", "text": text }],
                 "isError": true,
                 "_meta": { FAILURE_KEY: self.facts() },
             });
+            if self.modern {
+                result["resultType"] = json!("complete");
+            }
             respond(id, "result", &result)
         } else {
             respond(id, "error", &json!({ "code": self.cause.code(), "message": text, "data": self.facts() }))
@@ -237,7 +265,27 @@ mod tests {
             upstream: "notes".into(),
             what: "create_note".into(),
             detail: "the server ended: killed by signal 9".into(),
+            needs_person: false,
+            modern: false,
         }
+    }
+
+    #[test]
+    fn w03_a_modern_result_names_its_type_and_a_legacy_one_does_not() {
+        for (modern, expected) in [(true, json!("complete")), (false, Value::Null)] {
+            let lost = Failure { modern, ..failure(Cause::OutcomeUnknown, Outcome::Unknown, false) };
+            let tool: Value = serde_json::from_slice(&lost.response(&Id::number(1), Method::ToolsCall)).unwrap();
+            assert_eq!(tool["result"]["resultType"], expected);
+        }
+    }
+
+    #[test]
+    fn t02_a_persons_problem_is_not_to_be_retried() {
+        let missing = Failure { needs_person: true, ..failure(Cause::Parked, Outcome::NotSent, false) };
+        let text = missing.text();
+        assert!(text.ends_with("Retrying will not help. Ask the user to run `mendline doctor notes`."), "{text}");
+        let lost = Failure { needs_person: true, ..failure(Cause::Unavailable, Outcome::Unknown, false) };
+        assert!(lost.text().contains("Check whether it took effect"), "{}", lost.text());
     }
 
     #[test]
@@ -245,7 +293,7 @@ mod tests {
         let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
         assert_eq!(
             lost.text(),
-            "create_note was sent to the server \"notes\", but no answer came back (the server ended: killed by signal 9). \
+            "create_note was sent to the server \"notes\", but got no result (the server ended: killed by signal 9). \
              It may or may not have run. Check whether it took effect before you call it again."
         );
         let down =

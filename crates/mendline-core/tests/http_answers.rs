@@ -47,6 +47,7 @@ fn a_question_asked_in_a_lost_session_is_not_answered_in_the_next() {
     let (asks, lost) = (stage.takes(), stage.takes());
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     complete_greeting(&mut stage);
     stage.status(asks.id, 200, Content::Events, None);
@@ -96,6 +97,7 @@ fn an_answer_to_a_question_that_was_taken_or_whose_session_is_gone_is_not_sent_a
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     complete_greeting(&mut stage);
     stage.seen.clear();

@@ -211,6 +211,7 @@ fn each_session_has_a_name_of_its_own() {
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.client_reads().expect("the question is withdrawn");
     stage.greet("s2");
     complete_greeting(&mut stage);

@@ -7,9 +7,11 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::defaults;
-use mendline_core::port::{Content, EndHow, ExchangeId};
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, endpoint, over_a_trunk, without_a_session};
+use mendline_core::port::{Content, EndHow, ExchangeId, Verb};
+use mendline_core::{Input, defaults};
+use stage::http::{
+    GREETING, Seen, Stage, call, complete_greeting, endpoint, outcome, over_a_trunk, watched, without_a_session,
+};
 
 /// The server refuses a call with an error that names it, or that names nobody.
 fn refuse(stage: &mut Stage, seen: &Seen, status: u16, code: i64, words: &str, named: bool) {
@@ -34,44 +36,211 @@ fn next_trunk(stage: &mut Stage) -> (ExchangeId, Seen) {
     (trunk, stage.takes())
 }
 
+/// How a call is refused, whether the error names it, and whether that says that the session is lost.
+const REFUSALS: &[(u16, i64, &str, bool, bool)] = &[
+    (200, -32000, "Session not found", true, true),
+    (200, -32000, "Server not initialized", true, true),
+    (200, -32001, "session expired", true, true),
+    (200, -32600, "no valid session", true, true),
+    (200, -32602, "no such session", true, true),
+    (200, -32000, "boom", true, false),
+    (200, -32603, "the session broke", true, false),
+    (200, 17, "Session not found", true, false),
+    (400, -32602, "bad session", true, true),
+    (400, -32000, "Bad Request: Server not initialized", false, true),
+    (400, -32000, "boom", false, false),
+    (400, -32602, "Invalid request parameters", false, false),
+    (400, -32602, "bad arguments", true, false),
+    (403, -32000, "not in this session", true, false),
+    (403, -32000, "forbidden", true, false),
+    (404, -32001, "Session not found", false, true),
+    (404, -32601, "nothing here", true, false),
+];
+
 #[test]
-fn an_error_speaks_of_a_lost_session_by_its_status_or_by_its_words_and_its_code_and_by_nothing_else() {
-    for (status, code, words, named, lost) in [
-        (200, -32000, "Session not found", true, true),
-        (200, -32600, "no valid session", true, true),
-        (200, -32000, "boom", true, false),
-        (200, -32602, "no such session type", true, false),
-        (400, -32602, "bad session", true, true),
-        (400, -32000, "boom", false, true),
-        (400, -32602, "bad arguments", true, false),
-        (403, -32000, "not in this session", true, false),
-        (403, -32000, "forbidden", true, false),
-        (404, -32601, "nothing here", true, true),
-    ] {
+fn r15_r16_an_error_says_that_the_session_is_lost_by_its_words() {
+    for (status, code, words, named, lost) in REFUSALS {
         let what = format!("HTTP {status}, {code} {words:?}, named: {named}");
         let mut stage = Stage::greeted();
         stage.client_says(&call(1, "create_note"));
         let seen = stage.takes();
-        refuse(&mut stage, &seen, status, code, words, named);
-        if lost {
+        refuse(&mut stage, &seen, *status, *code, words, *named);
+        if *lost {
             assert_eq!(stage.client_reads(), None, "{what}");
-            assert_eq!(stage.takes().method(), "initialize", "{what}");
+            let ping = stage.takes();
+            assert_eq!((ping.method().as_str(), ping.header("mcp-session-id")), ("ping", Some("s1")), "{what}");
+            refuse(&mut stage, &ping, *status, *code, words, *named);
+            stage.greet("s2");
+            complete_greeting(&mut stage);
+            let again = stage.takes();
+            assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "{what}");
         } else {
-            assert_eq!(stage.client_reads().expect(&what)["error"]["message"], words, "{what}");
+            let answer = stage.client_reads().expect(&what);
+            assert_eq!((&answer["id"], &answer["error"]["message"]), (&1.into(), &(*words).into()), "{what}");
             assert!(stage.seen.is_empty(), "{what}");
         }
     }
 }
 
 #[test]
-fn a_bare_400_to_a_session_that_worked_is_its_loss() {
+fn r15_r16_a_live_session_keeps_the_error_of_the_call_as_its_answer() {
+    for (status, code, words, named, lost) in REFUSALS.iter().filter(|(.., lost)| *lost) {
+        let what = format!("HTTP {status}, {code} {words:?}, named: {named}, lost: {lost}");
+        let mut stage = Stage::greeted();
+        stage.client_says(&call(1, "create_note"));
+        let seen = stage.takes();
+        refuse(&mut stage, &seen, *status, *code, words, *named);
+        let ping = stage.takes();
+        stage.answer(&ping, "{}");
+        let answer = stage.client_reads().expect(&what);
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&1.into(), &(*code).into()), "{what}");
+        assert!(stage.seen.is_empty(), "{what}: neither a handshake nor a second attempt");
+        stage.client_says(&call(2, "create_note"));
+        assert_eq!(stage.takes().header("mcp-session-id"), Some("s1"), "{what}");
+    }
+}
+
+/// A call in `s1` that was refused with this status and no body, and the ping that follows it.
+fn refused_barely(stage: &mut Stage, request: &str, status: u16) -> Seen {
+    stage.client_says(request);
+    let seen = stage.takes();
+    stage.status(seen.id, status, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+    let ping = stage.takes();
+    assert_eq!(ping.method(), "ping");
+    ping
+}
+
+#[test]
+fn r15_a_bare_404_in_a_live_session_is_refused() {
+    let mut stage = Stage::greeted();
+    let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
+    stage.answer(&ping, "{}");
+    let answer = stage.client_reads().expect("an answer");
+    assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "refused");
+    assert_eq!(outcome(&answer), "refused");
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn r15_a_bare_400_is_unknown_and_begins_nothing() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 400, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
-    assert_eq!(stage.client_reads(), None);
+    assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn r15_an_unanswered_ping_makes_an_unsafe_call_unknown_and_repeats_a_read() {
+    let ends: [fn(&mut Stage, &Seen); 4] = [
+        |stage, ping| stage.end(ping.id, EndHow::Cut("reset".into())),
+        |stage, ping| {
+            stage.status(ping.id, 503, Content::Empty, None);
+            stage.end(ping.id, EndHow::Complete);
+        },
+        |stage, ping| {
+            stage.status(ping.id, 400, Content::Empty, None);
+            stage.end(ping.id, EndHow::Complete);
+        },
+        |stage, _| stage.pass(defaults::KEEP_ALIVE_TIMEOUT),
+    ];
+    for (index, end) in ends.into_iter().enumerate() {
+        let mut stage = Stage::greeted();
+        let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
+        end(&mut stage, &ping);
+        assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown", "end {index}");
+        stage.pass(Duration::from_secs(5));
+        assert!(stage.seen.iter().all(|seen| seen.method() != "tools/call"), "end {index}: it is not sent again");
+
+        let mut stage = Stage::greeted();
+        let ping = refused_barely(&mut stage, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, 404);
+        end(&mut stage, &ping);
+        assert_eq!(stage.client_reads(), None, "end {index}");
+        stage.next_request();
+        let again = stage.takes();
+        assert_eq!(
+            (again.method().as_str(), again.header("mcp-session-id")),
+            ("tools/list", Some("s1")),
+            "end {index}"
+        );
+    }
+}
+
+#[test]
+fn r15_a_ping_that_live_sessions_refuse_confirms_nothing() {
+    let mut stage = watched();
+    stage.pass(defaults::KEEP_ALIVE);
+    stage.confirm_loss(404);
+    stage.use_session();
+    stage.client_says(&call(1, "create_note"));
+    stage.client_says(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    for _ in 0..2 {
+        let seen = stage.takes();
+        stage.status(seen.id, 404, Content::Empty, None);
+        stage.end(seen.id, EndHow::Complete);
+    }
+    assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
     stage.greet("s2");
+    complete_greeting(&mut stage);
+    stage.next_request();
+    let again = stage.takes();
+    assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/list", Some("s2")));
+}
+
+#[test]
+fn r15_one_ping_serves_all_calls_that_a_session_refused() {
+    let mut stage = Stage::greeted();
+    (1..=8).for_each(|id| stage.client_says(&call(id, "create_note")));
+    let calls: Vec<Seen> = stage.seen.drain(..).collect();
+    for seen in &calls {
+        stage.status(seen.id, 404, Content::Empty, None);
+        stage.end(seen.id, EndHow::Complete);
+    }
+    assert_eq!(stage.seen.len(), 1, "one ping");
+    stage.confirm_loss(404);
+    stage.greet("s2");
+    complete_greeting(&mut stage);
+    assert_eq!(stage.seen.iter().filter(|seen| seen.method() == "tools/call").count(), 8);
+}
+
+#[test]
+fn r15_a_session_that_answered_only_its_handshake_is_not_asked_for_ever() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    let mut handshakes = 0;
+    let mut failed = 0;
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    for step in 0..2_000 {
+        while let Some(seen) = stage.seen.pop_front() {
+            stage.tell(Input::Reached { exchange: seen.id });
+            let is_handshake = seen.ask.verb == Verb::Post && seen.method() == "initialize";
+            if is_handshake {
+                handshakes += 1;
+                stage.status(seen.id, 200, Content::Json, Some("s"));
+                let id = &seen.json()["id"];
+                let result = r#"{"protocolVersion":"2025-11-25"}"#;
+                stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+            } else if seen.ask.verb == Verb::Post && seen.method() == "notifications/initialized" {
+                stage.status(seen.id, 202, Content::Empty, None);
+            } else {
+                stage.status(seen.id, 404, Content::Empty, None);
+            }
+            stage.end(seen.id, EndHow::Complete);
+        }
+        if step % 20 == 0 {
+            stage.client_says(&call(step, "create_note"));
+        }
+        while let Some(answer) = stage.client_reads() {
+            failed += u32::from(answer["result"]["isError"] == true);
+        }
+        stage.pass(Duration::from_millis(100));
+    }
+    // 200 s in which the server forgets every session at once.
+    assert!(failed >= 90, "each call is answered: {failed}");
+    assert!(handshakes <= 6 + 200 / 2, "the backoff holds: {handshakes}");
 }
 
 #[test]
@@ -87,7 +256,8 @@ fn where_there_is_no_session_none_can_be_lost() {
         stage.status(seen.id, status, Content::Empty, None);
         stage.end(seen.id, EndHow::Complete);
         let answer = stage.client_reads().expect("an answer");
-        assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "cannot_bridge", "HTTP {status}");
+        let expected = if status == 404 { "refused" } else { "outcome_unknown" };
+        assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], expected, "HTTP {status}");
     }
     assert!(stage.seen.is_empty());
 }
@@ -104,6 +274,11 @@ fn a_post_that_finds_its_session_gone_costs_the_trunk_and_goes_out_over_the_next
             stage.status(post.id, 404, Content::Empty, None);
             stage.end(post.id, EndHow::Complete);
         }
+        assert_eq!(stage.client_reads(), None);
+        match named {
+            true => stage.confirm_loss_with(404, -32001, "Session not found"),
+            false => stage.confirm_loss(404),
+        }
         assert_eq!((stage.client_reads(), &stage.aborted), (None, &vec![trunk]), "named: {named}");
         let (_, again) = next_trunk(&mut stage);
         assert_eq!((again.method().as_str(), again.ask.target.as_deref()), ("tools/call", Some("/messages?s=2")));
@@ -119,7 +294,7 @@ fn a_greeting_that_finds_nothing_where_the_trunk_sent_it_has_its_answer() {
     let post = stage.takes();
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    assert_eq!(stage.client_reads().expect("said, not looped")["error"]["code"], -31009);
+    assert_eq!(stage.client_reads().expect("said, not looped")["error"]["code"], -31010);
     assert!(stage.seen.is_empty());
 }
 

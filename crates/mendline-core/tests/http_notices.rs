@@ -78,11 +78,13 @@ fn a_server_without_sessions_that_has_no_such_stream_is_not_asked_for_it_again()
 #[test]
 fn the_stream_of_a_session_ends_with_it_and_that_of_the_next_begins_anew() {
     let (mut stage, notices) = listening();
+    stage.use_session();
     stage.event(notices.id, Some("e1"), NOTICE);
     stage.client_says(&call(1, "create_note"));
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     assert_eq!(stage.aborted, [notices.id]);
     stage.greet("s2");
     let note = stage.takes();

@@ -145,21 +145,44 @@ fn an_idle_server_that_has_gone_is_looked_for_and_found_by_itself() {
 }
 
 #[test]
-fn a_session_that_was_lost_while_idle_is_replaced_before_anyone_calls() {
+fn r14_a_refused_ping_on_an_idle_session_begins_nothing() {
+    for status in [400, 404, 405, 500] {
+        let mut stage = watched();
+        for _ in 0..5 {
+            stage.pass(defaults::KEEP_ALIVE);
+            let ping = stage.takes();
+            assert_eq!(ping.method(), "ping");
+            stage.status(ping.id, status, Content::Empty, None);
+            stage.end(ping.id, EndHow::Complete);
+            assert!(stage.seen.is_empty(), "HTTP {status}: no handshake");
+        }
+        stage.client_says(&call(1, "create_note"));
+        let seen = stage.takes();
+        assert_eq!(seen.header("mcp-session-id"), Some("s1"), "HTTP {status}: the session stays");
+        stage.answer(&seen, "{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], 1);
+    }
+}
+
+#[test]
+fn r14_a_session_lost_while_idle_is_replaced_with_the_next_call() {
     let mut stage = watched();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#);
     let level = stage.takes();
     stage.answer(&level, "{}");
     stage.client_reads().unwrap();
     stage.pass(defaults::KEEP_ALIVE);
-    let ping = stage.takes();
-    stage.status(ping.id, 404, Content::Empty, None);
-    stage.end(ping.id, EndHow::Complete);
+    stage.confirm_loss(404);
+    stage.client_says(&call(2, "create_note"));
+    let lost = stage.takes();
+    stage.status(lost.id, 404, Content::Empty, None);
+    stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     complete_greeting(&mut stage);
-    let level = stage.takes();
-    assert_eq!((level.method().as_str(), level.header("mcp-session-id")), ("logging/setLevel", Some("s2")));
-    assert_eq!(level.json()["params"]["level"], "error");
+    let level = stage.seen.iter().find(|seen| seen.method() == "logging/setLevel").expect("the level is restored");
+    assert_eq!((level.header("mcp-session-id"), &level.json()["params"]["level"]), (Some("s2"), &"error".into()));
+    assert!(stage.seen.iter().any(|seen| seen.method() == "tools/call"), "and the call is sent again");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Verb};
 use mendline_core::{Input, LinkState, defaults};
-use stage::http::{GREETING, Stage, call, complete_greeting, outcome, watched};
+use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome, watched};
 use stage::{CLIENT, NOTES};
 
 #[test]
@@ -42,11 +42,13 @@ fn a_lost_session_is_greeted_again_once_and_every_refused_call_goes_out_again() 
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
     for _ in 0..2 {
-        let seen = stage.takes();
+        let at = stage.seen.iter().position(|seen| seen.method() == "tools/call").unwrap();
+        let seen = stage.seen.remove(at).unwrap();
         stage.status(seen.id, 404, Content::Json, None);
         stage.body(seen.id, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#);
         stage.end(seen.id, EndHow::Complete);
     }
+    stage.confirm_loss_with(404, -32001, "Session not found");
     stage.greet("s2");
     let note = stage.takes();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s2")));
@@ -67,13 +69,15 @@ fn a_lost_session_is_greeted_again_once_and_every_refused_call_goes_out_again() 
 fn a_burst_that_is_refused_by_one_lost_session_costs_the_budget_once() {
     const BURST: u32 = 50;
     let mut stage = Stage::greeted();
-    for loss in 1..=10 {
+    // The pings that keep the sessions in use earn one more.
+    for loss in 1..=11 {
         (0..BURST).for_each(|id| stage.client_says(&call(loss * 100 + id, "create_note")));
-        for _ in 0..BURST {
-            let seen = stage.takes();
+        let burst: Vec<Seen> = stage.seen.drain(..).collect();
+        for seen in &burst {
             stage.status(seen.id, 404, Content::Empty, None);
             stage.end(seen.id, EndHow::Complete);
         }
+        stage.confirm_loss(404);
         stage.greet("s2");
         let note = stage.takes();
         stage.status(note.id, 202, Content::Empty, None);
@@ -87,12 +91,14 @@ fn a_burst_that_is_refused_by_one_lost_session_costs_the_budget_once() {
             assert_eq!(stage.client_reads().unwrap()["result"]["isError"], true);
         }
         assert!(stage.client_reads().is_none() && stage.seen.is_empty());
+        stage.use_session();
     }
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
-    assert_eq!(outcome(&stage.client_reads().expect("the eleventh loss is too much")), "refused");
+    stage.confirm_loss(404);
+    assert_eq!(outcome(&stage.client_reads().expect("the twelfth loss is too much")), "refused");
 }
 
 #[test]
@@ -102,6 +108,7 @@ fn a_greeting_that_gets_no_answer_is_replayed_until_it_does() {
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
+    stage.confirm_loss(404);
     for _ in 0..3 {
         let greeting = stage.takes();
         assert_eq!(greeting.method(), "initialize");
@@ -125,6 +132,7 @@ fn a_replayed_greeting_that_has_to_be_fetched_is_fetched() {
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
+    stage.confirm_loss(404);
     let greeting = stage.takes();
     stage.status(greeting.id, 200, Content::Events, Some("s2"));
     stage.event(greeting.id, Some("e1"), "");
@@ -155,6 +163,7 @@ fn an_answer_that_speaks_of_a_lost_session_is_none_the_first_time_and_one_the_se
         };
         refuse(&mut stage);
         assert_eq!(stage.client_reads(), None, "HTTP {status}: it is greeted again");
+        stage.confirm_loss_with(status, -32001, "Session expired");
         stage.greet("s2");
         complete_greeting(&mut stage);
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
@@ -174,6 +183,7 @@ fn a_session_that_is_refused_twice_is_the_servers_answer() {
         stage.end(seen.id, EndHow::Complete);
     };
     refuse(&mut stage);
+    stage.confirm_loss(404);
     stage.greet("s2");
     let note = stage.takes();
     stage.status(note.id, 202, Content::Empty, None);
@@ -241,6 +251,7 @@ fn a_session_that_is_lost_while_a_call_looks_for_a_way_is_greeted_again_when_the
     let second = stage.takes();
     stage.status(second.id, 404, Content::Empty, None);
     stage.end(second.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     complete_greeting(&mut stage);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
@@ -260,6 +271,7 @@ fn a_late_word_about_an_old_session_does_not_cost_the_new_one() {
     let (first, late) = (stage.takes(), stage.takes());
     stage.status(first.id, 404, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     complete_greeting(&mut stage);
     let again = stage.takes();
@@ -278,12 +290,14 @@ fn what_waited_for_initialized_waits_for_the_next_session_when_this_one_is_lost(
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     stage.client_says(&call(2, "create_note"));
     let note = stage.takes();
     assert!(stage.seen.is_empty(), "both calls wait");
     stage.status(note.id, 404, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
+    stage.next_request();
     stage.greet("s3");
     complete_greeting(&mut stage);
     for _ in 0..2 {
@@ -323,6 +337,7 @@ fn what_an_old_session_confirmed_late_is_told_to_the_one_that_took_its_place() {
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     complete_greeting(&mut stage);
     stage.takes();
@@ -339,6 +354,7 @@ fn a_replayed_greeting_whose_answer_cannot_be_read_is_replayed_again_before_anyt
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
+    stage.confirm_loss(404);
     let greeting = stage.takes();
     stage.status(greeting.id, 200, Content::Events, Some("s2"));
     stage.event(greeting.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, greeting.json()["id"]));
@@ -395,6 +411,8 @@ fn a_session_that_is_not_known_any_more_when_notices_are_asked_for_is_not_used_f
     let notices = stage.takes();
     stage.status(notices.id, 404, Content::Empty, None);
     stage.end(notices.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.client_says(&call(1, "create_note"));
+    stage.next_request();
     stage.greet("s2");
 }

@@ -80,6 +80,7 @@ fn a_resumption_that_finds_the_session_gone_does_not_send_the_call_again() {
     let resumed = stage.takes();
     stage.status(resumed.id, 404, Content::Empty, None);
     stage.end(resumed.id, EndHow::Complete);
+    stage.confirm_loss(404);
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server had it in the session that is gone");
     stage.greet("s2");
     complete_greeting(&mut stage);

@@ -214,6 +214,7 @@ fn a_server_that_comes_back_with_the_other_dialect_is_found_out_again() {
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     let greeting = stage.takes();
     assert_eq!(greeting.method(), "initialize");
     stage.status(greeting.id, 405, Content::Empty, None);
@@ -246,8 +247,8 @@ fn a_server_that_comes_back_with_the_other_dialect_is_found_out_again() {
 fn a_proxy_that_answers_404_for_a_server_that_worked_is_waited_out() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
-    // The call, then the greeting and the trunk, twice.
-    for _ in 0..5 {
+    // The call and the ping, then the handshake and the event stream, twice.
+    for _ in 0..6 {
         stage.next_request();
         let seen = stage.takes();
         stage.status(seen.id, 404, Content::Other, None);

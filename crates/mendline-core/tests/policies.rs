@@ -471,6 +471,7 @@ fn a_greeting_that_meets_a_pause_is_made_again_when_it_is_over() {
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     let greeting = stage.takes();
     assert_eq!(greeting.method(), "initialize");
     stage.busy(&greeting, 503, Some(20));
@@ -555,7 +556,7 @@ fn an_isolated_server_is_neither_called_nor_dialed_until_it_is_resumed() {
     let told = stage.client_reads().expect("at once");
     assert_eq!((cause(&told), &facts(&told)["retryAfterMs"]), ("breaker_open", &Value::Null));
     let text = told["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("isolated by hand") && text.contains("Ask a person"), "{text}");
+    assert!(text.contains("isolated by hand") && text.contains("Ask the user"), "{text}");
     stage.client_says(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "nothing at all goes there");
     stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, running["id"]));

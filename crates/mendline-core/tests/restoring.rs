@@ -65,6 +65,7 @@ fn what_could_not_be_told_because_the_way_was_lost_is_told_when_the_way_is_found
     let (slow, lost) = (stage.takes(), stage.takes());
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
+    stage.confirm_loss(404);
     stage.greet("s2");
     complete_greeting(&mut stage);
     let told = stage.seen.iter().position(|seen| seen.method() == "resources/subscribe").unwrap();

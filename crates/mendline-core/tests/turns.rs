@@ -157,7 +157,7 @@ fn a_call_that_others_overtake_is_told_of_the_limit_when_its_patience_ends() {
     let late = std::iter::from_fn(|| reads(&mut stage, CLIENT)).find(|answer| answer["id"] == 5).unwrap();
     assert_eq!(cause(&late), "rate_limited");
     let words = late["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(words.contains("the limit is one call in 10 s"), "{words}");
+    assert!(words.contains("the configured limit is one call in 10 s"), "{words}");
     assert_eq!(served(&mut stage), [""; 0], "nobody waits for it any more");
 }
 

@@ -26,14 +26,26 @@ const CASES: &[Case] = &[
     (Cause::TimedOut, Outcome::NotSent, true, 0, None, "it could not be sent for 45 s: nothing listens there"),
     (Cause::Overloaded, Outcome::NotSent, true, 0, Some(1), "1024 are waiting, which is the limit"),
     (Cause::RateLimited, Outcome::Refused, true, 1, Some(60), "the server answered HTTP 429"),
-    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(3600), "it asked to be left alone for another 60 min"),
-    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(50), "the limit is one call in 10 s, 5 at once"),
+    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(3600), "the server asked for a pause of another 60 min"),
+    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(50), "the configured limit is one call in 10 s, 5 at once"),
     (Cause::BreakerOpen, Outcome::NotSent, true, 0, Some(5), "5 calls in a row have failed"),
     (Cause::BreakerOpen, Outcome::NotSent, true, 0, Some(9), "6 of the last 10 calls have failed, of this tool only"),
     (Cause::BreakerOpen, Outcome::NotSent, true, 0, None, "it was isolated by hand"),
     (Cause::Parked, Outcome::NotSent, true, 0, Some(10), "the server ended with exit code 1; its last words: no token"),
-    (Cause::NeedsLogin, Outcome::Refused, true, 1, None, "the server answered HTTP 401"),
-    (Cause::CannotBridge, Outcome::Answered, false, 1, None, "its answer is larger than the limit for one message"),
+    (Cause::Parked, Outcome::NotSent, false, 0, None, "`no-such-server` was not found"),
+    (Cause::NeedsLogin, Outcome::Refused, false, 1, None, "the server answered HTTP 401"),
+    (Cause::NeedsLogin, Outcome::NotSent, false, 0, None, "the server answered HTTP 401"),
+    (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, "the server answered HTTP 503: Service Unavailable"),
+    (
+        Cause::CannotBridge,
+        Outcome::Answered,
+        false,
+        1,
+        None,
+        "its answer of 17000000 bytes is over the limit for one message",
+    ),
+    (Cause::CannotBridge, Outcome::Unknown, false, 1, None, "its answer is larger than the limit for one message"),
+    (Cause::Refused, Outcome::Refused, false, 1, None, "the server answered HTTP 403: Blocked by the firewall"),
 ];
 
 #[test]
@@ -50,6 +62,8 @@ fn every_word_that_a_model_reads_is_on_one_page() {
             upstream: "notes".into(),
             what: "create_note".into(),
             detail: (*detail).into(),
+            needs_person: *cause == Cause::NeedsLogin || detail.contains("was not found"),
+            modern: false,
         };
         let _ = writeln!(page, "{} {} ({})", cause.code(), cause.word(), outcome.word());
         let _ = writeln!(page, "  {}", failure.text());
@@ -72,6 +86,7 @@ fn no_cause_is_missing_from_the_page() {
         Cause::Parked,
         Cause::NeedsLogin,
         Cause::CannotBridge,
+        Cause::Refused,
     ] {
         assert!(CASES.iter().any(|(it, ..)| *it == cause), "{cause:?}");
     }

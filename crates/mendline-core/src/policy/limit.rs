@@ -56,10 +56,10 @@ impl Limit {
     pub fn words(&self) -> String {
         let RateLimit { burst, per_second } = self.policy;
         if per_second >= 1.0 {
-            format!("the limit is {per_second} calls a second, {burst} at once")
+            format!("the configured limit is {per_second} calls a second, {burst} at once")
         } else {
             let seconds = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(Duration::MAX).as_secs();
-            format!("the limit is one call in {seconds} s, {burst} at once")
+            format!("the configured limit is one call in {seconds} s, {burst} at once")
         }
     }
 }
@@ -96,8 +96,8 @@ mod tests {
     #[test]
     fn the_limit_is_said_as_a_person_would() {
         let words = |burst, per_second| Limit::new(RateLimit { burst, per_second }).words();
-        assert_eq!(words(10, 10.0), "the limit is 10 calls a second, 10 at once");
-        assert_eq!(words(1, 0.1), "the limit is one call in 10 s, 1 at once");
+        assert_eq!(words(10, 10.0), "the configured limit is 10 calls a second, 10 at once");
+        assert_eq!(words(1, 0.1), "the configured limit is one call in 10 s, 1 at once");
     }
 
     proptest! {

@@ -83,6 +83,8 @@ pub struct Call {
     pub stream: Stream,
     /// It has been refused for a lost session before; a second time it is the server's answer.
     pub refused_once: bool,
+    /// It has been sent once more because the connection led to a server that is not responsible.
+    pub misdirected_once: bool,
     /// The session that it was last refused by, as its upstream counts them.
     pub lost_in: Option<u32>,
     /// Since when it has been trying to get out, and how often it did not get there whole.
@@ -128,6 +130,7 @@ impl Call {
             progress: None,
             stream: Stream::default(),
             refused_once: false,
+            misdirected_once: false,
             lost_in: None,
             waited_since: None,
             unsent: 0,
@@ -197,7 +200,7 @@ impl Call {
     pub fn deadline(&self, configured: &UpstreamConfig) -> Option<Moment> {
         let timeouts = &self.policy(configured).timeouts;
         match self.owner {
-            Owner::Us(Errand::Ping) => Some(self.arrived + timeouts.ping),
+            Owner::Us(Errand::Ping | Errand::Confirm) => Some(self.arrived + timeouts.ping),
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
             Owner::Us(Errand::Greeting) if self.is_first_greeting => Some(self.arrived + timeouts.call),
             Owner::Us(_) => Some(self.arrived + timeouts.handshake),

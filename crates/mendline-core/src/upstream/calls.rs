@@ -221,12 +221,16 @@ impl Upstream {
         let Owner::Client { client, request } = call.owner else { return };
         self.list_missed(&call);
         let outcome = outcome.max(call.doubt);
-        let retryable = match outcome {
+        let needs_person = self.needs_person(cause);
+        let may_repeat = match outcome {
             Outcome::NotSent | Outcome::Refused => true,
             Outcome::Unknown => call.effect.is_repeatable(),
             Outcome::Answered => false,
         };
-        let retry_after = self.comes_back_in(cause, &call.message, turn.now);
+        // What the server rejects as it is, or what cannot be passed on, would not fare better a second time.
+        let is_final = needs_person || matches!(cause, Cause::Refused | Cause::CannotBridge);
+        let retryable = may_repeat && !is_final;
+        let retry_after = self.comes_back_in(cause, &call.message, turn.now).filter(|_| !is_final);
         turn.tell(Event::CallFailed {
             upstream: self.id,
             call: call.name,
@@ -248,8 +252,19 @@ impl Upstream {
             upstream: self.config.name.clone(),
             what: call.what(),
             detail,
+            needs_person,
+            modern: meta::is_modern(&call.message),
         };
         turn.mail_client(client, ToClient::Fail { request, failure: Box::new(failure) });
+    }
+
+    /// Whether only a person can change what makes calls fail for this cause.
+    pub(super) fn needs_person(&self, cause: Cause) -> bool {
+        match cause {
+            Cause::NeedsLogin => true,
+            Cause::Parked | Cause::Unavailable => !self.closing && self.link.is_hopeless(),
+            _ => false,
+        }
     }
 
     pub(super) fn give_up_if_parked(&mut self, turn: &mut Turn<'_>) {
@@ -325,6 +340,10 @@ impl Upstream {
         if let Owner::Us(errand) = call.owner {
             return self.errand_expired(key, errand, turn);
         }
+        if let Some(answer) = self.take_refused_answer(key) {
+            return self.pass_on(answer, turn);
+        }
+        let Some(call) = self.calls.get(key) else { return };
         let waited = Short(turn.now.since(call.arrived));
         let (outcome, detail) = match call.state {
             State::Sent(_) => (Evidence::SILENCE.outcome(), format!("no answer after {waited}")),
@@ -396,6 +415,7 @@ impl Upstream {
 pub(super) fn cause_of(evidence: Evidence) -> Cause {
     match (evidence.reply, evidence.outcome()) {
         (Reply::Status(429), _) => Cause::RateLimited,
+        (Reply::Status(_) | Reply::HeadersRefused, Outcome::Refused) => Cause::Refused,
         (_, Outcome::Refused) => Cause::Unavailable,
         _ => Cause::OutcomeUnknown,
     }

@@ -5,7 +5,7 @@
 //! - the *greeting*: the client's own, replayed on every new link before anything else;
 //! - what the last session knew, *restored*: the log level and the subscriptions;
 //! - *lists*, read again to see what has changed behind the client's back (see [`super::gap`]);
-//! - the *ping* that tests an idle line (see [`super::keepalive`]).
+//! - the *ping* that tests an idle line (see [`super::keepalive`]), and the one that confirms that a session is lost.
 
 use mendline_wire::{Kind, Message, Method};
 
@@ -13,6 +13,7 @@ use super::Upstream;
 use super::call::{Call, Owner};
 use super::exchange::{Exchange, Verdict};
 use super::gap::Shelf;
+use super::http::Refusal;
 use super::link::Wish;
 use crate::defaults;
 use crate::event::Event;
@@ -30,8 +31,10 @@ pub enum Errand {
     List(Shelf),
     /// A page of the tools, to see which arguments a modern server wants as headers.
     Lookup,
-    /// Is anybody there?
+    /// Whether the server can still be reached.
     Ping,
+    /// A ping that confirms that a session is lost.
+    Confirm,
 }
 
 impl Upstream {
@@ -58,6 +61,8 @@ impl Upstream {
             Errand::List(shelf) => self.page_read(shelf, asked, answer, turn),
             Errand::Lookup => self.lookup_answered(asked, answer, turn),
             Errand::Ping => self.keep_alive.note_answer(),
+            // Its response is read where it arrives, with its status.
+            Errand::Confirm => {}
         }
     }
 
@@ -82,6 +87,7 @@ impl Upstream {
                 self.gap = true;
             }
             Errand::Ping => self.ping_missed(turn),
+            Errand::Confirm => self.confirmation_lost(turn),
         }
     }
 
@@ -113,12 +119,19 @@ impl Upstream {
             // Whatever it said, somebody is there.
             self.keep_alive.note_answer();
             drop(self.take(key, turn));
+            return self.ping_refused(exchange);
+        }
+        if errand == Errand::Confirm && exchange.status.is_some() {
+            drop(self.take(key, turn));
+            return self.confirmation_ended(exchange.life, Refusal::of(exchange), false, turn);
         }
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
         match verdict {
-            Verdict::SessionGone => {
-                drop(self.take(key, turn));
-                self.lose_session(exchange.session_named.as_deref(), turn);
+            Verdict::SessionSaidLost(words) => {
+                self.errand_lost(key, &words, turn);
+                if let Some(refusal) = Refusal::of(exchange) {
+                    self.session_said_lost(exchange.life, refusal, None, turn);
+                }
             }
             Verdict::Unreachable(words) | Verdict::Forbidden(words) => {
                 self.errand_lost(key, &words, turn);

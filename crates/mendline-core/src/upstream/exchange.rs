@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_wire::{Method, Spliced};
+use mendline_wire::{Message, Method, Spliced};
 
-use crate::evidence::{Evidence, Reply};
+use crate::defaults;
+use crate::evidence::{Evidence, Reply, proves_refusal};
 use crate::port::{Content, EndHow, Written};
+use crate::remembered::error_code;
 use crate::slab::Key;
 
 /// What an exchange is for.
@@ -51,6 +53,8 @@ pub struct Exchange {
     pub complaint: Option<Complaint>,
     /// Something of a body came that is not JSON-RPC.
     pub unreadable: bool,
+    /// The first words of such a body.
+    pub page: Option<String>,
     /// A message came over it.
     pub spoke: bool,
     /// What it carries, if that is not a call.
@@ -74,8 +78,18 @@ pub struct Note {
 pub struct Complaint {
     pub code: i64,
     pub words: String,
-    /// The call has been refused before: this is the server's last word.
+    /// The call has been refused before: this is the server's final answer.
     pub again: bool,
+    /// The error itself, as it came.
+    pub message: Message,
+}
+
+impl Complaint {
+    /// What an error says.
+    pub fn of(message: Message, again: bool) -> Complaint {
+        let words = message.get_str(&["message"]).unwrap_or_default().chars().take(200).collect();
+        Complaint { code: error_code(&message).unwrap_or_default(), words, again, message }
+    }
 }
 
 impl Exchange {
@@ -92,6 +106,7 @@ impl Exchange {
             retry_after: None,
             complaint: None,
             unreadable: false,
+            page: None,
             spoke: false,
             note: None,
         }
@@ -107,8 +122,8 @@ pub enum Verdict {
     Unreachable(String),
     /// It must not be reached: said at once, and not tried again soon.
     Forbidden(String),
-    /// The session that it named is gone.
-    SessionGone,
+    /// The server says that the session that it named is lost; a ping has to confirm it.
+    SessionSaidLost(String),
     /// The response stream may be resumed from this event on.
     Resume(Bytes),
     /// The server does not know Streamable HTTP.
@@ -119,6 +134,10 @@ pub enum Verdict {
     OtherEra(String),
     /// A person has to provide a credential.
     NeedsLogin(String),
+    /// The server did not process it, and would not process it again either.
+    Refused(String),
+    /// The body of the refusal is a JSON-RPC error: that is the answer.
+    Answered,
     /// The server answered, but not in a way that can be passed on.
     Final(String),
 }
@@ -133,8 +152,10 @@ impl Verdict {
             | Verdict::OtherDialect(words)
             | Verdict::OtherEra(words)
             | Verdict::NeedsLogin(words)
+            | Verdict::SessionSaidLost(words)
+            | Verdict::Refused(words)
             | Verdict::Final(words) => words,
-            Verdict::SessionGone => "the server has lost the session".into(),
+            Verdict::Answered => "the server answered with an error".into(),
             Verdict::Resume(_) => "the response broke off".into(),
         }
     }
@@ -145,8 +166,10 @@ impl Verdict {
 pub struct Circumstances {
     /// The last event id of the call's response, if it can be resumed.
     pub last_event: Option<Bytes>,
-    /// The session in question has worked before, and this call has not been refused for it yet.
-    pub session_worked: bool,
+    /// A handshake has been answered, and this call has not been refused for a lost session yet.
+    pub can_lose_session: bool,
+    /// This call has been sent once more for this status already.
+    pub misdirected_once: bool,
     /// It is not known yet which dialect the server speaks.
     pub undetermined: bool,
     /// It was posted to the endpoint of a legacy SSE session, whose trunk stands as far as we know.
@@ -163,7 +186,12 @@ pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Circu
     let written = if exchange.resumes { Written::Whole } else { written };
     match (exchange.status, how) {
         (_, EndHow::TooLarge) => Verdict::Final("its answer is larger than the limit for one message".into()),
-        (Some(_), EndHow::Forbidden(words)) => Verdict::Final(words.clone()),
+        (Some(status), EndHow::Forbidden(words)) if !exchange.resumes && proves_refusal(status) => {
+            Verdict::Refused(words.clone())
+        }
+        (Some(status), EndHow::Forbidden(words)) if !exchange.resumes => {
+            Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, words.clone())
+        }
         (None, EndHow::Forbidden(words)) if !exchange.resumes => Verdict::Forbidden(words.clone()),
         (None, EndHow::NoConnection(words)) if written == Written::Nothing => Verdict::Unreachable(words.clone()),
         (_, EndHow::Refused) if !exchange.resumes => {
@@ -185,28 +213,60 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
             (Content::Events, EndHow::Cut(words)) => lost_or_resumed(written, around, words),
             (Content::Events, _) => lost_or_resumed(written, around, "the response ended without an answer"),
             (_, EndHow::Cut(words)) => Verdict::Settle(Evidence { written, reply: Reply::None }, words.clone()),
+            // It was accepted; its answer was to come over the event stream.
+            _ if around.is_orphan => {
+                let words = "the event stream ended before the answer came".to_owned();
+                Verdict::Settle(Evidence { written, reply: Reply::None }, words)
+            }
             _ if exchange.unreadable => {
-                Verdict::Settle(Evidence { written, reply: Reply::Unreadable }, "its answer is not JSON-RPC".into())
+                Verdict::Settle(Evidence { written, reply: Reply::Unreadable }, unreadable(exchange))
             }
             _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
         },
         // A GET that resumes a response was refused, for a lost session or whatever else: the response is lost, and the call
         // may well have run.
         _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, said()),
-        404 if exchange.session_named.is_some() && around.session_worked => Verdict::SessionGone,
-        404 if around.over_trunk && around.session_worked => Verdict::SessionGone,
-        // The endpoint went with its trunk, perhaps before anybody was greeted over it.
+        // The endpoint went with its trunk, perhaps before a handshake was made over it.
         404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, said()),
-        400 if exchange.session_named.is_some() && around.session_worked => Verdict::SessionGone,
+        // An error in the body that names the session has been noticed when it came.
+        404 if around.says_lost(exchange) && exchange.complaint.is_none() => Verdict::SessionSaidLost(said()),
+        400 if around.says_lost(exchange) && exchange.page.as_deref().is_some_and(names_session) => {
+            Verdict::SessionSaidLost(said())
+        }
         400 if matches!(exchange.complaint, Some(Complaint { code: -32020 | -32022, again: false, .. })) => {
             Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, said())
         }
         400 | 404 | 405 | 406 | 415 if around.unproven_era && !is_modern_refusal(exchange) => Verdict::OtherEra(said()),
         400 | 404 | 405 if around.undetermined && exchange.complaint.is_none() => Verdict::OtherDialect(said()),
         401 => Verdict::NeedsLogin(said()),
+        // The other end of this connection is not responsible; that of a fresh one may be.
+        421 if !around.misdirected_once => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
         429 | 500.. => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
-        _ => Verdict::Final(said()),
+        _ if proves_refusal(status) => Verdict::Refused(said()),
+        _ if exchange.complaint.is_some() => Verdict::Answered,
+        _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
     }
+}
+
+impl Circumstances {
+    /// Whether a refusal can speak of a session: the exchange named one, or the endpoint that it was posted to does.
+    fn says_lost(&self, exchange: &Exchange) -> bool {
+        self.can_lose_session && (exchange.session_named.is_some() || self.over_trunk)
+    }
+}
+
+/// Whether a server's words are about the session, or about a handshake that it does not know of.
+pub fn names_session(words: &str) -> bool {
+    const UNINITIALIZED: [&str; 6] = [
+        "not initialized",
+        "not initialised",
+        "not been initialized",
+        "not yet initialized",
+        "uninitialized",
+        "before initializ",
+    ];
+    let words = words.to_ascii_lowercase();
+    words.contains("session") || UNINITIALIZED.iter().any(|it| words.contains(it))
 }
 
 /// Does a refusal itself speak the modern era? Only there these codes have a meaning.
@@ -222,11 +282,60 @@ fn lost_or_resumed(written: Written, around: &Circumstances, words: &str) -> Ver
 }
 
 fn said(status: u16, exchange: &Exchange) -> String {
-    let mut text = format!("the server answered HTTP {status}");
-    if let Some(complaint) = &exchange.complaint {
-        text = format!("{text}: {}", complaint.words);
-    } else if exchange.content == Content::Other {
-        text.push_str(" with something that is not JSON");
+    let text = format!("the server answered HTTP {status}");
+    match (&exchange.complaint, &exchange.page) {
+        (Some(complaint), _) => format!("{text}: {}", complaint.words),
+        (None, Some(page)) => format!("{text}: {page}"),
+        (None, None) if exchange.content == Content::Other => format!("{text} with something that is not JSON"),
+        (None, None) => text,
+    }
+}
+
+fn unreadable(exchange: &Exchange) -> String {
+    match &exchange.page {
+        Some(page) => format!("its answer is not JSON-RPC: {page}"),
+        None => "its answer is not JSON-RPC".into(),
+    }
+}
+
+/// The first words of a body that is not JSON-RPC: the title of an HTML page, else its text without tags.
+pub fn first_words(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(&body[..body.len().min(defaults::PAGE_BYTES)]);
+    let text = match title_of(&text) {
+        Some(title) => title.to_owned(),
+        None => without_tags(&text),
+    };
+    let mut words = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        let space = usize::from(!words.is_empty());
+        if words.chars().count() + space + word.chars().count() > defaults::PAGE_WORDS {
+            words.push('…');
+            break;
+        }
+        words.extend(std::iter::repeat_n(' ', space));
+        words.push_str(word);
+    }
+    Some(words).filter(|words| words.chars().any(char::is_alphanumeric))
+}
+
+fn title_of(page: &str) -> Option<&str> {
+    let lower = page.to_ascii_lowercase();
+    let begin = lower.find("<title")?;
+    let begin = begin + lower[begin..].find('>')? + 1;
+    let end = begin + lower[begin..].find("</title")?;
+    Some(page[begin..end].trim()).filter(|title| !title.is_empty())
+}
+
+fn without_tags(page: &str) -> String {
+    if !page.trim_start().starts_with('<') {
+        return page.to_owned();
+    }
+    let mut text = String::new();
+    for piece in page.split('<').skip(1) {
+        if let Some((_, after)) = piece.split_once('>') {
+            text.push_str(after);
+            text.push(' ');
+        }
     }
     text
 }
@@ -277,7 +386,7 @@ mod tests {
                 assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{how:?} {written:?}");
             }
         }
-        let worked = Circumstances { session_worked: true, ..Circumstances::default() };
+        let worked = Circumstances { can_lose_session: true, ..Circumstances::default() };
         get.session_named = Some("s1".into());
         for status in 300..600 {
             get.status = Some(status);
@@ -287,13 +396,61 @@ mod tests {
     }
 
     #[test]
-    fn a_404_means_a_lost_session_only_to_a_call_that_named_one_that_worked() {
+    fn r15_only_a_call_in_a_session_can_be_told_that_it_is_lost() {
         let mut refused = ended(Some(404), Content::Json);
         refused.session_named = Some("s1".into());
-        let worked = Circumstances { session_worked: true, ..Circumstances::default() };
-        assert_eq!(judge(&refused, &EndHow::Complete, Written::Whole, &worked), Verdict::SessionGone);
-        let fresh = Circumstances::default();
-        assert!(matches!(judge(&refused, &EndHow::Complete, Written::Whole, &fresh), Verdict::Final(_)));
+        let greeted = Circumstances { can_lose_session: true, ..Circumstances::default() };
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+        assert!(matches!(verdict, Verdict::SessionSaidLost(_)), "{verdict:?}");
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &Circumstances::default());
+        assert!(matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
+        let verdict = judge(&ended(Some(404), Content::Json), &EndHow::Complete, Written::Whole, &greeted);
+        assert!(matches!(verdict, Verdict::Refused(_)), "no session was named: {verdict:?}");
+    }
+
+    #[test]
+    fn r15_a_400_speaks_of_the_session_only_if_its_words_do() {
+        let greeted = Circumstances { can_lose_session: true, ..Circumstances::default() };
+        let mut refused = ended(Some(400), Content::Other);
+        refused.session_named = Some("s1".into());
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+        assert_eq!(outcome(&verdict), Some(Outcome::Unknown));
+        for words in
+            ["No valid session ID provided", "Bad Request: Server not initialized", "Mcp-Session-Id is required"]
+        {
+            refused.page = Some(words.into());
+            let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+            assert!(matches!(verdict, Verdict::SessionSaidLost(_)), "{words}: {verdict:?}");
+        }
+        refused.page = Some("a field is missing".into());
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+        assert_eq!(outcome(&verdict), Some(Outcome::Unknown));
+    }
+
+    #[test]
+    fn t01_a_refused_redirect_is_judged_by_its_status() {
+        let how = EndHow::Forbidden("it redirects elsewhere".into());
+        for (status, refused) in [(301, false), (302, false), (303, false), (307, true), (308, true)] {
+            let verdict = judge(&ended(Some(status), Content::Empty), &how, Written::Whole, &Circumstances::default());
+            match refused {
+                true => assert!(matches!(verdict, Verdict::Refused(_)), "{status}: {verdict:?}"),
+                false => assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{status}"),
+            }
+        }
+    }
+
+    #[test]
+    fn t01_the_first_words_of_a_page_are_its_title_or_its_text() {
+        let page =
+            b"<!DOCTYPE html><html><head><Title lang=en> 503 Service\n Unavailable </title></head><body>x</body>";
+        assert_eq!(first_words(page).as_deref(), Some("503 Service Unavailable"));
+        assert_eq!(first_words(b"<h1>Bad</h1>\r\n<p>gateway</p>").as_deref(), Some("Bad gateway"));
+        assert_eq!(first_words(b"upstream \x1b connect\terror").as_deref(), Some("upstream connect error"));
+        assert_eq!(first_words(b"  \n"), None);
+        assert_eq!(first_words(b"<<<>>>"), None);
+        let long = "word ".repeat(200);
+        let words = first_words(long.as_bytes()).unwrap();
+        assert!(words.ends_with('…') && words.chars().count() <= defaults::PAGE_WORDS + 1, "{words}");
     }
 
     #[test]

@@ -104,10 +104,10 @@ impl Gate {
     pub(super) fn words(&self, now: Moment) -> String {
         match &self.limit {
             _ if self.pause.holds(now) => {
-                format!("it asked to be left alone for another {}", Short(self.pause.hint(now)))
+                format!("the server asked for a pause of another {}", Short(self.pause.hint(now)))
             }
             Some(limit) => limit.words(),
-            None => "it is busy".into(),
+            None => "the server is busy".into(),
         }
     }
 

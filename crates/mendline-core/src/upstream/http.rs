@@ -15,13 +15,14 @@
 //! # The rest
 //!
 //! What comes back of an exchange is in [`heard`], what becomes of one that ended without its answer in [`ends`]. What a session is, how it is lost and made again is in [`session`]; streams of events are resumed in [`stream`]; [`trunk`]
-//! is legacy SSE; [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
+//! is legacy SSE; whether a session is lost is found out in [`session_loss`]; [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
 
 mod ends;
 mod heard;
 mod notices;
 mod params;
 mod session;
+mod session_loss;
 mod stream;
 mod trunk;
 
@@ -33,6 +34,8 @@ use mendline_wire::{Method, headers, meta};
 
 use self::notices::Notices;
 use self::params::Params;
+pub use self::session_loss::Refusal;
+use self::session_loss::{RefusedPings, Suspicion};
 pub use self::stream::Stream;
 use super::Upstream;
 use super::call::{State, Way};
@@ -59,6 +62,8 @@ pub struct Http {
     exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
     made: u64,
     session: Option<Arc<str>>,
+    /// The session that the head of a handshake's response named, until the handshake is answered.
+    early_session: Option<Arc<str>>,
     version: Option<Arc<str>>,
     /// A modern request has been answered well.
     speaks_modern: bool,
@@ -66,6 +71,13 @@ pub struct Http {
     told_of_label: bool,
     /// Counts the sessions that were lost.
     life: u32,
+    /// The session that was confirmed to be lost last, by the same count.
+    lost_life: Option<u32>,
+    /// The current session has answered something beside its handshake.
+    has_answered: bool,
+    /// The current session is said to be lost, and a ping finds out.
+    suspicion: Option<Suspicion>,
+    refused_pings: RefusedPings,
     /// The one whose loss the budget for retries has paid for.
     paid_for: Option<u32>,
     /// `initialized` is on its way; a server may refuse what overtakes it.
@@ -105,10 +117,15 @@ impl Http {
             exchanges: BTreeMap::new(),
             made: 0,
             session: None,
+            early_session: None,
             version: None,
             speaks_modern: false,
             told_of_label: false,
             life: 0,
+            lost_life: None,
+            has_answered: false,
+            suspicion: None,
+            refused_pings: RefusedPings::default(),
             paid_for: None,
             held_by: None,
             held_until: None,
@@ -126,6 +143,7 @@ impl Http {
         (self.configured, self.dialect, self.refused) = (dialect, dialect, None);
         (self.speaks_modern, self.told_of_label) = (false, false);
         (self.params, self.endpoint) = (Params::default(), None);
+        self.refused_pings = RefusedPings::default();
     }
 
     /// Exchanges under way.
@@ -138,7 +156,8 @@ impl Http {
         let mut headers = Vec::new();
         if !greets {
             headers.reserve(2);
-            headers.extend(self.session.clone().map(|session| (headers::SESSION_ID.into(), session)));
+            let session = self.session.clone().or_else(|| self.early_session.clone());
+            headers.extend(session.map(|session| (headers::SESSION_ID.into(), session)));
             headers.extend(self.version.clone().map(|version| (headers::PROTOCOL_VERSION.into(), version)));
         }
         headers
@@ -263,6 +282,9 @@ impl Upstream {
 
     fn post_call(&mut self, key: Key, turn: &mut Turn<'_>) {
         let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
+        if call.method() == Method::Initialize {
+            http.early_session = None;
+        }
         let headers = if meta::is_modern(&call.message) {
             let derived = headers::derive(&call.message).into_iter().map(|(name, value)| (name.into(), value.into()));
             derived.chain(http.params.headers(&call.message)).collect()
@@ -275,7 +297,8 @@ impl Upstream {
         call.is_out = true;
         self.gate.note_sent(call.name, turn.now);
         turn.tell(call.sent(self.id, key));
-        let reuse = if call.effect.is_repeatable() { Reuse::Any } else { Reuse::Fresh };
+        let is_picky = !call.effect.is_repeatable() || call.misdirected_once;
+        let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
         http.begin(Exchange::new(Purpose::Call(key)), ask, reuse, turn);

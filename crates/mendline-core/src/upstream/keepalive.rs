@@ -116,8 +116,7 @@ impl Upstream {
 
     /// Sends a ping, unless one is on its way.
     pub(super) fn ping(&mut self, turn: &mut Turn<'_>) {
-        const PING: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
-        if let (Ok(ping), false) = (Message::parse(Bytes::from_static(PING)), self.runs(Errand::Ping)) {
+        if let (Some(ping), false) = (ping(), self.runs(Errand::Ping)) {
             self.keep_alive.tested = Some(turn.now);
             self.send_errand(Errand::Ping, ping, turn);
         }
@@ -146,4 +145,10 @@ impl Upstream {
         self.session.lose();
         self.drain_link(&why, Wish::Ours, turn);
     }
+}
+
+/// A ping of our own.
+pub(super) fn ping() -> Option<Message> {
+    const PING: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+    Message::parse(Bytes::from_static(PING)).ok()
 }

@@ -157,16 +157,19 @@ impl Upstream {
         // That we are stopping has no end.
         let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, turn.now) };
         turn.tell(Event::CallTurnedAway { upstream: self.id, method: message.method(), cause });
+        let needs_person = self.needs_person(cause);
         let failure = Failure {
             call: None,
             cause,
             outcome: Outcome::NotSent,
-            retryable: true,
+            retryable: !needs_person,
             attempts: 0,
-            retry_after,
+            retry_after: retry_after.filter(|_| !needs_person),
             upstream: self.config.name.clone(),
             what: describe(message),
             detail,
+            needs_person,
+            modern: meta::is_modern(message),
         };
         turn.mail_client(client, ToClient::Fail { request, failure: Box::new(failure) });
     }

@@ -93,6 +93,8 @@ pub struct Link {
     timer: Option<TimerId>,
     wakes_at: Moment,
     stopped: bool,
+    /// The last loss was of a kind that only a person can mend: no such command, a server that is not trusted.
+    hopeless: bool,
     /// A person wants it left alone.
     held: bool,
     /// The server wants to be left alone until then.
@@ -120,6 +122,7 @@ impl Link {
             timer: None,
             wakes_at: Moment::ZERO,
             stopped: false,
+            hopeless: false,
             held: false,
             put_off: Moment::ZERO,
             trouble: None,
@@ -164,7 +167,18 @@ impl Link {
 
     /// Why it is not up, in half a sentence.
     pub fn trouble(&self) -> &str {
-        self.trouble.as_deref().unwrap_or("it has not started yet")
+        let is_child = self.transport == Transport::Child;
+        self.trouble.as_deref().unwrap_or(match self.state {
+            LinkState::Up if is_child => "it has started, but has not answered the handshake",
+            LinkState::Up => "it accepted a connection, but has not answered the handshake",
+            LinkState::Dialing if !is_child => "no connection has been made yet",
+            _ => "it has not started yet",
+        })
+    }
+
+    /// Whether only a person can make it usable.
+    pub fn is_hopeless(&self) -> bool {
+        self.hopeless && self.state != LinkState::Up
     }
 
     /// Has anything gone wrong so far?
@@ -341,6 +355,7 @@ impl Link {
             return self.move_to(LinkState::Idle, why, turn);
         }
         self.trouble = Some(why.clone());
+        self.hopeless = hopeless;
         let fresh = Incident { since: turn.now, redials: 0, parked: false };
         let proven =
             self.health.answered && self.health.ready.is_some_and(|ready| turn.now.since(ready) >= defaults::PROVEN);

@@ -105,7 +105,41 @@ impl Stage {
         assert_eq!(notices.header("mcp-session-id"), Some("s1"));
         stage.status(notices.id, 405, Content::Empty, None);
         stage.end(notices.id, EndHow::Complete);
+        stage.use_session();
         stage
+    }
+
+    /// The session answers a ping of the client's: from now on it is one that has worked.
+    pub fn use_session(&mut self) {
+        self.client_says(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
+        let ping = self.takes();
+        self.answer(&ping, "{}");
+        assert_eq!(self.client_reads().unwrap()["id"], 99);
+    }
+
+    /// The ping that is to confirm the loss of a session is refused with this status.
+    pub fn confirm_loss(&mut self, status: u16) {
+        let at = self.seen.iter().position(|seen| seen.ask.verb == Verb::Post && seen.method() == "ping");
+        let ping = self.seen.remove(at.expect("a ping")).unwrap();
+        self.tell(Input::Reached { exchange: ping.id });
+        self.status(ping.id, status, Content::Empty, None);
+        self.end(ping.id, EndHow::Complete);
+    }
+
+    /// The same, with an error in the body.
+    pub fn confirm_loss_with(&mut self, status: u16, code: i64, words: &str) {
+        let ping = self.takes();
+        assert_eq!(ping.method(), "ping");
+        self.refuse(&ping, status, code, words);
+    }
+
+    /// Refuses a request with an error that names it.
+    pub fn refuse(&mut self, seen: &Seen, status: u16, code: i64, words: &str) {
+        let id = &seen.json()["id"];
+        self.status(seen.id, status, Content::Json, None);
+        let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
+        self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+        self.end(seen.id, EndHow::Complete);
     }
 
     /// The client completes its greeting; gives the request for notices that follows.
@@ -291,6 +325,12 @@ pub fn over_a_trunk() -> (Stage, ExchangeId) {
     stage.client_reads().unwrap();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     complete_greeting(&mut stage);
+    stage.client_says(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
+    let ping = stage.takes();
+    stage.status(ping.id, 202, Content::Empty, None);
+    stage.end(ping.id, EndHow::Complete);
+    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
+    stage.client_reads().unwrap();
     (stage, trunk)
 }
 

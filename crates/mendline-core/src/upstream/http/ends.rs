@@ -4,6 +4,8 @@
 
 use mendline_wire::{Method, meta};
 
+use super::Refusal;
+use super::session_loss::{Refused, under_number};
 use crate::config::Dialect;
 use crate::defaults;
 use crate::event::Dropped;
@@ -58,7 +60,8 @@ impl Upstream {
         let resumable = !meta::is_modern(&call.message) && call.stream.tries < policy.resume_attempts;
         let around = Circumstances {
             last_event: call.stream.last_event.clone().filter(|_| resumable),
-            session_worked: !call.refused_once && self.session.was_greeted(),
+            can_lose_session: !call.refused_once && self.session.was_greeted() && call.method() != Method::Initialize,
+            misdirected_once: call.misdirected_once,
             // A server that has to be greeted again may be another one, which speaks otherwise.
             undetermined: http.dialect == Dialect::Auto
                 && (!self.ever_answered || call.owner == Owner::Us(Errand::Greeting)),
@@ -85,6 +88,10 @@ impl Upstream {
                     _ => backoff::retry(&policy.retry, call.attempts + 1, turn.dice),
                 };
                 let again = self.gate.resumes_at(turn.now) + pause;
+                call.misdirected_once |= evidence.reply == Reply::Status(421);
+                if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_greeted() {
+                    (call.refused_once, call.lost_in) = (true, Some(exchange.life));
+                }
                 let greets = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
                 if !is_busy {
                     self.note_loss(key, evidence, turn);
@@ -95,8 +102,8 @@ impl Upstream {
                     // Nobody knows whether the server was greeted, and it must not be greeted twice.
                     self.drain_link("nobody knows whether the server was greeted", Wish::Ours, turn);
                 }
-                if exchange.resumes && exchange.status == Some(404) {
-                    self.session_gone(exchange.session_named.as_deref(), turn);
+                if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
+                    self.session_said_lost(exchange.life, refusal, None, turn);
                 }
                 self.promote(turn);
             }
@@ -120,16 +127,10 @@ impl Upstream {
                 self.settle_saying(key, Evidence::UNSENT, turn.now, words.clone(), turn);
                 self.unreachable(words, true, turn);
             }
-            Verdict::SessionGone => {
-                call.refused_once = true;
-                call.lost_in = Some(exchange.life);
-                let refused = Evidence { written, reply: Reply::SessionGone };
-                let words = "the server has lost the session";
-                self.settle_saying(key, refused, turn.now, words.into(), turn);
-                self.sort_waiting();
-                if !is_orphan {
-                    // That of an orphan went with its trunk; the next trunk has its own.
-                    self.lose_session(exchange.session_named.as_deref(), turn);
+            Verdict::SessionSaidLost(words) => {
+                if let Some(refusal) = Refusal::of(exchange) {
+                    let refused = Refused { key, refusal, answer: None, words };
+                    self.session_said_lost(exchange.life, refusal, Some(refused), turn);
                 }
             }
             Verdict::Resume(_) => {
@@ -143,21 +144,20 @@ impl Upstream {
                 self.wants_login = true;
                 self.fail(key, Cause::NeedsLogin, Outcome::Refused, words, turn);
             }
+            Verdict::Refused(words) => {
+                self.note_health(key, None, turn);
+                self.fail(key, Cause::Refused, Outcome::Refused, words, turn);
+            }
+            Verdict::Answered => {
+                if let Some(answer) = exchange.complaint.as_ref().and_then(|it| under_number(&it.message, key)) {
+                    self.pass_on(answer, turn);
+                }
+            }
             Verdict::Final(words) => {
                 self.note_health(key, None, turn);
-                self.fail(key, Cause::CannotBridge, Outcome::Answered, words, turn);
+                self.fail(key, Cause::CannotBridge, Outcome::Unknown, words, turn);
             }
         }
-    }
-
-    /// The server does not know the session any more that it was told.
-    pub(in crate::upstream) fn lose_session(&mut self, named: Option<&str>, turn: &mut Turn<'_>) {
-        if self.has_trunk() {
-            // The end of the trunk is on its way; what it was the end of is known already.
-            self.drop_trunk(turn);
-            self.unreachable("the server has lost the session".into(), false, turn);
-        }
-        self.session_gone(named, turn);
     }
 
     /// Does it speak legacy SSE, over a trunk that stands?

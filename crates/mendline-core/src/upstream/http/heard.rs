@@ -11,10 +11,12 @@ use crate::config::Dialect;
 use crate::defaults;
 use crate::event::{Dropped, Event, Over};
 use crate::port::{Content, ExchangeId, Head};
+use crate::slab::Key;
 use crate::turn::Turn;
 use crate::upstream::Upstream;
+use crate::upstream::call::Owner;
 use crate::upstream::errand::Errand;
-use crate::upstream::exchange::{Complaint, Purpose};
+use crate::upstream::exchange::{Complaint, Purpose, first_words};
 
 impl Upstream {
     pub fn handle_reached(&mut self, id: ExchangeId, turn: &mut Turn<'_>) {
@@ -66,11 +68,14 @@ impl Upstream {
         exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
         let busy = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
         let purpose = exchange.purpose;
-        let named = exchange.session_named.clone().filter(|_| purpose == Purpose::Note);
         if let (Purpose::Call(key), Some(session)) = (purpose, &exchange.session)
             && let Some(call) = self.calls.get_mut(key)
         {
             call.stream.session = Some(session.clone());
+            if call.method() == Method::Initialize && (200..300).contains(&head.status) {
+                // What the server asks before it has answered the handshake is answered in this session already.
+                http.early_session = Some(session.as_str().into());
+            }
         }
         if let Some(hint) = busy {
             self.pause(hint, turn);
@@ -79,7 +84,7 @@ impl Upstream {
             self.path_found(turn);
         }
         if purpose == Purpose::Note {
-            self.note_taken(id, head.status, named.as_deref(), turn);
+            self.note_taken(id, head.status, turn);
         }
         self.keep_moving(turn);
     }
@@ -136,6 +141,7 @@ impl Upstream {
         let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         let purpose = exchange.purpose;
         let refused = exchange.status.is_some_and(|status| status >= 400);
+        let exchange_is_page = exchange.content != Content::Events;
         let is_mislabelled = exchange.content == Content::Other && matches!(received, Received::Message(_));
         if let Received::TooLong { .. } = received {
             exchange.unreadable = true;
@@ -156,7 +162,15 @@ impl Upstream {
                     }
                 }
             }
-            Received::Broken { error, .. } => self.handle_http_noise(id, &error, turn),
+            Received::Broken { error, text } => {
+                if exchange_is_page {
+                    let page = first_words(&text);
+                    if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
+                        exchange.page = page;
+                    }
+                }
+                self.handle_http_noise(id, &error, turn);
+            }
             Received::TooLong { .. } => {}
         }
     }
@@ -184,28 +198,31 @@ impl Upstream {
         message: Message,
         turn: &mut Turn<'_>,
     ) {
-        if message.kind() == Kind::Error
-            && let Purpose::Call(key) = purpose
+        let call = self.call_answered_by(purpose, &message);
+        if let Some((key, Owner::Us(Errand::Confirm))) = call {
+            return self.confirmation_answered(id, key, &message, turn);
+        }
+        if let (Kind::Error, true, Purpose::Notices) = (message.kind(), refused, purpose)
+            && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
         {
+            exchange.complaint = Some(Complaint::of(message, false));
+            return;
+        }
+        if let (Kind::Error, Some((key, _))) = (message.kind(), call) {
             let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
-            let complaint = Complaint {
-                again: self.calls.get(key).is_some_and(|call| call.refused_once),
-                code: message.get(&["code"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0),
-                words: message.get_str(&["message"]).unwrap_or_default().chars().take(200).collect(),
-            };
-            let session_lost = self.speaks_of_a_lost_session(id, key, refused, named, &complaint);
+            let again = self.calls.get(key).is_some_and(|call| call.refused_once);
+            let complaint = Complaint::of(message.clone(), again);
+            if self.says_session_lost(id, key, &complaint) {
+                return self.refused_for_session(id, key, complaint, turn);
+            }
             // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
             let headers_refused = refused && complaint.code == code::HEADER_MISMATCH && !complaint.again;
             if headers_refused && let Some(call) = self.calls.get_mut(key) {
                 call.refused_once = true;
             }
-            if session_lost || headers_refused || (refused && !named) {
+            if headers_refused || (refused && !named) {
                 if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
                     exchange.complaint = Some(complaint);
-                    if session_lost {
-                        // However it said so: from here on it is what a 404 would have been.
-                        exchange.status = Some(404);
-                    }
                 }
                 return;
             }
@@ -222,6 +239,10 @@ impl Upstream {
         let message = self.learn_params(message, turn);
         let Some(http) = &self.http else { return };
         let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.life != http.life);
+        let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
+        if let (Some(http), true, false, false) = (&mut self.http, call.is_some(), is_stale, is_handshake) {
+            http.note_session_answer();
+        }
         if is_stale && message.kind() == Kind::Request {
             // Whoever asks in a session that is over would not know our answer.
             return self.drop_message(message.method(), Dropped::NoWay, turn);
@@ -235,5 +256,23 @@ impl Upstream {
         if let Some(confirmed) = confirmed {
             self.tell_again(confirmed, turn);
         }
+    }
+
+    /// The call that a response belongs to, and who made it: that of the exchange, or the one that it names where one
+    /// stream carries the responses of all.
+    fn call_answered_by(&self, purpose: Purpose, message: &Message) -> Option<(Key, Owner)> {
+        if !matches!(message.kind(), Kind::Result | Kind::Error) {
+            return None;
+        }
+        let key = match purpose {
+            Purpose::Call(key) => key,
+            Purpose::Trunk => Key::from_number(Id::from_raw(message.id()?).as_u64()?),
+            _ => return None,
+        };
+        self.calls.get(key).map(|call| (key, call.owner))
+    }
+
+    fn is_handshake(&self, key: Key) -> bool {
+        self.calls.get(key).is_some_and(|call| call.method() == Method::Initialize)
     }
 }

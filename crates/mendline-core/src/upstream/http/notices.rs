@@ -3,13 +3,15 @@
 //! It is opened when a session has been greeted and a server may refuse it for good. When it ends it is asked for again, ever
 //! more slowly while it says nothing; an upstream without it is still ready.
 
+use std::time::Duration;
+
 use mendline_wire::headers;
 
-use super::Stream;
+use super::{Refusal, Stream};
 use crate::defaults;
 use crate::port::{Ask, ExchangeId, Reuse, Verb};
 use crate::timers::TimerId;
-use crate::turn::{Alarm, Turn};
+use crate::turn::Turn;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
 
@@ -21,6 +23,14 @@ pub(super) struct Notices {
     pub(super) timer: Option<TimerId>,
     pub(super) stream: Stream,
     pub(super) failures: u32,
+}
+
+impl Notices {
+    /// How long to wait before it is asked for again.
+    pub(super) fn wait(&self) -> Duration {
+        let doubled = defaults::RESUME_WAIT * 2u32.saturating_pow(self.failures.min(10));
+        self.stream.retry.unwrap_or_default().max(doubled.min(defaults::NOTICES_CAP) / 2)
+    }
 }
 
 impl Upstream {
@@ -45,14 +55,14 @@ impl Upstream {
         http.notices.exchange = None;
         match exchange.status {
             Some(404) if exchange.session_named.is_some() => {
-                self.session_gone(exchange.session_named.as_deref(), turn);
+                http.notices.failures += 1;
+                let refusal = Refusal::of(exchange).unwrap_or(Refusal::bare(404));
+                self.notices_said_lost(exchange.life, refusal, turn);
             }
             Some(400..500) => http.notices.wanted = false,
             _ => {
                 http.notices.failures = if exchange.spoke { 0 } else { http.notices.failures + 1 };
-                let doubled = defaults::RESUME_WAIT * 2u32.saturating_pow(http.notices.failures.min(10));
-                let wait = http.notices.stream.retry.unwrap_or_default().max(doubled.min(defaults::NOTICES_CAP) / 2);
-                http.notices.timer = turn.wake_in(wait, Alarm::Notices(self.id));
+                self.reopen_notices_later(turn);
             }
         }
     }

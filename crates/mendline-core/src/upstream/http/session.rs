@@ -1,13 +1,11 @@
 //! The sessions of an upstream over HTTP: how they are learnt, how they are lost, and how they are made again.
 //!
-//! A session outlives connections. It is lost when the server says so: with 404, with 400 to a session that worked, or with
-//! an error in the body. Several exchanges hear of one loss, and those that hear late speak of a session that has been
-//! replaced already. A greeting is complete only when the server has taken `initialized`; until then nothing else goes out,
+//! A session outlives connections. Whether it is lost is found out in [`super::session_loss`]. A greeting is complete only when the server has taken `initialized`; until then nothing else goes out,
 //! and when nobody knows whether it arrived, the greeting is made again from its beginning.
 
 use mendline_wire::{Message, Method};
 
-use super::Http;
+use super::{Http, Refusal};
 use crate::config::Dialect;
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
@@ -19,7 +17,7 @@ use crate::slab::Key;
 use crate::turn::Turn;
 use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
-use crate::upstream::exchange::{Complaint, Verdict};
+use crate::upstream::exchange::Verdict;
 use crate::upstream::outbox::Out;
 use crate::words::Cause;
 
@@ -36,10 +34,13 @@ impl Http {
 
 impl Upstream {
     /// The server took a notification, or refused it.
-    pub(super) fn note_taken(&mut self, id: ExchangeId, status: u16, named: Option<&str>, turn: &mut Turn<'_>) {
+    pub(super) fn note_taken(&mut self, id: ExchangeId, status: u16, turn: &mut Turn<'_>) {
         let Some(http) = &mut self.http else { return };
+        let Some(exchange) = http.exchanges.get(&id) else { return };
+        let (life, named) = (exchange.life, exchange.session_named.is_some());
         let held = http.held_by == Some(id);
-        if held && (status == 429 || status >= 500) {
+        // A session that is not known when its handshake is completed was never made.
+        if held && (status == 429 || status >= 500 || (status == 404 && named)) {
             let words = format!("the server answered HTTP {status} to `initialized`");
             return self.greeting_incomplete(words, turn);
         }
@@ -47,7 +48,7 @@ impl Upstream {
             http.release(turn);
         }
         match status {
-            404 if named.is_some() => self.session_gone(named, turn),
+            404 if named => self.session_said_lost(life, Refusal::bare(status), None, turn),
             200..300 if held => {
                 http.notices.wanted = http.dialect != Dialect::Sse;
                 self.open_notices(turn);
@@ -57,32 +58,10 @@ impl Upstream {
         }
     }
 
-    /// Does this error say that the session is gone? Servers do so with any code; the words and the circumstances tell.
-    pub(super) fn speaks_of_a_lost_session(
-        &self,
-        id: ExchangeId,
-        key: Key,
-        refused: bool,
-        named: bool,
-        complaint: &Complaint,
-    ) -> bool {
-        let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) else { return false };
-        let first_time = self.calls.get(key).is_some_and(|call| !call.refused_once);
-        // Over a trunk the endpoint itself names the session.
-        let over_trunk = self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse);
-        if (exchange.session_named.is_none() && !over_trunk) || !first_time || !self.session.was_greeted() {
-            return false;
-        }
-        let about_session = complaint.words.to_ascii_lowercase().contains("session");
-        let in_body = !refused && about_session && matches!(complaint.code, -32600 | -32005..=-32000);
-        let by_status =
-            refused && (exchange.status == Some(404) || (exchange.status == Some(400) && (!named || about_session)));
-        in_body || by_status
-    }
-
     pub(super) fn learn_session(&mut self, id: ExchangeId, answer: &Message) {
         let Some(http) = &mut self.http else { return };
         http.session = http.exchanges.get(&id).and_then(|exchange| exchange.session.as_deref()).map(Into::into);
+        (http.early_session, http.has_answered) = (None, false);
         let version = answer.get_str(&["protocolVersion"]);
         // Revisions before 2025-06-18 know no such header.
         http.version = version.filter(|version| version.as_ref() >= "2025-06-18").map(Into::into);
@@ -98,7 +77,8 @@ impl Upstream {
         let cause = match &verdict {
             Verdict::NeedsLogin(_) => Some(Cause::NeedsLogin),
             Verdict::OtherEra(_) => Some(Cause::OtherEra),
-            Verdict::Final(_) => Some(Cause::CannotBridge),
+            Verdict::Refused(_) => Some(Cause::Refused),
+            Verdict::Final(_) | Verdict::Answered => Some(Cause::CannotBridge),
             _ => None,
         };
         let why = verdict.words();
@@ -147,26 +127,12 @@ impl Upstream {
         self.keep_moving(turn);
     }
 
-    /// The server has lost the session that an exchange named: everything that hangs on it is gone, and it is greeted again.
-    /// Several exchanges hear of one loss; those that hear late speak of a session that has been replaced already.
-    pub(super) fn session_gone(&mut self, named: Option<&str>, turn: &mut Turn<'_>) {
-        let Some(http) = &mut self.http else { return };
-        if http.session.is_none() || http.session.as_deref() != named || !self.session.was_greeted() {
-            return;
-        }
-        self.forget_session(turn);
-        if self.link.is_up()
-            && let Some(greeting) = self.session.greet_again()
-        {
-            self.replay(greeting, turn);
-        }
-    }
-
     /// Everything that hangs on a session is gone: its name, its streams, the questions asked in it, and what was about to
     /// be said in it. Calls that had not left go back to waiting for the next one.
     pub(in crate::upstream) fn forget_session(&mut self, turn: &mut Turn<'_>) {
+        self.give_up_suspicion(turn);
         let Some(http) = &mut self.http else { return };
-        http.session = None;
+        (http.session, http.early_session, http.has_answered) = (None, None, false);
         http.version = None;
         http.life += 1;
         http.release(turn);

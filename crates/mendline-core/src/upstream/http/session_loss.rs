@@ -1,0 +1,383 @@
+//! Whether a session is lost: a refusal says so, a ping confirms it.
+//!
+//! Servers tell the loss of a session in many ways: with 404, with 400, with an error in the body. So do tools, about
+//! sessions of their own that have nothing to do with ours, and routers that know no such path. Sending a call again
+//! because of such words can run it twice, so they are only a claim. One ping on the same session decides it, on behalf of
+//! all calls that were refused:
+//! - the ping gets the same status and code: the session is lost. The handshake is made again, and each refused call is
+//!   sent once more, unsafe ones too, because a session that does not exist runs nothing;
+//! - the ping is answered: the session lives, and the refusal belongs to the call. An error in a body is the answer;
+//! - neither: it is not known. An unsafe call is `unknown`, a repeatable one is sent again.
+//!
+//! A session that has answered nothing but its handshake was never made: what it refuses is answered, and the next
+//! handshake waits for the backoff. Otherwise a server that forgets every session at once would be asked for ever.
+//!
+//! Some servers refuse every ping. What such a refusal is worth is learned from the pings that test an idle connection: one
+//! that is refused in a session that then answers a call proves nothing any more.
+
+use mendline_wire::{Kind, Message, Patch, Spliced};
+
+use super::Http;
+use crate::config::Dialect;
+use crate::evidence::{Evidence, Outcome, Reply};
+use crate::policy::backoff;
+use crate::port::{Content, ExchangeId, Written};
+use crate::remembered::error_code;
+use crate::slab::Key;
+use crate::turn::{Alarm, Turn};
+use crate::upstream::Upstream;
+use crate::upstream::call::Owner;
+use crate::upstream::errand::Errand;
+use crate::upstream::exchange::{Complaint, Exchange, Purpose, names_session};
+use crate::upstream::keepalive::ping;
+use crate::words::Cause;
+
+/// How a server refused a request: the HTTP status, and the code of the JSON-RPC error if one came.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal {
+    status: u16,
+    code: Option<i64>,
+    /// Its words are about the session.
+    names_session: bool,
+}
+
+impl Refusal {
+    /// A status of which nothing else is known yet.
+    pub fn bare(status: u16) -> Refusal {
+        Refusal { status, code: None, names_session: false }
+    }
+
+    /// That of an exchange that is over.
+    pub fn of(exchange: &Exchange) -> Option<Refusal> {
+        let status = exchange.status?;
+        Some(match &exchange.complaint {
+            Some(complaint) => Refusal::with(status, complaint.code, &complaint.words),
+            None => Refusal::bare(status),
+        })
+    }
+
+    fn with(status: u16, code: i64, words: &str) -> Refusal {
+        Refusal { status, code: Some(code), names_session: names_session(words) }
+    }
+
+    /// Whether it came as an error in the body of a successful response.
+    fn is_in_body(self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Whether a ping that was refused like this confirms what was said: the status and the code are the same. Of some
+    /// refusals only the status is known; then the words of the ping's have to be about the session.
+    fn confirms(self, said: Refusal) -> bool {
+        let is_same = self.code == said.code || (said.code.is_none() && self.names_session);
+        self.status == said.status && is_same
+    }
+}
+
+/// A call that a session refused, and that waits until it is known whether the session is lost.
+#[derive(Debug)]
+pub struct Refused {
+    pub key: Key,
+    pub refusal: Refusal,
+    /// The error that came, under the number of the call.
+    pub answer: Option<Message>,
+    pub words: String,
+}
+
+/// A session that is said to be lost, while a ping finds out.
+#[derive(Debug)]
+pub(super) struct Suspicion {
+    refusal: Refusal,
+    refused: Vec<Refused>,
+    /// It was the stream for notices that said so.
+    by_notices: bool,
+}
+
+/// What a refused ping is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RefusedPings {
+    #[default]
+    None,
+    /// A ping was refused in this session.
+    In(u32),
+    /// A ping was refused in a session that answered a call afterwards: a refused ping proves nothing here.
+    InLiveSession,
+}
+
+/// What is known of a session that was said to be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    Lost,
+    Alive,
+    Unconfirmed,
+    /// Pings are refused in sessions that live.
+    CannotBeConfirmed,
+}
+
+impl Http {
+    /// Something other than a handshake was answered in the current session.
+    pub(super) fn note_session_answer(&mut self) {
+        self.has_answered = true;
+        if self.refused_pings == RefusedPings::In(self.life) {
+            self.refused_pings = RefusedPings::InLiveSession;
+        }
+    }
+
+    /// What else comes over the exchange of a call means nothing. A body ends by itself, and its connection can be used
+    /// again; an event stream may go on for ever.
+    fn leave(&mut self, id: ExchangeId, turn: &mut Turn<'_>) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        match (exchange.purpose, exchange.content) {
+            (Purpose::Call(_), Content::Events) => self.abort(id, turn),
+            (Purpose::Call(_), _) => exchange.purpose = Purpose::Dropped,
+            _ => {}
+        }
+    }
+
+    fn note_refused_ping(&mut self, life: u32) {
+        if life == self.life && self.refused_pings != RefusedPings::InLiveSession {
+            self.refused_pings = RefusedPings::In(life);
+        }
+    }
+}
+
+impl Upstream {
+    /// Whether this error, to this call, says that the session is lost.
+    pub(super) fn says_session_lost(&self, id: ExchangeId, key: Key, complaint: &Complaint) -> bool {
+        let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
+        let Some(exchange) = http.exchanges.get(&id) else { return false };
+        let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
+        let asks_for_it = matches!(call.owner, Owner::Us(Errand::Greeting | Errand::Ping | Errand::Confirm));
+        let can_lose =
+            is_named && !exchange.resumes && !call.refused_once && !asks_for_it && self.session.was_greeted();
+        let by_status = match exchange.status {
+            Some(400 | 404) => true,
+            Some(200..300) => matches!(complaint.code, -32000 | -32001 | -32600 | -32602),
+            _ => false,
+        };
+        can_lose && by_status && names_session(&complaint.words)
+    }
+
+    /// A call was refused with an error that says that its session is lost.
+    pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, complaint: Complaint, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let Some(exchange) = http.exchanges.get(&id) else { return };
+        let life = exchange.life;
+        let refusal = Refusal::with(exchange.status.unwrap_or(200), complaint.code, &complaint.words);
+        let words = format!("the server answered: {}", complaint.words);
+        http.leave(id, turn);
+        if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
+            self.errand_lost(key, &words, turn);
+            return self.session_said_lost(life, refusal, None, turn);
+        }
+        let refused = Refused { key, refusal, answer: under_number(&complaint.message, key), words };
+        self.session_said_lost(life, refusal, Some(refused), turn);
+    }
+
+    /// The server says that a session is lost. The call that heard so waits until that is known.
+    pub(in crate::upstream) fn session_said_lost(
+        &mut self,
+        life: u32,
+        refusal: Refusal,
+        refused: Option<Refused>,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(http) = &mut self.http else { return };
+        if life != http.life {
+            // It has been replaced meanwhile, perhaps for this very reason.
+            let finding = if http.lost_life == Some(life) { Finding::Lost } else { Finding::Unconfirmed };
+            if let Some(refused) = refused {
+                self.settle_refused(refused, finding, life, true, turn);
+                self.sort_waiting();
+            }
+            return;
+        }
+        if let Some(suspicion) = &mut http.suspicion {
+            return suspicion.refused.extend(refused);
+        }
+        let is_pointless = http.refused_pings == RefusedPings::InLiveSession;
+        http.suspicion = Some(Suspicion { refusal, refused: refused.into_iter().collect(), by_notices: false });
+        if is_pointless {
+            return self.settle_suspicion(Finding::CannotBeConfirmed, turn);
+        }
+        if let Some(ping) = ping() {
+            self.send_errand(Errand::Confirm, ping, turn);
+        }
+        if !self.runs(Errand::Confirm) {
+            self.settle_suspicion(Finding::Unconfirmed, turn);
+        }
+    }
+
+    /// The stream for notices was refused as if the session were lost.
+    pub(super) fn notices_said_lost(&mut self, life: u32, refusal: Refusal, turn: &mut Turn<'_>) {
+        self.session_said_lost(life, refusal, None, turn);
+        if let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
+            suspicion.by_notices = true;
+        }
+    }
+
+    /// The ping that is to confirm a loss got this response.
+    pub(super) fn confirmation_answered(&mut self, id: ExchangeId, key: Key, answer: &Message, turn: &mut Turn<'_>) {
+        let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) else { return };
+        let code = error_code(answer).unwrap_or_default();
+        let words = answer.get_str(&["message"]).unwrap_or_default();
+        let refusal = Refusal::with(exchange.status.unwrap_or(200), code, &words);
+        let (life, is_error) = (exchange.life, answer.kind() == Kind::Error);
+        drop(self.take(key, turn));
+        if let Some(http) = &mut self.http {
+            http.leave(id, turn);
+        }
+        self.confirmation_ended(life, is_error.then_some(refusal), !is_error, turn);
+    }
+
+    /// The ping that is to confirm a loss is over: refused like this, answered, or neither.
+    pub(in crate::upstream) fn confirmation_ended(
+        &mut self,
+        life: u32,
+        refusal: Option<Refusal>,
+        is_answered: bool,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(http) = &self.http else { return };
+        let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.life == life) else { return };
+        let finding = match refusal {
+            _ if is_answered => Finding::Alive,
+            Some(refusal) if refusal.confirms(suspicion.refusal) => Finding::Lost,
+            // Another error in a body is an answer like any other: the server knows no ping.
+            Some(refusal) if refusal.is_in_body() => Finding::Alive,
+            _ => Finding::Unconfirmed,
+        };
+        self.settle_suspicion(finding, turn);
+    }
+
+    /// The ping that is to confirm a loss got no answer.
+    pub(in crate::upstream) fn confirmation_lost(&mut self, turn: &mut Turn<'_>) {
+        self.settle_suspicion(Finding::Unconfirmed, turn);
+    }
+
+    /// A ping that tested an idle connection was refused. That begins nothing: it may be all that this server refuses.
+    pub(in crate::upstream) fn ping_refused(&mut self, exchange: &Exchange) {
+        if let (Some(http), Some(400..500)) = (&mut self.http, exchange.status) {
+            http.note_refused_ping(exchange.life);
+        }
+    }
+
+    /// A session ends for another reason: what waits for a ping on it is settled without.
+    pub(super) fn give_up_suspicion(&mut self, turn: &mut Turn<'_>) {
+        self.settle_suspicion(Finding::Unconfirmed, turn);
+    }
+
+    /// The answer of a refused call that still waits for a ping, if one came.
+    pub(in crate::upstream) fn take_refused_answer(&mut self, key: Key) -> Option<Message> {
+        let suspicion = self.http.as_mut()?.suspicion.as_mut()?;
+        let at = suspicion.refused.iter().position(|refused| refused.key == key)?;
+        suspicion.refused.remove(at).answer
+    }
+
+    fn settle_suspicion(&mut self, finding: Finding, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let Some(suspicion) = http.suspicion.take() else { return };
+        let (life, was_made) = (http.life, http.has_answered);
+        for refused in suspicion.refused {
+            self.settle_refused(refused, finding, life, was_made, turn);
+        }
+        self.sort_waiting();
+        let Some(http) = &mut self.http else { return };
+        let is_lost = match finding {
+            Finding::Lost => {
+                http.lost_life = Some(life);
+                true
+            }
+            // Nothing can tell it from a refusal of its own; a new handshake does no harm.
+            Finding::CannotBeConfirmed => !suspicion.refusal.is_in_body(),
+            Finding::Alive => {
+                http.note_session_answer();
+                http.notices.wanted &= !suspicion.by_notices;
+                false
+            }
+            Finding::Unconfirmed => {
+                if suspicion.by_notices {
+                    self.reopen_notices_later(turn);
+                }
+                false
+            }
+        };
+        if is_lost {
+            self.replace_session(was_made, turn);
+        }
+        self.promote(turn);
+    }
+
+    /// Decides about one refused call.
+    fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, was_made: bool, turn: &mut Turn<'_>) {
+        let Refused { key, refusal, answer, words } = refused;
+        let Some(call) = self.calls.get_mut(key) else { return };
+        let is_repeatable = call.effect.is_repeatable();
+        let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice);
+        let again = self.gate.resumes_at(turn.now) + pause;
+        match (finding, answer) {
+            (Finding::Lost, _) if was_made => {
+                call.refused_once = true;
+                call.lost_in = Some(life);
+                let evidence = Evidence { written: Written::Whole, reply: Reply::SessionGone };
+                self.settle_saying(key, evidence, turn.now, "the server has lost the session".into(), turn);
+            }
+            (Finding::Lost | Finding::Alive, Some(answer)) => self.pass_on(answer, turn),
+            // A server that repeats itself in so many words has answered; it need not be asked again.
+            (_, Some(answer)) if is_repeatable && refusal.is_in_body() => self.pass_on(answer, turn),
+            (Finding::Lost | Finding::Alive, None) if refusal.status == 404 => {
+                self.note_health(key, None, turn);
+                self.fail(key, Cause::Refused, Outcome::Refused, words, turn);
+            }
+            (Finding::Lost | Finding::Alive, None) => {
+                let evidence = Evidence { written: Written::Whole, reply: Reply::Status(refusal.status) };
+                self.settle_saying(key, evidence, again, words, turn);
+            }
+            (Finding::Unconfirmed | Finding::CannotBeConfirmed, _) => {
+                let words = format!("{words}; a ping did not show whether the session is lost");
+                self.settle_saying(key, Evidence::SILENCE, again, words, turn);
+            }
+        }
+    }
+
+    /// Gives a server's error to the client as the answer to its call.
+    pub(in crate::upstream) fn pass_on(&mut self, answer: Message, turn: &mut Turn<'_>) {
+        if let Some(link) = self.link.current() {
+            self.handle_message(link, answer, turn);
+        }
+    }
+
+    /// The session is lost: the handshake is made again, at once if the session had worked, else after the backoff.
+    fn replace_session(&mut self, had_worked: bool, turn: &mut Turn<'_>) {
+        let why = match had_worked {
+            true => "the server has lost the session",
+            false => "the server refuses the session that it has just made",
+        };
+        if self.has_trunk() {
+            self.drop_trunk(turn);
+            return self.unreachable(why.into(), false, turn);
+        }
+        self.forget_session(turn);
+        if !had_worked {
+            return self.unreachable(why.into(), false, turn);
+        }
+        if self.link.is_up()
+            && let Some(handshake) = self.session.greet_again()
+        {
+            self.replay(handshake, turn);
+        }
+    }
+
+    /// The stream for notices is asked for again, ever more slowly.
+    pub(super) fn reopen_notices_later(&mut self, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        if http.notices.timer.is_none() {
+            http.notices.timer = turn.wake_in(http.notices.wait(), Alarm::Notices(self.id));
+        }
+    }
+}
+
+/// An error that came for a call, under the number of that call.
+pub(in crate::upstream) fn under_number(error: &Message, key: Key) -> Option<Message> {
+    let at = error.id_span()?;
+    Message::parse(Spliced::new(error.text().clone(), [(at, Patch::number(key.number()))]).to_bytes()).ok()
+}
