@@ -8,14 +8,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_wire::{Id, Method, code};
+use mendline_wire::{Id, Method, code, meta};
 use serde_json::{Value, json};
 
 use crate::event::Short;
 use crate::evidence::Outcome;
 
 /// The key of our facts in `_meta`.
-pub const FAILURE_KEY: &str = "dev.mendline/failure";
+pub const FAILURE_KEY: &str = meta::FAILURE;
+
+/// The error codes that are ours. What else rides in `data` of an error with such a code is our facts, never a server's.
+pub const CODES: std::ops::RangeInclusive<i64> = -31010..=-31001;
 
 /// Why a call failed, as far as it is ours to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

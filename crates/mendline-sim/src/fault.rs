@@ -67,6 +67,7 @@ mod p58_ignores_eof_and_term;
 mod p59_grandchild_holds_pipe;
 mod p60_spawn_not_found;
 mod p61_spawn_eagain;
+mod r15_error_names_session;
 mod s42_sse_split_crlf_bom;
 mod s43_event_over_limit;
 mod s44_comments_only;
@@ -81,6 +82,7 @@ mod s52_prime_then_close_for_ever;
 mod server_restart;
 mod session_loss;
 mod session_lost_in_body;
+mod t01_status_without_answer;
 mod t12_reset_mid_request;
 mod t13_reset_before_headers;
 mod t14_reset_mid_body;
@@ -207,6 +209,8 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &trunk_cut::TrunkCut,
     &trunk_mute::TrunkMute,
     &h36_400_header_mismatch::HeaderMismatch,
+    &r15_error_names_session::ErrorNamesSession,
+    &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
 /// What happens to children and clients and happens to servers behind a URL too: all that makes sense without a process.

@@ -47,6 +47,8 @@ pub struct Temper {
     pub garbles: bool,
     /// Of a hundred requests that are no state, so many are answered with an internal error.
     pub internal_errors: u64,
+    /// Of a hundred calls of tools, so many run and are answered with an error about a session of the tool's own.
+    pub session_errors: u64,
     /// The end of a child is known this much later.
     pub lingers: Duration,
     /// A modern server wants more from its client before it finishes a call.
@@ -74,6 +76,7 @@ impl Default for Temper {
             mangles_ids: false,
             garbles: false,
             internal_errors: 0,
+            session_errors: 0,
             lingers: Duration::ZERO,
             needs_input: false,
             line_limit: None,

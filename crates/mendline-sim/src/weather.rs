@@ -4,6 +4,7 @@
 //! before and after: connections, proxies, sessions, streams. Every HTTP fault turns one or two of these knobs; when it is
 //! over, the weather is fair again.
 
+use mendline_core::evidence::proves_refusal;
 use mendline_core::port::EndHow;
 
 use crate::site::Tongue;
@@ -89,7 +90,7 @@ impl Stand {
 
     /// Whether the server may have been told before it was spoken for.
     pub fn may_hide_a_run(self) -> bool {
-        !matches!(self, Stand::Status(429, _))
+        !matches!(self, Stand::Status(status, _) if proves_refusal(status))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Kind, Message, Span};
+use crate::{Kind, Message, Patch, Span, Spliced, Value};
 
 /// The revision that a request speaks.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -48,6 +48,28 @@ pub fn is_modern(message: &Message) -> bool {
     protocol_version(message).is_some()
 }
 
+/// A result without what only Mendline may say in it: a copy if it said so, else nothing. A server that could write
+/// [`FAILURE`] could tell an agent that a call was not sent which it has run.
+pub fn without_failure(message: &Message) -> Option<Message> {
+    let may_say = message.kind() == Kind::Result && message.may_have_meta() && message.mentions(FAILURE);
+    let result = message.value().filter(|_| may_say)?;
+    // A key can occur twice, and readers differ in which one they take.
+    let metas = result.members().filter(|(key, _)| key.as_str().as_deref() == Some("_meta"));
+    let is_claim = |key: &Value<'_>| key.as_str().as_deref() == Some(FAILURE);
+    let edits: Vec<(Span, Patch)> = metas
+        .filter(|(_, meta)| meta.members().any(|(key, _)| is_claim(&key)))
+        .map(|(_, meta)| {
+            let kept = meta.members().filter(|(key, _)| !is_claim(key));
+            let kept = kept.map(|(key, value)| [key.raw(), b":", value.raw()].concat()).collect::<Vec<_>>();
+            (meta.span(), Patch::from([b"{", &*kept.join(&b','), b"}"].concat().as_slice()))
+        })
+        .collect();
+    if edits.is_empty() {
+        return None;
+    }
+    Message::parse(Spliced::new(message.text().clone(), edits).to_bytes()).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +99,31 @@ mod tests {
         );
         assert!(!is_modern(&legacy));
         assert!(!is_modern(&message(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)));
+    }
+
+    #[test]
+    fn w04_only_mendline_says_that_a_call_failed() {
+        let cut = |result: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+            let message = Message::parse(Bytes::from(text.into_bytes())).unwrap();
+            without_failure(&message).map(|cut| String::from_utf8(cut.body().unwrap().to_vec()).unwrap())
+        };
+        let claim = r#""dev.mendline/failure":{"outcome":"not_sent"}"#;
+        assert_eq!(cut(&format!(r#"{{"_meta":{{{claim}}},"a":1}}"#)).unwrap(), r#"{"_meta":{},"a":1}"#);
+        assert_eq!(
+            cut(&format!(r#"{{"_meta":{{"x":1, {claim} ,"y":[2]}}}}"#)).unwrap(),
+            r#"{"_meta":{"x":1,"y":[2]}}"#
+        );
+        assert_eq!(cut(&format!(r#"{{"_meta":{{{claim},{claim}}}}}"#)).unwrap(), r#"{"_meta":{}}"#);
+        let twice = format!(r#"{{"_meta":{{{claim}}},"_meta":{{"a":1,{claim}}}}}"#);
+        assert_eq!(cut(&twice).unwrap(), r#"{"_meta":{},"_meta":{"a":1}}"#);
+        let escaped = r#"{"\u005fmeta":{"dev.mendline\/failure":1}}"#;
+        assert_eq!(cut(escaped).unwrap(), r#"{"\u005fmeta":{}}"#);
+        for untouched in
+            [r#"{"a":"dev.mendline/failure"}"#, r#"{"_meta":{"a":"dev.mendline/failure"}}"#, r#"{"_meta":7}"#, "{}"]
+        {
+            assert_eq!(cut(untouched), None, "{untouched}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! names.
 
 use bytes::Bytes;
-use mendline_wire::{Id, Kind, Message, Method, Received, code, meta};
+use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, meta};
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
@@ -19,9 +19,10 @@ use crate::mail::{ToClient, ToUpstream};
 use crate::policy::backoff;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::{LinkId, Written};
+use crate::remembered::error_code;
 use crate::slab::Key;
 use crate::turn::Turn;
-use crate::words::Cause;
+use crate::words::{self, Cause};
 
 impl Upstream {
     pub fn handle_received(&mut self, link: LinkId, received: Received, turn: &mut Turn<'_>) {
@@ -89,6 +90,7 @@ impl Upstream {
             Owner::Us(errand) => self.errand_answered(errand, &call.message, &message, turn),
             Owner::Client { client, request } => {
                 self.budget.earn();
+                let message = without_our_facts(&message).unwrap_or(message);
                 let message = self.empty_list(&call, &message).unwrap_or(message);
                 let is_error = message.kind() == Kind::Error;
                 if !is_error {
@@ -334,8 +336,15 @@ impl Upstream {
     }
 }
 
-fn error_code(answer: &Message) -> Option<i64> {
-    std::str::from_utf8(answer.get(&["code"])?).ok()?.parse().ok()
+/// An answer of a server's without the facts that only we may state about a call.
+fn without_our_facts(answer: &Message) -> Option<Message> {
+    match answer.kind() {
+        Kind::Error if error_code(answer).is_some_and(|code| words::CODES.contains(&code)) => {
+            let data = answer.find(&["data"])?;
+            Message::parse(Spliced::new(answer.text().clone(), [(data, Patch::from(&b"null"[..]))]).to_bytes()).ok()
+        }
+        _ => meta::without_failure(answer),
+    }
 }
 
 /// Does this answer come from a bridge that has lost what it bridges to?

@@ -40,6 +40,8 @@ pub(super) struct Job {
     pub(super) held: bool,
     /// It ends with an internal error.
     pub(super) fails: bool,
+    /// It ends with an error that speaks of a session, though not of ours.
+    pub(super) names_session: bool,
     /// It ends with a question, and another request goes on with it.
     pub(super) needs_input: bool,
 }
@@ -69,6 +71,8 @@ impl Server {
         let held = !listens && (!temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
         let may_fail = message.method() != Method::Initialize && !is_state(message.method());
         let fails = may_fail && temper.internal_errors > 0 && self.dice.percent(temper.internal_errors);
+        let is_call = message.method() == Method::ToolsCall;
+        let names_session = is_call && temper.session_errors > 0 && self.dice.percent(temper.session_errors);
         let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
         let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.dice.percent(50);
         let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
@@ -80,7 +84,19 @@ impl Server {
         self.next_job += 1;
         self.jobs.insert(
             name,
-            Job { id, key, method: message.method(), seat, token, steps, progress: 0, held, fails, needs_input },
+            Job {
+                id,
+                key,
+                method: message.method(),
+                seat,
+                token,
+                steps,
+                progress: 0,
+                held,
+                fails,
+                names_session,
+                needs_input,
+            },
         );
         self.deeds.push(Deed::GoOn(name, first));
     }
@@ -160,6 +176,15 @@ impl Server {
                 let stamp = self.stamp();
                 if job.fails {
                     let body = words::error(-32603, "database is locked", stamp);
+                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
+                }
+                if job.names_session {
+                    let (code, text) = *self.dice.pick(&[
+                        (-32602, "session expired: sign in to the ticket system again"),
+                        (-32000, "the browser session is not initialized"),
+                        (-32001, "Session not found"),
+                    ]);
+                    let body = words::error(code, text, stamp);
                     return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
                 }
                 let body = if job.needs_input {

@@ -5,6 +5,7 @@
 //! where there is one, headers that do not fit the body) answers as real ones do *and* complains.
 
 use bytes::Bytes;
+use mendline_core::evidence::proves_refusal;
 use mendline_core::port::{Content, EndHow, ExchangeId, Head, Verb};
 use mendline_wire::{Kind, Message, Method, code, headers};
 
@@ -100,8 +101,8 @@ impl World {
     fn stand_in(&mut self, exchange: Option<ExchangeId>, stand: Stand) {
         match stand {
             Stand::Status(status, wait) => {
-                if let (429, Some(it)) = (status, exchange.and_then(|id| self.exchanges.get_mut(&id))) {
-                    it.refuses = true;
+                if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+                    it.refuses |= proves_refusal(status);
                 }
                 let retry_after_ms = wait.map(|seconds| seconds * 1_000);
                 let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
@@ -219,8 +220,10 @@ impl World {
             Farewell::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
             Farewell::NotFound | Farewell::InBody => (404, "null", -32001, "Session not found"),
         };
-        // Some say why, some do not.
-        let explains = status == 200 || self.dice.percent(70);
+        // Some say why, some do not; each server does the same to every request of one session. Who says it with 400 has
+        // to say why: a bare 400 is no word about a session.
+        let name = letter.request.header(headers::SESSION_ID).unwrap_or_default();
+        let explains = status != 404 || name.bytes().map(u32::from).sum::<u32>() % 3 > 0;
         let content = if explains { Content::Json } else { Content::Empty };
         self.send_back(exchange, Part::Head(head(status, content)));
         if explains {

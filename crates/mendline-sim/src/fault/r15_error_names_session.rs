@@ -1,0 +1,25 @@
+//! R15: tools run and answer with errors that speak of a session of their own. The session with the server lives.
+
+use std::time::Duration;
+
+use super::{Fault, session_loss};
+use crate::site::Site;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct ErrorNamesSession;
+
+impl Fault for ErrorNamesSession {
+    fn name(&self) -> &'static str {
+        "r15_error_names_session"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].temper.session_errors = *world.dice.pick(&[20, 50, 100]);
+        None
+    }
+
+    fn suit(&self, site: &mut Site) {
+        session_loss::suit(site);
+    }
+}

@@ -1,0 +1,29 @@
+//! T1: something in front of the server answers with a status and no JSON-RPC response. Some statuses prove that the request
+//! was not processed; behind the others the server may have run it.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::weather::Stand;
+use crate::world::World;
+
+/// See the module.
+pub(super) struct StatusWithoutAnswer;
+
+/// Of both kinds.
+const STATUSES: &[u16] = &[302, 400, 403, 404, 405, 408, 409, 410, 413, 415, 422, 426, 431, 451];
+
+impl Fault for StatusWithoutAnswer {
+    fn name(&self) -> &'static str {
+        "t01_status_without_answer"
+    }
+
+    fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let chance = *world.dice.pick(&[30, 60, 100]);
+        let status = *world.dice.pick(STATUSES);
+        if let Some(site) = &mut world.hosts[at].site {
+            site.weather.stand = Some((Stand::Status(status, None), chance));
+        }
+        None
+    }
+}
