@@ -111,6 +111,8 @@ pub struct Exchange {
     pub stalled: bool,
     /// What comes back says that the request was turned away at the door.
     pub refuses: bool,
+    /// What comes back says so by saying that the session is lost.
+    pub says_lost: bool,
     /// What comes back says that nobody here takes such requests: it is as if nothing had been sent.
     pub astray: bool,
     /// How many bytes of the response it has carried.
@@ -136,6 +138,7 @@ impl Exchange {
             letter: Some(letter),
             stalled: false,
             refuses: false,
+            says_lost: false,
             astray: false,
             carried: 0,
             dice,

@@ -93,6 +93,8 @@ pub struct Record {
     pub whole: u32,
     /// How many of those the engine was told of as turned away at the door.
     pub refused: u32,
+    /// How many of these refusals only said that the session is lost, which has to be confirmed before it counts.
+    pub said_lost: u32,
     /// How often a server did it.
     pub runs: u32,
     /// What servers answered to it, byte for byte.

@@ -85,7 +85,10 @@ impl Stand {
     /// Whether a client can tell it from the server. To a notification, and over a trunk to anything, a success says no
     /// more than that the message was taken; one that was not is another fault.
     pub fn strikes(self, tongue: Tongue, is_request: bool) -> bool {
-        (tongue != Tongue::Trunk && is_request) || matches!(self, Stand::Status(300.., _))
+        let is_told_apart = tongue != Tongue::Trunk || matches!(self, Stand::Status(300.., _));
+        // Some servers answer every notification with an odd status, and work; only these say that it was not accepted.
+        let refuses_notes = matches!(self, Stand::Status(429 | 500.., _));
+        (is_request && is_told_apart) || refuses_notes
     }
 
     /// Whether the server may have been told before it was spoken for.

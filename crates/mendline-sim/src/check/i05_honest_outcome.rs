@@ -2,7 +2,7 @@
 //!
 //! `not_sent` and `refused` mean that it did not run and never will: no server can have had all of it, neither before the
 //! answer nor after; or, for `refused`, every server that had it said that it turned it away. `unknown` means that one can
-//! have had all of it: saying so of a call that never left the house, or that was turned away each time, frightens people
+//! have had all of it, or that it was told that its session is lost and nothing confirmed that: saying so of a call that never left the house, or that was turned away each time, frightens people
 //! for nothing, and hides that it could have been sent again. `answered` means that a server wrote an answer. The number of
 //! attempts is the number of times that a server can have had all of it. Saying that a call may be tried again is only honest
 //! when a second run does no harm.
@@ -54,7 +54,7 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
         "refused" if record.refused == 0 => {
             return Err(format!("{id} ({what}) was answered {says}, but nobody turned it away"));
         }
-        "unknown" if record.at_large() + in_doubt == 0 => {
+        "unknown" if record.at_large() + in_doubt + record.said_lost == 0 => {
             return Err(format!("{id} ({what}) was answered unknown, but no server can have had all of it"));
         }
         "not_sent" | "refused" | "unknown" | "answered" => {}

@@ -1,7 +1,8 @@
 //! I8: what a server says arrives in order, nothing twice, and what is dropped is counted.
 //!
 //! Every message of a server carries which child wrote it and as which line. At its client these must only rise. Over HTTP
-//! several streams run side by side, so there the order is that in which the engine was given the messages. Notices
+//! several streams run side by side, so there the order is that in which the engine was given the messages, but for errors
+//! about a session: they wait for a ping, and nothing else waits for them. Notices
 //! that were written and never arrived must be matched by drops that the engine has owned up to, unless the client left or
 //! the child's last words were still under way when the world ended. In the other direction, a server that is sent something
 //! out of turn complains: a call before the handshake is over, an id given twice, a cancellation of what it never had, an
@@ -14,7 +15,7 @@ use mendline_core::{ClientId, Moment};
 use super::Check;
 use crate::fact::{Fact, Stamp};
 use crate::machine::What;
-use crate::oracle::{Key, Oracle};
+use crate::oracle::{Key, Oracle, Verdict};
 
 #[derive(Clone, Copy, Default)]
 struct Notices {
@@ -107,6 +108,8 @@ impl Check for Order {
                 }
                 return self.next(*client, *stamp);
             }
+            // It waited for a ping while others went on; the order of answers to different calls is not promised.
+            Fact::Answered { verdict, .. } if names_session(verdict) => {}
             Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp),
             Fact::Asked { client, stamp } => return self.next(*client, *stamp),
             Fact::Progressed { client, named, value, stamp, .. } => {
@@ -131,4 +134,10 @@ impl Check for Order {
         }
         Ok(())
     }
+}
+
+/// Whether it is an error about a session, which is kept until a ping has shown whether ours is lost.
+fn names_session(verdict: &Verdict) -> bool {
+    const WORD: &[u8] = b"ession";
+    matches!(verdict, Verdict::Passed(body) if body.windows(WORD.len()).any(|it| it == WORD))
 }

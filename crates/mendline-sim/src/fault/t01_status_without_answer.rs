@@ -10,8 +10,8 @@ use crate::world::World;
 /// See the module.
 pub(super) struct StatusWithoutAnswer;
 
-/// Of both kinds.
-const STATUSES: &[u16] = &[302, 400, 403, 404, 405, 408, 409, 410, 413, 415, 422, 426, 431, 451];
+/// Of both kinds. Not 404: to everything that names a session, the ping included, it is what a lost session looks like.
+const STATUSES: &[u16] = &[302, 400, 403, 405, 408, 409, 410, 413, 415, 422, 426, 431, 451];
 
 impl Fault for StatusWithoutAnswer {
     fn name(&self) -> &'static str {

@@ -199,6 +199,7 @@ impl World {
         {
             let record = self.oracle.of_mut(key);
             record.refused += u32::from(exchange.refuses);
+            record.said_lost += u32::from(exchange.says_lost);
             record.whole -= u32::from(exchange.astray);
         }
         self.coverage.exchange_ended(&how, written);

@@ -172,7 +172,7 @@ impl World {
     fn send_astray(&mut self, letter: &Letter) {
         let to_nobody = letter.request.target.is_none();
         if let Some(exchange) = letter.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (exchange.astray, exchange.refuses) = (to_nobody, !to_nobody);
+            (exchange.astray, exchange.refuses, exchange.says_lost) = (to_nobody, !to_nobody, !to_nobody);
         }
         self.answer_status(letter.exchange, if to_nobody { 405 } else { 404 });
     }
@@ -211,7 +211,7 @@ impl World {
     pub(super) fn say_farewell(&mut self, upstream: usize, letter: &Letter, farewell: Farewell) {
         let exchange = letter.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            it.refuses = true;
+            (it.refuses, it.says_lost) = (true, true);
         }
         let request = letter.message.as_ref().filter(|message| message.kind() == Kind::Request);
         let id = request.and_then(Message::id).map_or("null".into(), |raw| String::from_utf8_lossy(raw).into_owned());
@@ -230,7 +230,7 @@ impl World {
             let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
             // Said twice of one call, it is the server's answer to it.
-            self.note_reply(upstream, letter.key.filter(|_| status == 200), Bytes::from(error));
+            self.note_reply(upstream, letter.key, Bytes::from(error));
             self.send_back(exchange, Part::Body(Bytes::from(body)));
         }
         self.send_back(exchange, Part::End(EndHow::Complete));
