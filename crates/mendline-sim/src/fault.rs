@@ -209,8 +209,6 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &trunk_cut::TrunkCut,
     &trunk_mute::TrunkMute,
     &h36_400_header_mismatch::HeaderMismatch,
-    &r15_error_names_session::ErrorNamesSession,
-    &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
 /// What happens to children and clients and happens to servers behind a URL too: all that makes sense without a process.
@@ -281,6 +279,8 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &x96_suspend_resume::SuspendResume,
     &x96b_route_or_address_changed::RouteOrAddressChanged,
     &x97_reload_during_calls::ReloadDuringCalls,
+    &r15_error_names_session::ErrorNamesSession,
+    &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
 /// What happens to children where policies are chosen that such things show.
