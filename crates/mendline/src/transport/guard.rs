@@ -127,8 +127,6 @@ pub fn keep_watch() -> ExitCode {
     raw::close_all_but_the_standard_three();
     raw::ignore_endings();
     let _ = rustix::thread::set_name(c"mdl-guard");
-    // There is one beside every server, and all that it does from now on is wait.
-    raw::Loaded::by_the_loader().give_back();
     end(listen(), || sleep(LOOK));
     ExitCode::SUCCESS
 }
