@@ -1,40 +1,62 @@
-//! The one room with `unsafe` in it.
+//! The only module with `unsafe` code.
 //!
-//! Code between `fork` and `exec`, signal dispositions, closing descriptors that we did not open and registering one that
-//! we did with the reactor have no safe form in the standard library or tokio. They are here, small, each with the reason
-//! why it is sound, so that the lint can stay on everywhere else.
+//! Code between `fork` and `exec`, signal dispositions, a signal to a group by the pidfd of its leader and registering a
+//! descriptor with the reactor have no safe form in the standard library, rustix or tokio. They are here, small, each with
+//! the reason why it is sound, so that the lint can stay on everywhere else. No function here has a condition that its
+//! caller must keep for soundness.
 
-#![allow(unsafe_code, reason = "fork, signal dispositions and foreign descriptors have no safe interface")]
+#![allow(unsafe_code, reason = "fork, signal dispositions and pidfd signals have no safe interface")]
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use rustix::net::SendFlags;
-use rustix::process::{getpid, setsid};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, setsid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Lets the process that `command` starts send `tag` and its own id through `socket` before it becomes the new program.
+/// Lets the process that `command` starts send `tag`, its own id and a pidfd of itself through `socket` before it becomes
+/// the new program.
 ///
-/// The copy of the socket that the process inherits closes when the program is executed and not before. So whoever waits
-/// for the socket's end cannot see it before the id has been sent, even if we are killed between `fork` and `exec`.
+/// The copy of the socket that the process inherits closes when the program is executed and not before. So the reader of
+/// the socket cannot see its end before the notice has been sent, even if we are killed between `fork` and `exec`. The
+/// process opens the pidfd itself, so that it cannot belong to a later process with the same id.
 pub(crate) fn announce_before_exec(command: &mut Command, socket: Arc<OwnedFd>, tag: u8) {
     let announce = move || {
+        let id = getpid();
         let mut notice = [tag, 0, 0, 0, 0];
-        notice[1..].copy_from_slice(&getpid().as_raw_nonzero().get().to_le_bytes());
-        // A failure is nobody's to handle here: a server that runs unguarded is better than none, and the guard is looked
-        // after before the next start.
-        let _ = rustix::net::send(socket.as_fd(), &notice, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        notice[1..].copy_from_slice(&id.as_raw_nonzero().get().to_le_bytes());
+        // A failure is not handled here: a server that runs unguarded is better than none, and the guard is checked before
+        // the next start.
+        if let Ok(pidfd) = pidfd_open(id, PidfdFlags::empty()) {
+            let _ = send_with_descriptor(socket.as_fd(), &notice, pidfd.as_fd());
+        }
         Ok(())
     };
-    // SAFETY: between `fork` and `exec` only async-signal-safe things may happen. The closure makes two system calls
-    // (getpid, sendto) on the stack, allocates nothing and takes no lock.
+    // SAFETY: between `fork` and `exec` only async-signal-safe things may happen. The closure makes four system calls
+    // (getpid, pidfd_open, sendmsg, close) with memory on the stack, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(announce);
     }
+}
+
+/// Sends a notice and a descriptor without waiting. Allocates nothing and takes no lock.
+pub(crate) fn send_with_descriptor(
+    socket: BorrowedFd<'_>,
+    notice: &[u8],
+    fd: BorrowedFd<'_>,
+) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let fds = [fd];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(notice)], &mut control, flags).map(drop)
 }
 
 /// Puts the process that `command` starts into a session of its own, so that no terminal and no signal to our group
@@ -46,31 +68,70 @@ pub(crate) fn new_session(command: &mut Command) {
     }
 }
 
+/// Lets the process that `command` starts inherit its three standard descriptors and no other, also none that our own
+/// parent left open for us without telling.
+pub(crate) fn inherit_only_standard(command: &mut Command) {
+    let close = || {
+        // SAFETY: the descriptors stay open until the program is executed, so those of this process, the one through which
+        // the standard library reports a failed start included, remain valid as long as there is code of ours.
+        let marked = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+        if marked != 0 {
+            // Linux before 5.11 does not know this. Few processes leave more than these.
+            for fd in 3..256 {
+                // SAFETY: the same, one descriptor at a time; a number that is not open is refused without an effect.
+                unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(close);
+    }
+}
+
+/// The target of a signal that is sent through the pidfd of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalTarget {
+    /// The process.
+    Process,
+    /// The process group whose leader it is or was. Linux 6.9 and later; earlier ones refuse it with `EINVAL`.
+    Group,
+}
+
+/// Sends a signal through a pidfd, or only finds out whether it could be sent.
+pub(crate) fn signal_by_pidfd(
+    pidfd: BorrowedFd<'_>,
+    signal: Option<Signal>,
+    target: SignalTarget,
+) -> rustix::io::Result<()> {
+    let number = signal.map_or(0, Signal::as_raw);
+    let flags = match target {
+        SignalTarget::Process => 0,
+        SignalTarget::Group => libc::PIDFD_SIGNAL_PROCESS_GROUP,
+    };
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the call reads no memory of ours, since there is no `siginfo_t`; a descriptor that is no pidfd is refused.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), number, no_info, flags) };
+    if sent == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
+}
+
 /// A descriptor of ours that the reactor watches.
 pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open and stays the same descriptor until it is dropped, and nobody in this crate replaces the
-    // one inside an `AsyncFd`.
+    // SAFETY: an `OwnedFd` is open and stays the same descriptor until it is dropped, and this crate never replaces the one
+    // inside an `AsyncFd`.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     watched.map_err(Into::into)
 }
 
 /// Makes this process deaf to the signals that ask it to end: hang-up, interrupt, terminate.
 ///
-/// For the guard, which must outlive whoever is being ended, and for servers in tests that will not go.
+/// For the guard, which must outlive the process that is being ended, and for servers in tests that will not go.
 pub fn ignore_endings() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         // SAFETY: setting a disposition to "ignore" installs no handler, so no code of ours can run at a bad moment.
         unsafe {
             libc::signal(signal, libc::SIG_IGN);
         }
-    }
-}
-
-/// Closes every descriptor beyond the three standard ones. Only for a process that has opened none itself.
-pub(crate) fn close_all_but_the_standard_three() {
-    // SAFETY: the guard calls this first of all, before it owns any descriptor, so no value in this process refers to one
-    // of those that are closed.
-    unsafe {
-        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
     }
 }
