@@ -24,6 +24,8 @@ use crate::server_flags::{Line, TransportFlag};
 
 /// The environment variable that names further authorities, as Node has it: people who need it have set it already.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
+/// The environment variable that names the file of the system's authorities, as OpenSSL has it.
+const STORE: &str = "SSL_CERT_FILE";
 
 /// A server, the way to it and the policies for it.
 #[derive(Clone)]
@@ -300,6 +302,9 @@ fn extra_roots() -> Result<TlsOptions, String> {
         let shown = path.to_string_lossy();
         let pem = std::fs::read(&path).map_err(|error| format!("{EXTRA_ROOTS}: {shown} cannot be read: {error}"))?;
         options.trust(&pem).map_err(|fault| format!("{EXTRA_ROOTS}: {shown}: {fault}"))?;
+    }
+    if let Some(path) = std::env::var_os(STORE).filter(|path| !path.is_empty()) {
+        options.store(path.into());
     }
     Ok(options)
 }
