@@ -19,11 +19,15 @@ pub(crate) struct Processes {
     upstream: Vec<u32>,
 }
 
-/// What they hold in memory, in KiB. `rss` counts pages that are shared with others in full, `pss` by share; `peak` is
-/// the sum of the highest `rss` that each ever had.
+/// What they hold in memory, in KiB.
 pub(crate) struct Memory {
-    pub(crate) rss: u64,
+    /// Pages that no other process has mapped, pages of the program file included: what would be free if they ended.
+    pub(crate) private: u64,
+    /// Of these the pages that they have written: heap, stacks and relocated data.
+    pub(crate) written: u64,
+    /// All pages, a page that several processes share by share.
     pub(crate) pss: u64,
+    /// The sum of the largest resident sets that each ever had, shared pages in full.
     pub(crate) peak: u64,
 }
 
@@ -92,10 +96,12 @@ impl Processes {
     }
 
     pub(crate) fn memory(&self) -> io::Result<Memory> {
-        let mut total = Memory { rss: 0, pss: 0, peak: 0 };
+        let mut total = Memory { private: 0, written: 0, pss: 0, peak: 0 };
         for pid in &self.middle {
             let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-            total.rss += kib(&rollup, "Rss:").unwrap_or(0);
+            let written = kib(&rollup, "Private_Dirty:").unwrap_or(0);
+            total.written += written;
+            total.private += written + kib(&rollup, "Private_Clean:").unwrap_or(0);
             total.pss += kib(&rollup, "Pss:").unwrap_or(0);
             total.peak += kib(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmHWM:").unwrap_or(0);
         }
@@ -149,8 +155,8 @@ mod tests {
 
     #[test]
     fn memory_is_read_from_its_own_line() {
-        let rollup = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:    1864 kB\nPss:     154 kB\nPss_Dirty:   88 kB\n";
-        assert_eq!(kib(rollup, "Rss:"), Some(1864));
+        let rollup = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:    1864 kB\nPss:     154 kB\nPss_Dirty:   88 kB\nPrivate_Clean:   12 kB\n";
+        assert_eq!(kib(rollup, "Private_Clean:"), Some(12));
         assert_eq!(kib(rollup, "Pss:"), Some(154));
         assert_eq!(kib(rollup, "Swap:"), None);
     }
@@ -160,7 +166,7 @@ mod tests {
         let before = descendants().unwrap();
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         assert!(Processes::since(&before).unwrap().middle.contains(&child.id()));
-        assert!(Processes { middle: vec![child.id()], upstream: Vec::new() }.memory().unwrap().rss > 0);
+        assert!(Processes { middle: vec![child.id()], upstream: Vec::new() }.memory().unwrap().private > 0);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!descendants().unwrap().contains(&child.id()));

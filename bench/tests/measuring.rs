@@ -28,7 +28,7 @@ fn figures(command: &[&str]) -> Value {
 #[test]
 fn nothing_is_in_the_middle_of_a_direct_conversation() {
     let figures = figures(&[BENCH, "upstream"]);
-    for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_rss_kib", "peak_rss_kib"] {
+    for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_private_kib", "peak_rss_kib"] {
         assert_eq!(figures[key].as_f64(), Some(0.0), "{key}");
     }
     assert!(figures["round_trip_p50_us"].as_f64().unwrap() > 0.0);
@@ -42,6 +42,19 @@ fn a_relay_has_all_figures_and_pays_for_itself_and_its_wrapper_but_not_for_the_u
     assert_eq!(figures["processes"], 2);
     for (key, value) in figures.as_object().unwrap() {
         assert!(value.as_f64().unwrap() > 0.0, "{key} is {value}");
+    }
+}
+
+#[test]
+fn s08_memory_is_private_and_proportional_at_rest_and_after_load() {
+    let figures = figures(&[BENCH, "relay", "--", BENCH, "upstream"]);
+    let kib = |key: &str| figures[key].as_u64().unwrap_or_else(|| panic!("no {key} in {figures}"));
+    for time in ["idle", "after"] {
+        let [private, written, pss] = ["private", "written", "pss"].map(|kind| kib(&format!("{time}_{kind}_kib")));
+        assert!(0 < written && written <= private && private <= pss, "{time}: {private} {written} {pss}");
+        assert!(pss <= kib("peak_rss_kib"), "{time}: {pss}");
+        // The resident set of one moment says more about page faults of that moment than about the program.
+        assert!(figures.get(format!("{time}_rss_kib")).is_none(), "{figures}");
     }
 }
 
@@ -96,7 +109,7 @@ fn over_http_the_upstream_alone_has_nobody_in_the_middle() {
     let output = run(&[&LITTLE[..], &["--over", "http"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_rss_kib", "peak_rss_kib"] {
+    for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_private_kib", "peak_rss_kib"] {
         assert_eq!(figures[key].as_f64(), Some(0.0), "{key}");
     }
     assert!(figures["round_trip_p50_us"].as_f64().unwrap() > 0.0);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// What servers of this kind offer, the best first.
@@ -74,6 +75,12 @@ impl Identity {
         Identity::new(signed.der().clone(), &key)
     }
 
+    /// A server with a certificate and a key that another program has made, in PEM form.
+    pub fn of_pem(certificate: &[u8], key: &[u8]) -> io::Result<Identity> {
+        let certificate = CertificateDer::from_pem_slice(certificate).map_err(io::Error::other)?;
+        Identity::with(certificate, PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?)
+    }
+
     /// The same, and no HTTP/2.
     pub fn with_http1_only(self) -> Identity {
         let mut config = ServerConfig::clone(&self.0);
@@ -82,7 +89,10 @@ impl Identity {
     }
 
     fn new(certificate: CertificateDer<'static>, key: &KeyPair) -> io::Result<Identity> {
-        let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(io::Error::other)?;
+        Identity::with(certificate, PrivateKeyDer::try_from(key.serialize_der()).map_err(io::Error::other)?)
+    }
+
+    fn with(certificate: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> io::Result<Identity> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;

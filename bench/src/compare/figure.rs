@@ -19,10 +19,10 @@ pub(crate) const CALLS: &str = "calls_per_second";
 pub(crate) const CPU_TOGETHER: &str = "cpu_together_us";
 pub(crate) const CPU_BUSY: &str = "cpu_busy_us";
 pub(crate) const FIRST_ANSWER: &str = "first_answer_p50_us";
-pub(crate) const IDLE: &str = "idle_rss_kib";
+pub(crate) const PRIVATE_AFTER: &str = "after_private_kib";
 pub(crate) const PROCESSES: &str = "processes";
 
-pub(crate) const ALL: [Figure; 17] = [
+pub(crate) const ALL: [Figure; 19] = [
     timed(P50, "round trip p50, µs", 1.0, 1),
     timed("round_trip_p95_us", "round trip p95, µs", 1.0, 1),
     timed("round_trip_p99_us", "round trip p99, µs", 1.0, 1),
@@ -34,11 +34,13 @@ pub(crate) const ALL: [Figure; 17] = [
     timed("big_p50_us", "1 MiB result p50, µs", 1.0, 0),
     plain("cpu_big_us", "CPU per 1 MiB result, µs", 1.0, 0),
     timed(FIRST_ANSWER, "start to first answer p50, ms", 1000.0, 2),
-    plain(IDLE, "memory at rest (RSS), MiB", 1024.0, 2),
-    plain("idle_pss_kib", "memory at rest (PSS), MiB", 1024.0, 2),
-    plain("after_rss_kib", "memory after the run (RSS), MiB", 1024.0, 2),
-    plain("after_pss_kib", "memory after the run (PSS), MiB", 1024.0, 2),
-    plain("peak_rss_kib", "most memory during the run, MiB", 1024.0, 2),
+    plain("idle_private_kib", "memory at rest, private, MiB", 1024.0, 2),
+    plain("idle_written_kib", "memory at rest, written, MiB", 1024.0, 2),
+    plain("idle_pss_kib", "memory at rest, PSS, MiB", 1024.0, 2),
+    plain(PRIVATE_AFTER, "memory after the run, private, MiB", 1024.0, 2),
+    plain("after_written_kib", "memory after the run, written, MiB", 1024.0, 2),
+    plain("after_pss_kib", "memory after the run, PSS, MiB", 1024.0, 2),
+    plain("peak_rss_kib", "largest resident set, MiB", 1024.0, 2),
     plain(PROCESSES, "processes in the middle", 1.0, 0),
 ];
 

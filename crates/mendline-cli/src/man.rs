@@ -65,7 +65,10 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
     ),
     ("XDG_CONFIG_HOME", "where mendline/config.json is looked for; else ~/.config"),
     ("HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "the proxy for servers at a URL, and who is reached without one"),
-    ("NODE_EXTRA_CA_CERTS", "a file with certificates of authorities that are trusted besides the system's"),
+    (
+        "NODE_EXTRA_CA_CERTS",
+        "a file with certificates that are trusted besides the system's: of authorities, or of a server itself",
+    ),
     ("NO_COLOR", "set to anything: no colours"),
 ];
 

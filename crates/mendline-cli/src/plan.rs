@@ -4,6 +4,7 @@
 //! makes one, and flags then have the last word. An entry that already runs `mendline run …` is read as that command line
 //! and not run: one Mendline around another would mend everything twice.
 
+pub(crate) mod exposure;
 mod secrets;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ use crate::server_flags::{Line, TransportFlag};
 
 /// The environment variable that names further authorities, as Node has it: people who need it have set it already.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
+/// The environment variable that names the file of the system's authorities, as OpenSSL has it.
+const STORE: &str = "SSL_CERT_FILE";
 
 /// A server, the way to it and the policies for it.
 #[derive(Clone)]
@@ -46,6 +49,8 @@ pub(crate) struct Address {
     url: Secret,
     headers: Vec<(String, Secret)>,
     connect_timeout: Option<Duration>,
+    /// Credentials may go to another machine unencrypted.
+    allow_http: bool,
 }
 
 impl Plan {
@@ -82,9 +87,9 @@ impl Plan {
                 command.directory.clone_from(directory);
                 Plan { upstream: server.policies.clone(), way: Way::Child(command), limits }
             }
-            Reach::Url { url, headers, connect_timeout, .. } => {
+            Reach::Url { url, headers, connect_timeout, allow_http, .. } => {
                 let (url, headers) = (url.clone(), headers.clone());
-                let address = Address { url, headers, connect_timeout: *connect_timeout };
+                let address = Address { url, headers, connect_timeout: *connect_timeout, allow_http: *allow_http };
                 Plan { upstream: server.policies.clone(), way: Way::Remote(address), limits }
             }
             Reach::Wrapped { arguments, environment, directory } => {
@@ -100,6 +105,7 @@ impl Plan {
             plan.overrule(line)?;
         }
         if let Way::Remote(address) = &plan.way {
+            address.check_exposure().map_err(|why| format!("`{}`: {why}", server.name))?;
             // What this machine adds may be wrong, too, and is said before anything is started.
             address.target()?;
         }
@@ -138,6 +144,7 @@ impl Plan {
                     address.headers.push((name, value));
                 }
                 address.connect_timeout = line.server.connect_timeout.or(address.connect_timeout);
+                address.allow_http |= line.server.allow_http;
                 if let Some(flag) = line.server.transport {
                     self.upstream.transport = Transport::Http(dialect(Some(flag)));
                 }
@@ -222,7 +229,7 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
         return Err(format!("{what}: {} (what the variable holds is not shown)", without_secrets(written)));
     }
     let (headers, connect_timeout) = (headers(line, variable)?, line.server.connect_timeout);
-    let address = Address { url: Secret::new(url), headers, connect_timeout };
+    let address = Address { url: Secret::new(url), headers, connect_timeout, allow_http: line.server.allow_http };
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
@@ -230,6 +237,17 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
 }
 
 impl Address {
+    /// Refuses a credential that would go to another machine unencrypted, unless that is allowed.
+    fn check_exposure(&self) -> Result<(), String> {
+        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.expose()));
+        match exposure::exposed(self.url.expose(), headers) {
+            Some(what) if !self.allow_http => Err(format!(
+                "{what}; use https://, or --allow-http if the network is trusted (`\"allowHttp\": true` in a file)"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// What is dialed, with the proxies and authorities of this machine.
     pub(crate) fn target(&self) -> Result<Target, String> {
         let url = self.url.expose();
@@ -237,6 +255,7 @@ impl Address {
         for (name, value) in &self.headers {
             target = target.header(name, value).map_err(|fault| fault.to_string())?;
         }
+        self.check_exposure()?;
         if let Some(timeout) = self.connect_timeout {
             target = target.connect_timeout(timeout);
         }
@@ -300,6 +319,9 @@ fn extra_roots() -> Result<TlsOptions, String> {
         let shown = path.to_string_lossy();
         let pem = std::fs::read(&path).map_err(|error| format!("{EXTRA_ROOTS}: {shown} cannot be read: {error}"))?;
         options.trust(&pem).map_err(|fault| format!("{EXTRA_ROOTS}: {shown}: {fault}"))?;
+    }
+    if let Some(path) = std::env::var_os(STORE).filter(|path| !path.is_empty()) {
+        options.store(path.into());
     }
     Ok(options)
 }

@@ -6,9 +6,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use mendline::Loaded;
 use mendline::catalogue::Shelf;
 use mendline::control::{Book, Recorder, Socket, place, server};
 use mendline::decisions::config::Transport;
@@ -34,14 +32,10 @@ use crate::reload::{Door, Reload};
 /// The environment variable that says what to log when the command line does not.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
 
-/// When the start is over. What only it needed is not kept in memory for the hours that follow.
-const SETTLED: Duration = Duration::from_secs(1);
-
 /// Runs the bridge until its client has gone or somebody stops it.
 pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
-    let loaded = Loaded::by_the_loader();
     match prepare(&Arc::from(options)) {
-        Ok(bridge) => match bridge.run(loaded) {
+        Ok(bridge) => match bridge.run() {
             Ok(Ending::Ready) => ExitCode::SUCCESS,
             Ok(Ending::NeverReady) => ExitCode::from(NEGATIVE),
             Ok(Ending::NeedsLogin) => ExitCode::from(NEEDS_LOGIN),
@@ -92,7 +86,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
 }
 
 impl Bridge {
-    fn run(self, loaded: Loaded) -> std::io::Result<Ending> {
+    fn run(self) -> std::io::Result<Ending> {
         let Bridge { plan, log, reload } = self;
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
         let shelf = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
@@ -102,10 +96,6 @@ impl Bridge {
         let book = Book::new(configuration, &config.upstreams).hiding(log.redactor());
         let setting = Setting { config, limits, shelf, book };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.spawn(async move {
-            tokio::time::sleep(SETTLED).await;
-            loaded.give_back();
-        });
         let ended = match way {
             Way::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]);

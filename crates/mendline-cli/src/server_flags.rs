@@ -32,6 +32,10 @@ pub(crate) struct ServerFlags {
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) url_env: Option<String>,
 
+    /// Lets credentials go to an http:// URL on another machine, unencrypted: for a network that is trusted
+    #[arg(long)]
+    pub(crate) allow_http: bool,
+
     /// How long a connection to the URL may take [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) connect_timeout: Option<Duration>,

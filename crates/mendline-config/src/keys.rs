@@ -126,6 +126,12 @@ pub const SERVER: &[Key] = &[
     key("cwd", Kind::Text, "where Mendline runs", "Where to run it."),
     key("url", Kind::Url, "", "Where it lives, when it is not a command."),
     key("headers", Kind::Pairs, "{}", "Headers for every request to the URL."),
+    key(
+        "allowHttp",
+        Kind::Flag,
+        "false",
+        "true: credentials may go to an `http://` URL on another machine, unencrypted.",
+    ),
     key("disabled", Kind::Flag, "false", "Not to be used."),
     AUTO_RECONNECT,
     TIMEOUTS,

@@ -21,4 +21,3 @@ pub mod transport;
 pub use driver::{Child, Client, Drained, Driver, Host, Keeper, Observer, Way};
 /// The decisions that these shells carry out.
 pub use mendline_core as decisions;
-pub use raw::Loaded;

@@ -7,6 +7,9 @@ use mendline::transport::http::Certificate;
 use super::step::{Step, Verdict};
 use crate::outside::one_line;
 
+/// The words of a certificate that can be trusted by naming it hold this.
+const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
+
 /// A certificate that ends so soon should have been renewed.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 
@@ -30,10 +33,12 @@ pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certif
 
 pub(crate) fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step {
     let advice = match certificate {
-        Some(certificate) if words.contains("authority") && certificate.is_self_signed => {
-            "It vouches for itself. If it is yours, put its certificate into a PEM file and name that in NODE_EXTRA_CA_CERTS"
+        Some(certificate) if certificate.is_self_signed && words.contains(EXTRA_ROOTS) => {
+            "If it is yours: `openssl s_client -connect HOST:PORT </dev/null | openssl x509 >cert.pem` saves it, and \
+             NODE_EXTRA_CA_CERTS=/path/cert.pem in the environment of Mendline trusts it. If not: another machine may be \
+             listening in"
         }
-        Some(_) if words.contains("authority") => {
+        Some(_) if words.contains(EXTRA_ROOTS) => {
             "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, somebody may be listening in"
         }
         Some(_) if words.contains("expired") => {
@@ -83,6 +88,7 @@ mod tests {
             not_before: SystemTime::UNIX_EPOCH,
             not_after: now + left,
             is_self_signed: false,
+            is_authority: false,
         }
     }
 

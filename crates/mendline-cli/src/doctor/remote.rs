@@ -78,10 +78,19 @@ impl Walk<'_> {
         let (place, limit) = (probe.place(), self.limit);
         sheet.begin("name");
         let (found, took) = timed(limit, probe.look_up()).await;
-        let late = || Err(DialError(format!("the name {} could not be looked up within {}", place.host, said(limit))));
+        let late = || {
+            let words = format!("the name {} could not be looked up within {}", place.host, said(limit));
+            Err(DialError::Failed(words))
+        };
         let addresses = match found.unwrap_or_else(late) {
             Ok(addresses) => addresses,
-            Err(DialError(words)) => {
+            Err(DialError::Forbidden(words)) => {
+                let advice = "Check what the name server says of this name; a server that really is there can be named by its \
+                              address in the URL";
+                sheet.put(Step::failed("name", words).took(took).advice(advice));
+                return Err(Ends("name"));
+            }
+            Err(DialError::Failed(words)) => {
                 let advice = "Is the host in the URL spelled right? Is this machine online, and in the VPN if the name is known \
                               only there?";
                 sheet.put(Step::failed("name", words).took(took).advice(advice));
@@ -98,10 +107,11 @@ impl Walk<'_> {
         sheet.put(Step::ok("name", words).took(took).fact("addresses", ips));
         sheet.begin("tcp");
         let (dialed, took) = timed(limit, probe.dial(addresses)).await;
-        let late = || Err(DialError(format!("{place} did not answer within {}", said(limit))));
+        let late = || Err(DialError::Failed(format!("{place} did not answer within {}", said(limit))));
         let mut reached = match dialed.unwrap_or_else(late) {
             Ok(reached) => reached,
-            Err(DialError(words)) => {
+            Err(error) => {
+                let words = error.words();
                 let advice = if words.contains("refused") {
                     "The machine is there, but nothing listens on that port: does the server run, and is the port right?"
                 } else {

@@ -71,7 +71,8 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
             }
             "--debug" => bridge.log_level = Some("debug"),
             "--silent" => bridge.log_level = bridge.log_level.or(Some("error")),
-            // Plain HTTP and proxies need no leave from us; the others are about logging in, which a credential spares.
+            // Whether plain HTTP is allowed is found out from the URL and the headers, and proxies need no leave from us; the
+            // others are about logging in, which a credential spares.
             "--allow-http" | "--enable-proxy" => {}
             "--host" | "--auth-timeout" => _ = words.next(),
             flag if flag.starts_with('-') => return Err(format!("Mendline has nothing for its {flag}")),

@@ -74,6 +74,26 @@ fn a_url_becomes_a_command_and_its_headers_its_environment() {
 }
 
 #[test]
+fn s10_entry_with_credential_over_http_keeps_working_with_warning() {
+    let entry = r#"{"url": "http://nas.test/mcp", "headers": {"X-Api-Key": "s3cret"}}"#;
+    let wrapped = r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--header-env", "X-Api-Key=MENDLINE_HEADER_X_API_KEY", "--allow-http", "http://nas.test/mcp"], "env": {"MENDLINE_HEADER_X_API_KEY": "s3cret"}}"#;
+    becomes(entry, wrapped);
+    let told = server(&plan(&file(entry), WRAP, false)).notes.join("; ");
+    assert!(told.starts_with("warning: the header X-Api-Key would go to http://nas.test unencrypted"), "{told}");
+    assert!(!told.contains("s3cret"), "{told}");
+    comes_back(wrapped, entry, "");
+    // On this machine and over https nothing changes.
+    for url in ["http://localhost:3000/mcp", "https://nas.test/mcp"] {
+        let plan = plan(&file(&entry.replace("http://nas.test/mcp", url)), WRAP, false);
+        assert!(!plan.after.contains("--allow-http") && server(&plan).notes.is_empty(), "{}", plan.after);
+    }
+    let bridge = r#"{"command": "npx", "args": ["mcp-remote", "http://nas.test/mcp", "--header", "X-Api-Key: s3cret", "--allow-http"]}"#;
+    let plan = plan(&file(bridge), WRAP, false);
+    assert!(plan.after.contains("--allow-http"), "{}", plan.after);
+    assert!(server(&plan).notes.join("; ").contains("warning: the header X-Api-Key"), "{:?}", server(&plan).notes);
+}
+
+#[test]
 fn a_url_that_may_be_a_secret_goes_into_the_environment() {
     becomes(
         r#"{"url": "https://e.com/mcp?key=s3cret"}"#,

@@ -30,7 +30,10 @@ pub(crate) struct Words {
 /// The flag that says which member an entry did not have.
 pub(crate) const WITHOUT: &str = "--entry-without";
 
-/// The flags that `wrap` writes. Each has a value.
+/// The flag that keeps an entry working whose credential goes to another machine unencrypted. It has no value.
+pub(crate) const ALLOW_HTTP: &str = "--allow-http";
+
+/// The other flags that `wrap` writes. Each has a value.
 const OURS: [&str; 6] = ["--name", "--transport", "--url-env", "--header", "--header-env", WITHOUT];
 
 /// The first word of all.
@@ -70,6 +73,9 @@ impl Words {
 
     /// Notes a flag that `wrap` writes; nothing if it is not one.
     fn note(&mut self, flag: &str, value: Option<&str>) -> Option<()> {
+        if flag == ALLOW_HTTP {
+            return Some(());
+        }
         let value = value?.to_owned();
         match flag {
             "--name" => {}

@@ -20,7 +20,8 @@ use super::credential;
 use super::document::{Entry, Syntax};
 use super::edit::Edit;
 use super::tree::{Member, Value};
-use super::words::{RUN, WITHOUT, Words};
+use super::words::{ALLOW_HTTP, RUN, WITHOUT, Words};
+use crate::plan::exposure::exposed;
 use mendline_config::Name;
 
 /// Holds the URL of an entry whose URL may be a secret.
@@ -181,6 +182,9 @@ impl Wrapping<'_> {
         if let Some(variable) = bearer_variable {
             words.extend(["--header".to_owned(), bearer_header(variable)]);
         }
+        let fields = headers.fields.iter().map(|field| (field.name, field.value));
+        let exposed = exposed(address, fields.chain(bearer.map(|_| ("Authorization", ""))));
+        words.extend(exposed.iter().map(|_| ALLOW_HTTP.to_owned()));
         let environment = headers.member.or(entry.table.get("env"));
         if !open && environment.is_none() {
             words.extend(owned([WITHOUT, "env"]));
@@ -219,7 +223,12 @@ impl Wrapping<'_> {
             edits.push(Edit::insert(bearer.value.range.start, "["));
             edits.push(Edit::insert(bearer.value.range.end, "]"));
         }
-        Ok(Change { edits, notes: Vec::new(), arguments: words, variables })
+        Ok(Change {
+            edits,
+            notes: exposed.as_deref().map(unencrypted).into_iter().collect(),
+            arguments: words,
+            variables,
+        })
     }
 
     /// What the words say about the transport, if the entry says anything.
@@ -284,6 +293,8 @@ impl Wrapping<'_> {
                 variables.push((variable, value.clone()));
             }
         }
+        let exposed = exposed(&bridge.url, bridge.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        words.extend(exposed.iter().map(|_| ALLOW_HTTP.to_owned()));
         if environment.is_none() {
             words.extend(owned([WITHOUT, "env"]));
         }
@@ -302,13 +313,19 @@ impl Wrapping<'_> {
             None => list += &entry.member_after(args, "env", &entry.braces(&written)),
         }
         edits.push(Edit::replace(args.value.range.clone(), list));
-        let notes = vec!["replaces the bridge that was there".to_owned()];
+        let replaces = "replaces the bridge that was there".to_owned();
+        let notes = std::iter::once(replaces).chain(exposed.as_deref().map(unencrypted)).collect();
         Ok(Change { edits, notes, arguments: words, variables })
     }
 
     fn tokens(&self, words: &[impl AsRef<str>]) -> Vec<String> {
         words.iter().map(|word| self.entry.syntax.quoted(word.as_ref())).collect()
     }
+}
+
+/// What a person should know of an entry that works only without encryption.
+fn unencrypted(what: &str) -> String {
+    format!("warning: {what}, as before; --allow-http keeps it working, https:// would be safer")
 }
 
 const NO_PLACE: &str = "there is no place for a variable in its env";

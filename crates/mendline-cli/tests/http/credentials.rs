@@ -3,7 +3,8 @@
 use mendline_faults::Rule;
 use serde_json::json;
 
-use crate::client::{SOON, failure};
+use crate::client::{MENDLINE, SOON, failure};
+use crate::namespace::{inside, ip};
 use crate::recorder::Recorder;
 use crate::site::{Site, json_answers, run};
 
@@ -94,4 +95,77 @@ fn i12_a_secret_in_a_header_appears_nowhere() {
     let log = client.whole_log();
     assert!(log.contains("DEBUG") && !log.contains(CANARY), "{log}");
     assert!(recorder.heard().contains(CANARY), "it was sent, not dropped");
+}
+
+/// An address of no machine (RFC 5737).
+const ELSEWHERE: &str = "198.51.100.7";
+
+/// What a command says, with files and variables of its own, and its exit code.
+fn said(arguments: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(MENDLINE);
+    command.args(arguments).env("MENDLINE_STATE_DIR", folder.path()).env("MENDLINE_RUNTIME_DIR", folder.path());
+    command.env("XDG_CONFIG_HOME", folder.path()).env_remove("MENDLINE_CONFIG").stdin(std::process::Stdio::null());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code(), text)
+}
+
+fn is_refused(arguments: &[&str], what: &str) {
+    let (code, text) = said(arguments);
+    assert!(code.is_some_and(|code| code != 0), "{arguments:?}: {text}");
+    let words =
+        format!("{what} would go to http://{ELSEWHERE} unencrypted; use https://, or --allow-http if the network");
+    assert!(text.contains(&words), "{arguments:?}: {text}");
+    assert!(!text.contains(CANARY), "{arguments:?}: {text}");
+}
+
+#[test]
+fn s10_credential_over_http_to_another_host_needs_flag() {
+    let (url, bearer) = (format!("http://{ELSEWHERE}/mcp"), format!("Authorization: Bearer {CANARY}"));
+    let with_key = format!("{url}?api_key={CANARY}");
+    for verb in [&["run"][..], &["tools"], &["doctor"]] {
+        is_refused(&[verb, &["--header", &bearer, &url]].concat(), "the header Authorization");
+        is_refused(&[verb, &[&with_key]].concat(), "the query of the URL");
+    }
+    is_refused(&["call", "--header", &format!("Cookie: sid={CANARY}"), &url, "lookup"], "the header Cookie");
+}
+
+#[test]
+fn s10_credential_over_http_in_file_needs_key_or_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |more: &str| {
+        let path = folder.path().join("mcp.json");
+        let headers = format!(r#""headers": {{ "X-Api-Key": "{CANARY}" }}"#);
+        let entry = format!(r#"{{ "url": "http://{ELSEWHERE}/mcp", {headers}{more} }}"#);
+        std::fs::write(&path, format!(r#"{{ "mcpServers": {{ "notes": {entry} }} }}"#)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let path = file("");
+    is_refused(&["check", &path], "the header X-Api-Key");
+    is_refused(&["run", "--config", &path, "notes"], "the header X-Api-Key");
+    is_refused(&["doctor", "--config", &path], "the header X-Api-Key");
+    let allowed = file(r#", "allowHttp": true"#);
+    let (code, text) = said(&["check", &allowed]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn s10_credential_goes_over_http_when_that_is_allowed() {
+    inside("credentials::s10_credential_goes_over_http_when_that_is_allowed", || {
+        ip(&["address", "add", &format!("{ELSEWHERE}/32"), "dev", "lo"]);
+        let site = Site::start(json_answers());
+        let proxy = site.proxy_on(format!("{ELSEWHERE}:0").parse().unwrap());
+        let url = format!("http://{}/mcp", proxy.address());
+        let options = ["--allow-http", "--header", "Authorization: Bearer ${API_TOKEN}"];
+        let mut client = run(&url, &options, &[("API_TOKEN", CANARY)]);
+        assert_eq!(client.greet(), "mendline-faults");
+        assert!(proxy.counts().accepted > 0);
+        // A flag has the last word over a file.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let entry = json!({ "url": url, "headers": { "X-Api-Key": CANARY } });
+        std::fs::write(file.path(), json!({ "mcpServers": { "notes": entry } }).to_string()).unwrap();
+        let mut client = run("notes", &["--allow-http", "--config", file.path().to_str().unwrap()], &[]);
+        assert_eq!(client.greet(), "mendline-faults");
+    });
 }

@@ -152,6 +152,49 @@ fn n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does() {
 }
 
 #[test]
+fn n04_public_name_that_turns_private_gets_no_byte() {
+    inside("names::n04_public_name_that_turns_private_gets_no_byte", || {
+        ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
+        let names = NameServer::start(Tells::Address(FAR.parse().unwrap()));
+        let site = Site::start(json_answers());
+        let far = site.proxy_on(format!("{FAR}:0").parse().unwrap());
+        let mut client = client_at(&site, NAME, &far, &DEADLINE);
+        let here = site.proxy_on(SocketAddr::from((HERE, far.address().port())));
+        names.tells(Tells::Address(HERE));
+        cut(&far);
+        let before = names.look_ups();
+        client.call("a", "create_note", &json!({ "key": "k" }));
+        let result = client.answer("a")["result"].clone();
+        let words = "the name server.test led to a public address before and now leads to 127.0.0.1, which is private";
+        assert!(told(&result).contains(words), "{result}");
+        eventually("the log says it too", SOON, || client.log().contains(words));
+        assert_eq!((here.counts().accepted, site.executions("k")), (0, 0));
+        let looked_up = names.look_ups() - before;
+        assert!((1..=3).contains(&looked_up), "another look shows the same address: {looked_up}");
+    });
+}
+
+#[test]
+fn n04_link_local_address_is_reached_only_when_url_holds_it() {
+    inside("names::n04_link_local_address_is_reached_only_when_url_holds_it", || {
+        let metadata = Ipv4Addr::new(169, 254, 169, 254);
+        ip(&["address", "add", &format!("{metadata}/32"), "dev", "lo"]);
+        let _names = NameServer::start(Tells::Address(metadata));
+        let site = Site::start(json_answers());
+        let there = site.proxy_on(SocketAddr::from((metadata, 0)));
+        let port = there.address().port();
+        let mut client = run(&format!("http://{NAME}:{port}/mcp"), &["--call-timeout", "3s"], &[]);
+        client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+        let words = "the name server.test leads to 169.254.169.254, a link-local address";
+        let error = client.answer("init")["error"].clone();
+        assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+        assert_eq!(there.counts().accepted, 0);
+        greeted(&format!("http://{metadata}:{port}/mcp"), &[]);
+    });
+}
+
+#[test]
 fn n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so() {
     inside("names::n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so", || {
         ip(&["route", "add", "unreachable", FAR_NETWORK]);

@@ -10,19 +10,26 @@ use std::process::{Command, Output};
 const INSIDE: &str = "MENDLINE_TEST_INSIDE_A_NAMESPACE";
 
 /// Runs the story of the test that has this name, inside: without any network but a loopback that is up.
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
 pub(crate) fn inside(name: &str, story: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
+    inside_of(&["--net", "--mount"], name, || {
         ip(&["link", "set", "lo", "up"]);
+        story();
+    });
+}
+
+/// Runs the story of the test that has this name in namespaces of these kinds, which are options of `unshare`.
+#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+pub(crate) fn inside_of(kinds: &[&str], name: &str, story: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
         return story();
     }
-    let attempt = isolated("true", &[]);
+    let attempt = isolated(kinds, "true", &[]);
     if !attempt.status.success() {
         println!("left out, no namespaces here: {}", String::from_utf8_lossy(&attempt.stderr));
         return;
     }
     let program = std::env::current_exe().unwrap();
-    let output = isolated(program.to_str().unwrap(), &["--exact", name, "--nocapture"]);
+    let output = isolated(kinds, program.to_str().unwrap(), &["--exact", name, "--nocapture"]);
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
@@ -39,8 +46,8 @@ pub(crate) fn cover(file: &str, with: &str) {
     assert!(status.expect("mount, of util-linux, is needed for this").success(), "{with} over {file}");
 }
 
-fn isolated(program: &str, arguments: &[&str]) -> Output {
+fn isolated(kinds: &[&str], program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--net", "--mount", "--"]).arg(program).args(arguments).env(INSIDE, "1");
+    command.arg("--map-root-user").args(kinds).arg("--").arg(program).args(arguments).env(INSIDE, "1");
     command.output().expect("unshare, of util-linux, is needed for this")
 }

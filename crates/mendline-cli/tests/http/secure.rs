@@ -110,11 +110,50 @@ fn n09_a_certificate_for_another_host_is_refused_with_its_name() {
 
 #[test]
 fn n09_a_certificate_of_an_unknown_authority_or_of_none_is_refused() {
-    let words = "an authority that this machine does not know";
     let trusted = Trusted::new();
-    is_refused(&trusted, Trusted::called("Another authority").good(), words);
+    let unknown = Trusted::called("Another authority").good();
+    is_refused(&trusted, unknown, "an authority that this machine does not know");
     let itself = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
-    is_refused(&trusted, itself, words);
+    is_refused(&trusted, itself, "its certificate is self-signed");
+}
+
+/// A certificate as `openssl req -x509` makes it, which is that of an authority unless it is told otherwise, and its file.
+/// Nothing where there is no openssl.
+#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+fn of_openssl(names: &str, days: &str, more: &[&str]) -> Option<(Identity, NamedTempFile)> {
+    let (file, key) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
+    let mut command = std::process::Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+    command.args(["-subj", "/CN=localhost", "-days", days, "-addext", &format!("subjectAltName={names}")]).args(more);
+    let Ok(output) = command.arg("-keyout").arg(key.path()).arg("-out").arg(file.path()).output() else {
+        println!("left out, no openssl here");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |file: &NamedTempFile| std::fs::read(file.path()).unwrap();
+    Some((Identity::of_pem(&read(&file), &read(&key)).unwrap(), file))
+}
+
+#[test]
+fn u06_certificate_of_openssl_is_accepted_when_it_is_trusted() {
+    for more in [&[][..], &["-addext", "basicConstraints=critical,CA:FALSE"]] {
+        let Some((identity, file)) = of_openssl("IP:127.0.0.1,DNS:localhost", "30", more) else { return };
+        let site = Site::start_secure(json_answers(), identity);
+        for variable in ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"] {
+            let mut client = run(&site.url(), &WAITING, &[(variable, file.path().to_str().unwrap())]);
+            assert_eq!(client.greet(), "mendline-faults", "{variable}: {}", client.log());
+        }
+    }
+}
+
+#[test]
+fn u06_certificate_of_openssl_is_refused_in_plain_words() {
+    let Some((identity, _)) = of_openssl("IP:127.0.0.1", "30", &[]) else { return };
+    let advice = "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem";
+    is_refused(&Trusted::new(), identity, advice);
+    let (identity, file) = of_openssl("DNS:other.test,IP:127.0.0.2", "30", &[]).unwrap();
+    let trusted = Trusted { authority: Authority::new("unused").unwrap(), file };
+    is_refused(&trusted, identity, "its certificate is for other.test, 127.0.0.2, not for 127.0.0.1");
 }
 
 #[test]

@@ -172,50 +172,6 @@ fn x91_killing_mendline_by_name_leaves_the_guard_alone() {
     assert_eq!(guards, ["mdl-guard\0__guard\0"]);
 }
 
-/// What a process keeps in memory of files that it cannot write, in KiB: of code, and of what never changes.
-fn files_in_memory(pid: i32) -> u64 {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    let (mut is_fixed, mut held) = (false, 0);
-    for line in maps.lines() {
-        match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
-            [range, access, ..] if range.contains('-') => is_fixed = matches!(access, "r-xp" | "r--p"),
-            ["Rss:", kib, _] if is_fixed => held += kib.parse::<u64>().unwrap(),
-            _ => {}
-        }
-    }
-    held
-}
-
-/// When a start is over at the earliest, and what only it needed is given back.
-const SETTLED: Duration = Duration::from_secs(1);
-
-/// A bridge that has just answered its first call, and what it then kept in memory of files.
-fn at_its_start() -> (Bridge, u64) {
-    let deadline = Instant::now() + 3 * SOON;
-    loop {
-        let begin = Instant::now();
-        assert!(begin < deadline, "no start is over within {SETTLED:?}");
-        let mut bridge = Bridge::around(&[]);
-        bridge.result("a", "lookup", &json!({ "key": "k" }));
-        let held = files_in_memory(i32::try_from(bridge.process.id()).unwrap());
-        // Where that took longer, something may have been given back already.
-        if begin.elapsed() < SETTLED {
-            return (bridge, held);
-        }
-    }
-}
-
-#[test]
-fn what_only_the_start_needed_does_not_stay_in_memory() {
-    let (mut bridge, at_first) = at_its_start();
-    let (ours, server) = (i32::try_from(bridge.process.id()).unwrap(), bridge.server());
-    let guard = children_of(bridge.process.id()).into_iter().find(|pid| *pid != server).unwrap();
-    eventually("the guard gives it back", SOON, || files_in_memory(guard) * 2 < files_in_memory(server));
-    eventually("and so does the bridge", SOON, || files_in_memory(ours) * 2 < at_first);
-    // It works on with what it has.
-    bridge.result("b", "lookup", &json!({ "key": "k" }));
-}
-
 #[test]
 fn x99_a_client_that_closes_our_stdout_is_a_client_that_left() {
     let mut bridge = Bridge::around(&[]);

@@ -11,8 +11,12 @@ mod client;
 mod demo;
 mod ending;
 mod faults;
+#[path = "../http/namespace.rs"]
+#[allow(dead_code, reason = "shared with stories that need more of it")]
+mod namespace;
 mod pages;
 mod policies;
+mod reuse;
 mod startup;
 mod still;
 mod streams;

@@ -37,6 +37,8 @@ pub enum Reach {
         dialect: Dialect,
         /// How long a connection may take, if that was said.
         connect_timeout: Option<Duration>,
+        /// Credentials may go to another machine unencrypted.
+        allow_http: bool,
     },
     /// By Mendline already: what stands there is its own command line, behind `run`.
     Wrapped {
@@ -110,7 +112,7 @@ fn command_of(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<(Reach,
     for headers in ["headers", "http_headers", "env_http_headers"] {
         misplaced(headers, "servers at a URL; a command gets its secrets through `env`", sayings, checker);
     }
-    for path in ["timeouts.connect", "resume"] {
+    for path in ["timeouts.connect", "resume", "allowHttp"] {
         if let Some(said) = sayings.own.find(path) {
             let what = format!("`{}` does nothing here: it is for servers at a URL", said.key.name);
             checker.find(Finding::note(said.key_at.clone(), what));
@@ -214,7 +216,8 @@ fn url_of(name: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option
     };
     let secrets = literal_secrets(sayings.pairs("headers")) + literal_secrets(sayings.pairs("http_headers"));
     let connect_timeout = sayings.duration("timeouts.connect");
-    Some((Reach::Url { url: Secret::new(url), headers, dialect, connect_timeout }, secrets))
+    let allow_http = sayings.flag("allowHttp").unwrap_or_default();
+    Some((Reach::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http }, secrets))
 }
 
 fn bearer(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {

@@ -25,7 +25,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-use super::guard::{Guard, pid_of};
+use super::group;
+use super::guard::Guard;
 use super::http::{Http, TcpDial};
 use super::next::Next;
 use crate::driver::{Child, Drained, Host};
@@ -126,17 +127,32 @@ impl LiveChild {
             let _ = guard.revive();
             guard.announce(&mut command);
         }
-        let mut process = command.spawn()?;
-        if let Some(guard) = &guard {
-            guard.lock().unwrap_or_else(PoisonError::into_inner).remember(process.id());
-        }
-        match equip(&mut process) {
+        let mut process = command.spawn().inspect_err(|_| {
+            if let Some(guard) = &guard {
+                guard.lock().unwrap_or_else(PoisonError::into_inner).undo();
+            }
+        })?;
+        match equip(&mut process, guard.as_deref()) {
             Ok((pidfd, pipes)) => Ok(LiveChild { process, pidfd, pipes: Some(pipes), guard, buried: false }),
             Err(error) => {
-                end(&mut process, guard.as_deref());
+                // It is not reaped, so the number is still that of its group.
+                let _ = kill_process_group(Pid::from_child(&process), rustix::process::Signal::KILL);
+                reap(&mut process, guard.as_deref());
                 Err(error)
             }
         }
+    }
+
+    fn signal_group(&self, signal: rustix::process::Signal) {
+        group::signal(self.pidfd.get_ref().as_fd(), self.process.id(), signal);
+    }
+
+    /// Kills the group, takes it from the guard's list, reaps its leader: in this order, because the id is ours until the
+    /// last step.
+    fn end(&mut self) -> Exit {
+        self.buried = true;
+        self.signal_group(rustix::process::Signal::KILL);
+        reap(&mut self.process, self.guard.as_deref())
     }
 }
 
@@ -163,14 +179,11 @@ impl Child for LiveChild {
             Signal::Term => rustix::process::Signal::TERM,
             Signal::Kill => rustix::process::Signal::KILL,
         };
-        if let Some(group) = pid_of(self.process.id()) {
-            let _ = kill_process_group(group, signal);
-        }
+        self.signal_group(signal);
     }
 
     fn bury(&mut self) -> Exit {
-        self.buried = true;
-        end(&mut self.process, self.guard.as_deref())
+        self.end()
     }
 
     fn unread(&self, stdin: &Sender) -> u64 {
@@ -196,17 +209,13 @@ impl Child for LiveChild {
 impl Drop for LiveChild {
     fn drop(&mut self) {
         if !self.buried {
-            end(&mut self.process, self.guard.as_deref());
+            self.end();
         }
     }
 }
 
-/// Kills the group, takes it from the guard's list, reaps its leader: in this order, because the id is ours until the
-/// last step.
-fn end(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
-    if let Some(group) = pid_of(process.id()) {
-        let _ = kill_process_group(group, rustix::process::Signal::KILL);
-    }
+/// Takes the group from the guard's list, then reaps its leader, which holds the id until then.
+fn reap(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
     if let Some(guard) = guard {
         guard.lock().unwrap_or_else(PoisonError::into_inner).forget(process.id());
     }
@@ -216,15 +225,18 @@ fn end(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
             (None, Some(signal)) => Exit::Signal(signal),
             (None, None) => Exit::Code(-1),
         },
-        // Somebody else reaped it; how it ended is lost.
+        // The kernel reaped it, as it does where SIGCHLD is ignored; how it ended is lost.
         Err(_) => Exit::Code(-1),
     }
 }
 
 type Equipment = (AsyncFd<OwnedFd>, (Sender, Receiver, Receiver));
 
-fn equip(process: &mut process::Child) -> io::Result<Equipment> {
+fn equip(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> io::Result<Equipment> {
     let pidfd = pidfd_open(Pid::from_child(process), PidfdFlags::empty())?;
+    if let Some(guard) = guard {
+        guard.lock().unwrap_or_else(PoisonError::into_inner).remember(process.id(), &pidfd);
+    }
     let pidfd = raw::watch(pidfd, Interest::READABLE)?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())

@@ -3,16 +3,19 @@
 //! A child whose parent is killed with SIGKILL gets an end of file on its stdin, and most servers go then. Some do not:
 //! a wrapper's grandchild that holds the pipe, a server that ignores signals. `PR_SET_PDEATHSIG` reaches only direct
 //! children, so there is a guard: a second process of our own program, in its own session, which holds one end of a
-//! socket and nothing else. Each child sends its own id through that socket before it becomes the server, we send a
-//! removal when it is buried, and when the socket ends, we are gone: the guard gives the groups that are left
-//! `BY_THEMSELVES` to go, then asks, then kills. With no group left it ends at once.
+//! socket and nothing else. Each child sends its own id and a pidfd of itself through that socket before it becomes the
+//! server, we send a removal when it is reaped, and when the socket ends, we are gone: the guard gives the groups that are
+//! left `BY_THEMSELVES` to go, then asks, then kills. With no group left it ends at once.
 //!
-//! A removal is sent while the ended process still holds its id, so the guard never signals an id that the system has
-//! given to somebody else.
+//! The guard signals a group only through the pidfd of its leader ([`group`]), never by a bare number, so it cannot reach a
+//! process that was given the number later. With every notice it drops the groups that are gone; a removal is sent
+//! while the ended process still holds its id, and a start that fails is reported too, since its process may have
+//! announced itself.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,9 +24,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType,
+};
+use rustix::process::Signal;
 
+use super::group;
 use crate::raw;
 
 /// What the guard is called in a process list. Not our own name, so that killing us by name leaves it alone.
@@ -41,9 +47,16 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long a clean end waits for the guard, so that it does not stay behind as a zombie under a lazy init.
 const GOODBYE: Duration = Duration::from_millis(200);
 
+/// A process leads a group with its id; a pidfd of it comes along.
 const ADD: u8 = b'+';
+/// The group with this id is gone.
 const REMOVE: u8 = b'-';
+/// A start has failed: if its process announced itself, that group is gone. Which one is not known to the sender.
+const FAILED: u8 = b'!';
 const NOTICE: usize = 5;
+
+/// Groups by the id of their leader, with a pidfd of it.
+type Groups = BTreeMap<u32, OwnedFd>;
 
 /// Our side of the guard.
 pub struct Guard {
@@ -51,7 +64,7 @@ pub struct Guard {
     arguments: Vec<OsString>,
     socket: Arc<OwnedFd>,
     process: Child,
-    groups: BTreeSet<u32>,
+    groups: Groups,
 }
 
 impl Guard {
@@ -59,7 +72,7 @@ impl Guard {
     pub fn start(program: impl Into<OsString>, arguments: Vec<OsString>) -> io::Result<Guard> {
         let program = program.into();
         let (socket, process) = launch(&program, &arguments)?;
-        Ok(Guard { program, arguments, socket, process, groups: BTreeSet::new() })
+        Ok(Guard { program, arguments, socket, process, groups: Groups::new() })
     }
 
     /// Makes sure that there is a guard, and that it knows every group. Called before each start of a child.
@@ -68,8 +81,8 @@ impl Guard {
             return Ok(());
         }
         (self.socket, self.process) = launch(&self.program, &self.arguments)?;
-        for group in &self.groups {
-            self.tell(ADD, *group);
+        for (group, leader) in &self.groups {
+            let _ = raw::send_with_descriptor(self.socket.as_fd(), &notice(ADD, *group), leader.as_fd());
         }
         Ok(())
     }
@@ -79,16 +92,24 @@ impl Guard {
         raw::announce_before_exec(command, Arc::clone(&self.socket), ADD);
     }
 
-    /// The process that was announced has this id.
-    pub(super) fn remember(&mut self, group: u32) {
-        self.groups.insert(group);
+    /// The process that was announced has this id and this pidfd.
+    pub(super) fn remember(&mut self, group: u32, leader: &OwnedFd) {
+        // Without a copy of it, a guard that has to be replaced is not told of this group.
+        if let Ok(leader) = leader.try_clone() {
+            self.groups.insert(group, leader);
+        }
     }
 
     /// The group is gone. Called before its leader is reaped.
     pub(super) fn forget(&mut self, group: u32) {
-        if self.groups.remove(&group) {
-            self.tell(REMOVE, group);
-        }
+        self.groups.remove(&group);
+        self.tell(REMOVE, group);
+    }
+
+    /// A process that was to be announced was not started, or has ended before it became the program. Called after it was
+    /// reaped.
+    pub(super) fn undo(&self) {
+        self.tell(FAILED, 0);
     }
 
     fn tell(&self, tag: u8, group: u32) {
@@ -118,64 +139,61 @@ fn launch(program: &OsString, arguments: &[OsString]) -> io::Result<(Arc<OwnedFd
     command.arg0(NAME).args(arguments).current_dir("/").env_clear();
     command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
     raw::new_session(&mut command);
+    raw::inherit_only_standard(&mut command);
     let process = command.spawn()?;
     Ok((Arc::new(ours), process))
 }
 
 /// The whole life of the guard process. Its stdin is the socket.
 pub fn keep_watch() -> ExitCode {
-    raw::close_all_but_the_standard_three();
     raw::ignore_endings();
     let _ = rustix::thread::set_name(c"mdl-guard");
-    // There is one beside every server, and all that it does from now on is wait.
-    raw::Loaded::by_the_loader().give_back();
-    end(listen(), || sleep(LOOK));
+    end(listen(rustix::stdio::stdin()), || sleep(LOOK));
     ExitCode::SUCCESS
 }
 
 /// Keeps the list of groups until the socket ends.
-fn listen() -> BTreeSet<u32> {
-    let mut groups = BTreeSet::new();
-    let mut notice = [0; NOTICE];
+fn listen(socket: impl AsFd) -> Groups {
+    let mut groups = Groups::new();
     loop {
-        match rustix::net::recv(rustix::stdio::stdin(), &mut notice, RecvFlags::empty()) {
-            Ok((NOTICE, _)) => {
-                let [tag, group @ ..] = notice;
-                let group = u32::from_le_bytes(group);
-                match tag {
-                    ADD => groups.insert(group),
-                    REMOVE => groups.remove(&group),
-                    _ => false,
-                };
-            }
-            Err(Errno::INTR) => {}
-            _ => return groups,
+        match receive(socket.as_fd()) {
+            Ok(Some((ADD, group, Some(leader)))) => drop(groups.insert(group, leader)),
+            Ok(Some((REMOVE, group, _))) => drop(groups.remove(&group)),
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) | Err(_) => return groups,
         }
+        groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
     }
+}
+
+/// The next notice: its tag, the group that it is about and the pidfd of the leader if one came along. `None` at the end.
+fn receive(socket: impl AsFd) -> Result<Option<(u8, u32, Option<OwnedFd>)>, Errno> {
+    let mut notice = [0; NOTICE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received =
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut notice)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let leader = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let [tag, group @ ..] = notice;
+    Ok((received.bytes == NOTICE).then(|| (tag, u32::from_le_bytes(group), leader)))
 }
 
 /// Ends the groups that are left: by themselves, asked, killed.
-fn end(mut groups: BTreeSet<u32>, mut rest: impl FnMut()) {
+fn end(mut groups: Groups, mut rest: impl FnMut()) {
     for (patience, signal) in [(BY_THEMSELVES, Signal::TERM), (ASKED, Signal::KILL)] {
         let begin = Instant::now();
-        groups.retain(|group| lives(*group));
+        groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
         while !groups.is_empty() && begin.elapsed() < patience {
             rest();
-            groups.retain(|group| lives(*group));
+            groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
         }
-        for pid in groups.iter().filter_map(|group| pid_of(*group)) {
-            let _ = kill_process_group(pid, signal);
+        for (group, leader) in &groups {
+            group::signal(leader.as_fd(), *group, signal);
         }
     }
-}
-
-fn lives(group: u32) -> bool {
-    pid_of(group).is_some_and(|pid| test_kill_process_group(pid) != Err(Errno::SRCH))
-}
-
-/// A group id as a signal may be sent to. Never 0, 1 or negative: those mean "everybody".
-pub(super) fn pid_of(group: u32) -> Option<Pid> {
-    i32::try_from(group).ok().filter(|raw| *raw > 1).and_then(Pid::from_raw)
 }
 
 fn notice(tag: u8, group: u32) -> [u8; NOTICE] {
@@ -185,14 +203,49 @@ fn notice(tag: u8, group: u32) -> [u8; NOTICE] {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::thread::{JoinHandle, spawn};
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
     use super::*;
 
-    #[test]
-    fn nobody_and_everybody_are_no_groups() {
-        assert_eq!(pid_of(0), None);
-        assert_eq!(pid_of(1), None);
-        assert_eq!(pid_of(u32::MAX), None);
-        assert!(pid_of(2).is_some());
+    const NONE: [u32; 0] = [];
+
+    /// The two sides of a guard, of which the far one runs in a thread.
+    struct Pair {
+        socket: Arc<OwnedFd>,
+        listener: JoinHandle<Groups>,
+    }
+
+    impl Pair {
+        fn start() -> Pair {
+            let flags = SocketFlags::CLOEXEC;
+            let (ours, theirs) =
+                rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            Pair { socket: Arc::new(ours), listener: spawn(move || listen(theirs)) }
+        }
+
+        fn tell(&self, tag: u8, group: u32) {
+            rustix::net::send(&self.socket, &notice(tag, group), SendFlags::NOSIGNAL).unwrap();
+        }
+
+        fn announced(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+            let mut command = Command::new(program);
+            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            raw::announce_before_exec(&mut command, Arc::clone(&self.socket), ADD);
+            command
+        }
+
+        /// Ends our side, as the kernel does when we are killed, and returns the guard's list.
+        fn list(self) -> Groups {
+            rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both).unwrap();
+            self.listener.join().unwrap()
+        }
+
+        fn left(self) -> Vec<u32> {
+            self.list().into_keys().collect()
+        }
     }
 
     #[test]
@@ -203,8 +256,64 @@ mod tests {
     #[test]
     fn groups_that_are_gone_need_no_patience() {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
-        let group = child.id();
+        let leader = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        end(BTreeSet::from([group]), || panic!("they are waited for"));
+        end(Groups::from([(child.id(), leader)]), || panic!("they are waited for"));
+    }
+
+    #[test]
+    fn a_child_that_runs_is_on_the_list_until_it_is_taken_off() {
+        let (kept, removed) = (Pair::start(), Pair::start());
+        let (mut first, mut second) =
+            (kept.announced("cat").spawn().unwrap(), removed.announced("cat").spawn().unwrap());
+        removed.tell(REMOVE, second.id());
+        assert_eq!(kept.left(), [first.id()]);
+        assert_eq!(removed.left(), NONE);
+        for child in [&mut first, &mut second] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn s02_failed_spawn_is_removed_from_guard() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, mode: u32| {
+            use std::os::unix::fs::PermissionsExt as _;
+            let path = folder.path().join(name);
+            std::fs::write(&path, "#!/nonexistent/interpreter\n").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let (missing, plain) = (folder.path().join("missing"), file("plain", 0o644));
+        for program in [missing.as_path(), &plain, &file("no_interpreter", 0o755), Path::new("/")] {
+            let pair = Pair::start();
+            assert!(pair.announced(program).spawn().is_err(), "{}", program.display());
+            pair.tell(FAILED, 0);
+            assert_eq!(pair.left(), NONE, "{}", program.display());
+        }
+        let pair = Pair::start();
+        assert!(pair.announced("cat").current_dir(missing).spawn().is_err());
+        pair.tell(FAILED, 0);
+        assert_eq!(pair.left(), NONE);
+    }
+
+    #[test]
+    fn s02_child_reaped_without_removal_is_not_signalled() {
+        let pair = Pair::start();
+        let mut child = pair.announced("true").spawn().unwrap();
+        // As when we are killed before a removal is sent, and the leader is reaped by init.
+        child.wait().unwrap();
+        end(pair.list(), || panic!("it is waited for"));
+    }
+
+    #[test]
+    fn s02_number_without_pidfd_is_never_a_group() {
+        let mut stranger = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
+        let pair = Pair::start();
+        pair.tell(ADD, stranger.id());
+        assert_eq!(pair.left(), NONE);
+        drop(stranger.stdin.take());
+        stranger.wait().unwrap();
     }
 }

@@ -15,6 +15,7 @@
 //! taken a single byte; then a fresh one gets its turn, silently, because nothing has happened yet. (A redirect within
 //! the origin is followed too: it proves that the request was not processed, see `redirect`.)
 
+mod addresses;
 mod answer;
 mod bell;
 mod certificate;

@@ -140,7 +140,7 @@ impl Dial for Cables {
         _: Duration,
     ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
         let (near, far) = tokio::io::duplex(CABLE);
-        let sent = self.0.send(Server(far)).map_err(|_| DialError("there is nobody".to_owned()));
+        let sent = self.0.send(Server(far)).map_err(|_| DialError::Failed("there is nobody".to_owned()));
         async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
     }
 }

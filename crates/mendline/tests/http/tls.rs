@@ -9,6 +9,7 @@ use mendline::transport::http::{Dial, DialError, Dialed, Place, Protocol, ProxyR
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -84,9 +85,113 @@ async fn a_server_is_trusted_by_its_name_its_date_and_its_authority() {
     let misnamed = authority.server("y.test", VALID, http1);
     assert_eq!(end_of(authority.trusted(), &misnamed).await, format!("end Forbidden({words:?}) Nothing"));
     let words = "x.test:443 is not trusted: its certificate comes from an authority that this machine does not know; \
-                 trust that authority or check the address";
+                 if you trust that authority, name its file with NODE_EXTRA_CA_CERTS=/path/authority.pem";
     let foreign = Authority::new("theirs").server("x.test", VALID, http1);
     assert_eq!(end_of(authority.trusted(), &foreign).await, format!("end Forbidden({words:?}) Nothing"));
+}
+
+/// A server whose certificate vouches for itself, and that certificate.
+fn self_signed(name: &str, until: i32, is_ca: IsCa) -> (TlsAcceptor, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "a server");
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(until, 5, 17);
+    params.is_ca = is_ca;
+    let certificate = params.self_signed(&key).unwrap();
+    (acceptor(&certificate, &key), certificate.pem())
+}
+
+/// A server that shows this certificate and signs with this key, whether they belong together or not.
+fn acceptor(certificate: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let der = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let signer = provider.key_provider.load_private_key(der).unwrap();
+    let shown = CertifiedKey::new(vec![certificate.der().clone()], signer);
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = builder.with_no_client_auth().with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+fn trusting(pem: &str) -> Target {
+    let mut options = TlsOptions::default();
+    options.trust(pem.as_bytes()).unwrap();
+    target("https://x.test/mcp").tls(options)
+}
+
+const KINDS: [IsCa; 3] = [IsCa::NoCa, IsCa::ExplicitNoCa, IsCa::Ca(BasicConstraints::Unconstrained)];
+
+#[tokio::test]
+async fn u06_self_signed_certificate_is_accepted_when_it_is_trusted() {
+    for kind in KINDS {
+        let (server, pem) = self_signed("x.test", VALID, kind);
+        assert_eq!(end_of(trusting(&pem), &server).await, "end Complete Whole", "{kind:?}");
+        let store = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(store.path(), &pem).unwrap();
+        let mut options = TlsOptions::default();
+        // Something has to be in the store of authorities, whatever machine this is.
+        options.trust(Authority::new("ours").pem.as_bytes()).unwrap();
+        options.store(store.path().to_owned());
+        let end = end_of(target("https://x.test/mcp").tls(options), &server).await;
+        assert_eq!(end, "end Complete Whole", "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn u06_trusted_self_signed_certificate_still_needs_name_and_date() {
+    for kind in KINDS {
+        let (expired, pem) = self_signed("x.test", 2024, kind);
+        let words = "x.test:443 is not trusted: its certificate expired on 2024-05-17; whoever runs it must renew it";
+        assert_eq!(end_of(trusting(&pem), &expired).await, format!("end Forbidden({words:?}) Nothing"));
+        let (misnamed, pem) = self_signed("y.test", VALID, kind);
+        let words = "x.test:443 is not trusted: its certificate is for y.test, not for x.test";
+        assert_eq!(end_of(trusting(&pem), &misnamed).await, format!("end Forbidden({words:?}) Nothing"));
+    }
+}
+
+#[tokio::test]
+async fn u06_other_self_signed_certificate_is_refused_with_advice() {
+    let words = "x.test:443 is not trusted: its certificate is self-signed; if it is yours, trust it with \
+                 NODE_EXTRA_CA_CERTS=/path/cert.pem";
+    for kind in KINDS {
+        let (server, _) = self_signed("x.test", VALID, kind);
+        // The same names and dates, another key.
+        let (_, other) = self_signed("x.test", VALID, kind);
+        let end = end_of(trusting(&other), &server).await;
+        assert!(end.starts_with("end Forbidden(") && end.ends_with(" Nothing"), "{kind:?}: {end}");
+        let end = end_of(Authority::new("ours").trusted(), &server).await;
+        assert_eq!(end, format!("end Forbidden({words:?}) Nothing"), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn u06_trusted_certificate_without_its_key_is_refused() {
+    let (own, stolen) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    for kind in KINDS {
+        let mut params = CertificateParams::new(vec!["x.test".to_owned()]).unwrap();
+        params.is_ca = kind;
+        let certificate = params.self_signed(&own).unwrap();
+        let good = end_of(trusting(&certificate.pem()), &acceptor(&certificate, &own)).await;
+        assert_eq!(good, "end Complete Whole", "{kind:?}");
+        let words = "x.test:443 is not trusted: a signature of its certificate or of its handshake is wrong";
+        let end = end_of(trusting(&certificate.pem()), &acceptor(&certificate, &stolen)).await;
+        assert_eq!(end, format!("end Forbidden({words:?}) Nothing"), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn u06_authority_as_server_is_refused_with_advice() {
+    let authority = Authority::new("ours");
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["x.test".to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "below ours");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.signed_by(&key, &authority.issuer).unwrap();
+    let words = "x.test:443 is not trusted: its certificate is that of an authority and not for a server; if it is yours, \
+                 trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem";
+    let server = acceptor(&certificate, &key);
+    assert_eq!(end_of(authority.trusted(), &server).await, format!("end Forbidden({words:?}) Nothing"));
+    assert_eq!(end_of(trusting(&certificate.pem()), &server).await, "end Complete Whole");
 }
 
 #[tokio::test]

@@ -22,11 +22,14 @@ pub struct Certificate {
     pub not_after: SystemTime,
     /// It vouches for itself.
     pub is_self_signed: bool,
+    /// It is that of an authority, made to sign other certificates.
+    pub is_authority: bool,
 }
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OID: u8 = 0x06;
+const BOOLEAN: u8 = 0x01;
 const OCTETS: u8 = 0x04;
 const UTC_TIME: u8 = 0x17;
 const GENERAL_TIME: u8 = 0x18;
@@ -40,6 +43,7 @@ const ADDRESS: u8 = 0x87;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 
 /// How many names are read out.
 const NAMES: usize = 32;
@@ -60,10 +64,11 @@ impl Certificate {
         let (_, _, mut rest) = next(rest)?; // The key.
         let (not_before, later) = time(validity)?;
         let (not_after, _) = time(later)?;
-        let mut names = Vec::new();
+        let (mut names, mut is_authority) = (Vec::new(), false);
         while let Some((tag, value, after)) = next(rest) {
             if tag == EXTENSIONS {
                 names = alternative_names(value).unwrap_or_default();
+                is_authority = signs_others(value).unwrap_or_default();
             }
             rest = after;
         }
@@ -74,6 +79,7 @@ impl Certificate {
             not_before,
             not_after,
             is_self_signed: subject == issuer,
+            is_authority,
         })
     }
 }
@@ -122,14 +128,25 @@ fn called(mut name: &[u8]) -> String {
 }
 
 fn alternative_names(extensions: &[u8]) -> Option<Vec<String>> {
+    extension(extensions, ALTERNATIVE_NAMES).map(names_in)
+}
+
+/// The first of the basic constraints, which is left out where it is false.
+fn signs_others(extensions: &[u8]) -> Option<bool> {
+    let (value, _) = inside(extension(extensions, BASIC_CONSTRAINTS)?, BOOLEAN)?;
+    Some(value != [0])
+}
+
+/// What the sequence of this extension holds.
+fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     let (mut all, _) = inside(extensions, SEQUENCE)?;
     while let Some((extension, after)) = inside(all, SEQUENCE) {
         let (oid, mut value) = inside(extension, OID)?;
-        if oid == ALTERNATIVE_NAMES {
+        if oid == wanted {
             // Whether it is critical may stand before it.
             while let Some((tag, octets, after)) = next(value) {
                 if tag == OCTETS {
-                    return inside(octets, SEQUENCE).map(|(names, _)| names_in(names));
+                    return inside(octets, SEQUENCE).map(|(held, _)| held);
                 }
                 value = after;
             }
@@ -220,6 +237,20 @@ mod tests {
             (date(read.not_before), date(read.not_after)),
             ("2020-01-01T00:00:00Z".into(), "2024-02-29T00:00:00Z".into())
         );
+    }
+
+    #[test]
+    fn u06_certificate_of_authority_is_told_from_one_of_server() {
+        use rcgen::{BasicConstraints, IsCa};
+        for (kind, is_authority) in [
+            (IsCa::NoCa, false),
+            (IsCa::ExplicitNoCa, false),
+            (IsCa::Ca(BasicConstraints::Unconstrained), true),
+            (IsCa::Ca(BasicConstraints::Constrained(0)), true),
+        ] {
+            let read = Certificate::read(&made(|params| params.is_ca = kind)).unwrap();
+            assert_eq!((read.is_authority, read.names.len()), (is_authority, 4), "{kind:?}");
+        }
     }
 
     #[test]

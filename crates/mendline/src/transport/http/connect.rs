@@ -65,7 +65,10 @@ where
     let late = |what: String| NoConnection::Failed(format!("{what} within {patience}"));
     let here = place(&target);
     let dialed = timeout_at(deadline, dial).await.map_err(|_| late(format!("{here} did not answer")))?;
-    let Dialed { io, looks_open } = dialed.map_err(|DialError(words)| NoConnection::Failed(words))?;
+    let Dialed { io, looks_open } = dialed.map_err(|error| match error {
+        DialError::Failed(words) => NoConnection::Failed(words),
+        DialError::Forbidden(words) => NoConnection::Forbidden(words),
+    })?;
     let gauge = Gauge::new();
     let mut io = Gauged::new(io, Arc::clone(&gauge));
     let origin = &target.location.origin;

@@ -6,6 +6,8 @@
 //! caller's business, who gives a dial up when its time is over. Only a name that is still being looked up by then is told
 //! here: nobody else knows that it was not the server that kept silent.
 //!
+//! Which addresses of a name may be dialed at all is decided in `addresses`.
+//!
 //! Every connection is told to notice a peer that is gone: keep-alive probes find one that is silent, the user timeout
 //! one that takes nothing of what we send. TLS, proxies and HTTP come on top, elsewhere.
 
@@ -22,6 +24,8 @@ use rustix::net::{RecvFlags, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::addresses::{LOOKED_UP, is_literal};
 
 /// How long an address has the field to itself before the next one is tried as well.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -79,7 +83,20 @@ pub type LooksOpen = Box<dyn Fn() -> bool + Send>;
 
 /// Why no connection could be made, in words that name the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DialError(pub String);
+pub enum DialError {
+    /// It could not be made now.
+    Failed(String),
+    /// It must not be made: the name leads to an address that nothing is sent to.
+    Forbidden(String),
+}
+
+impl DialError {
+    /// The words.
+    pub fn words(&self) -> &str {
+        let (DialError::Failed(words) | DialError::Forbidden(words)) = self;
+        words
+    }
+}
 
 /// Makes TCP connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +117,7 @@ impl Dial for TcpDial {
             let addresses = timeout_at(deadline, look_up(&place)).await.map_err(|_| no_name_in(&place, patience))??;
             let stream = race(in_turns(addresses), TcpStream::connect)
                 .await
-                .map_err(|(address, error)| DialError(no_connection(&place, address, &error)))?;
+                .map_err(|(address, error)| DialError::Failed(no_connection(&place, address, &error)))?;
             equip(&stream);
             let stream = Arc::new(Mutex::new(stream));
             let watched = Arc::downgrade(&stream);
@@ -115,17 +132,23 @@ pub(super) async fn look_up(place: &Place) -> Result<Vec<SocketAddr>, DialError>
     }
     let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
     let addresses: Vec<SocketAddr> = found
-        .map_err(|error| DialError(format!("the name {} could not be looked up ({error})", place.host)))?
+        .map_err(|error| DialError::Failed(format!("the name {} could not be looked up ({error})", place.host)))?
         .collect();
     if addresses.is_empty() {
-        return Err(DialError(format!("the name {} has no address", place.host)));
+        return Err(DialError::Failed(format!("the name {} has no address", place.host)));
     }
-    Ok(addresses)
+    if is_literal(&place.host) {
+        return Ok(addresses);
+    }
+    LOOKED_UP.admit(&place.host, addresses).map_err(DialError::Forbidden)
 }
 
 fn no_name_in(place: &Place, patience: Duration) -> DialError {
     let patience = humantime::format_duration(patience);
-    DialError(format!("the name {} could not be looked up within {patience}; is the name server there?", place.host))
+    DialError::Failed(format!(
+        "the name {} could not be looked up within {patience}; is the name server there?",
+        place.host
+    ))
 }
 
 /// The families take turns, beginning with the one that the system put first.
@@ -363,12 +386,12 @@ mod tests {
         let address = kept.local_addr().unwrap();
         let place = Place { host: "127.0.0.1".into(), port: address.port() };
         let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
-        assert_eq!(error.0, format!("nothing listens on {address} (connection refused)"));
+        assert_eq!(error.words(), format!("nothing listens on {address} (connection refused)"));
         // No name at all, so that nobody is asked for it.
         let name = "x".repeat(64);
         let place = Place { host: name.as_str().into(), port: 1 };
         let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
-        assert!(error.0.starts_with(&format!("the name {name} could not be looked up (")), "{}", error.0);
+        assert!(error.words().starts_with(&format!("the name {name} could not be looked up (")), "{error:?}");
     }
 
     #[tokio::test]

@@ -202,7 +202,7 @@ impl Probe {
     pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<Reached, DialError> {
         let connect = |address| async move { Ok(Reached { stream: TcpStream::connect(address).await?, address }) };
         let reached = dial::race(dial::in_turns(addresses), connect).await;
-        reached.map_err(|(address, error)| DialError(dial::no_connection(&self.place(), address, &error)))
+        reached.map_err(|(address, error)| DialError::Failed(dial::no_connection(&self.place(), address, &error)))
     }
 
     /// A tunnel through the proxy at the other end, if this server needs one.

@@ -1,18 +1,23 @@
 //! Trust.
 //!
 //! Whom to believe is decided by the system's own store of authorities, to which the operator may add some of their own
-//! (a company's proxy, a test). What is wrong with a certificate is told in words that say what to do about it, because
+//! (a company's proxy, a test). A certificate that the operator has added is also believed when a server shows that very
+//! certificate, be it self-signed or that of an authority: its name and its dates still count, and the server still has
+//! to prove that it holds the key. What is wrong with a certificate is told in words that say what to do about it, because
 //! trying again will not help. The store is read when the first secure connection is made and not before: it takes
 //! milliseconds that a server without TLS should not cost.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, OtherError, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
 use super::certificate::Certificate;
@@ -22,6 +27,7 @@ use super::target::Protocol;
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     extra_roots: Vec<CertificateDer<'static>>,
+    store: Option<PathBuf>,
 }
 
 /// A text does not hold certificates in PEM form.
@@ -47,6 +53,21 @@ impl TlsOptions {
         self.extra_roots.extend(roots);
         Ok(())
     }
+
+    /// Says that the system's store is this file, as `SSL_CERT_FILE` does: what stands in it was chosen by the operator.
+    pub fn store(&mut self, file: PathBuf) {
+        self.store = Some(file);
+    }
+
+    /// Whether the operator has named this very certificate. A store of the operator's own is read only when it matters.
+    fn has(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.extra_roots.iter().any(|root| root == certificate)
+            || self.store.as_ref().is_some_and(|file| {
+                std::fs::read(file).is_ok_and(|pem| {
+                    CertificateDer::pem_slice_iter(&pem).any(|root| root.is_ok_and(|root| root == *certificate))
+                })
+            })
+    }
 }
 
 /// Makes the configuration of TLS once, on first use.
@@ -62,9 +83,7 @@ impl Trust {
     }
 
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, String> {
-        self.made
-            .get_or_init(|| self.make().map(Arc::new).map_err(|error| format!("TLS cannot be used here ({error})")))
-            .clone()
+        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| unusable(&error))).clone()
     }
 
     fn make(&self) -> Result<ClientConfig, rustls::Error> {
@@ -76,15 +95,15 @@ impl Trust {
 fn config<V: ServerCertVerifier + 'static>(
     options: &TlsOptions,
     protocol: Protocol,
-    accompany: impl FnOnce(Verifier) -> V,
+    accompany: impl FnOnce(Checker) -> V,
 ) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier::new_with_extra_roots(options.extra_roots.clone(), Arc::clone(&provider))?;
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        // "Dangerous" is only to bring a verifier of one's own, and this one is the system's.
+        // "Dangerous" is to bring another verifier; this one asks the system's first.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(accompany(verifier)))
+        .with_custom_certificate_verifier(Arc::new(accompany(Checker { verifier, options: options.clone() })))
         .with_no_client_auth();
     config.alpn_protocols = match protocol {
         Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
@@ -98,7 +117,7 @@ fn config<V: ServerCertVerifier + 'static>(
 pub(super) fn witnessed(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, Seen), String> {
     let seen = Seen::default();
     let accompany = |verifier| Witness { verifier, seen: seen.clone() };
-    let made = config(options, protocol, accompany).map_err(|error| format!("TLS cannot be used here ({error})"))?;
+    let made = config(options, protocol, accompany).map_err(|error| unusable(&error))?;
     Ok((made, seen))
 }
 
@@ -112,10 +131,130 @@ impl Seen {
     }
 }
 
-/// The system's verifier, with somebody beside it who sees what it sees and decides nothing.
+/// The system's verifier, and beyond it the certificates that the operator has named themselves.
+#[derive(Debug)]
+struct Checker {
+    verifier: Verifier,
+    options: TlsOptions,
+}
+
+impl ServerCertVerifier for Checker {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let Err(rustls::Error::InvalidCertificate(why)) = verified else { return verified };
+        let Some(read) = Certificate::read(end_entity) else {
+            return Err(rustls::Error::InvalidCertificate(why));
+        };
+        let is_unvouched = match &why {
+            CertificateError::UnknownIssuer => true,
+            // The verifier looks at dates first, then at whose certificate it is, and has no name for this refusal.
+            CertificateError::Other(_) => read.is_authority,
+            _ => false,
+        };
+        if is_unvouched && self.options.has(end_entity) {
+            return check_alone(end_entity, &read, server_name, now);
+        }
+        let other = |fault: Unvouched| CertificateError::Other(OtherError(Arc::new(fault)));
+        Err(rustls::Error::InvalidCertificate(match why {
+            _ if is_unvouched && read.is_self_signed => other(Unvouched::SelfSigned),
+            CertificateError::Other(_) if is_unvouched => other(Unvouched::Authority),
+            why => with_names(why, &read, server_name),
+        }))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
+
+/// Checks a certificate that the operator has named: what is left to check is the time and the name.
+fn check_alone(
+    end_entity: &CertificateDer<'_>,
+    read: &Certificate,
+    server_name: &ServerName<'_>,
+    now: UnixTime,
+) -> Result<ServerCertVerified, rustls::Error> {
+    let at = |time: SystemTime| UnixTime::since_unix_epoch(time.duration_since(UNIX_EPOCH).unwrap_or_default());
+    let (not_before, not_after) = (at(read.not_before), at(read.not_after));
+    if now.as_secs() < not_before.as_secs() {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+    }
+    if now.as_secs() > not_after.as_secs() {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+    }
+    let parsed = ParsedCertificate::try_from(end_entity)?;
+    verify_server_name(&parsed, server_name).map_err(|error| match error {
+        rustls::Error::InvalidCertificate(why) => with_names(why, read, server_name).into(),
+        error => error,
+    })?;
+    Ok(ServerCertVerified::assertion())
+}
+
+/// The verifier shows names in the notation of its language; ours are as people write them.
+fn with_names(why: CertificateError, read: &Certificate, server_name: &ServerName<'_>) -> CertificateError {
+    match why {
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            let (expected, presented) = (server_name.to_owned(), read.names.clone());
+            CertificateError::NotValidForNameContext { expected, presented }
+        }
+        why => why,
+    }
+}
+
+/// Why a certificate that may be right in itself is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unvouched {
+    /// No authority vouches for it.
+    SelfSigned,
+    /// It is that of an authority, which is not meant for a server.
+    Authority,
+}
+
+impl fmt::Display for Unvouched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unvouched::SelfSigned => {
+                "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem"
+            }
+            Unvouched::Authority => {
+                "its certificate is that of an authority and not for a server; if it is yours, trust it with \
+                 NODE_EXTRA_CA_CERTS=/path/cert.pem"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Unvouched {}
+
+/// The verifier, with a witness beside it that sees what it sees and decides nothing.
 #[derive(Debug)]
 struct Witness {
-    verifier: Verifier,
+    verifier: Checker,
     seen: Seen,
 }
 
@@ -185,37 +324,121 @@ pub(super) fn judge(place: &str, error: &std::io::Error) -> HandshakeFault {
             HandshakeFault::Failed(format!("{place} does not speak TLS; is it an http:// server?"))
         }
         rustls::Error::AlertReceived(alert) => {
-            HandshakeFault::Failed(format!("{place} refused the TLS handshake ({alert:?})"))
+            HandshakeFault::Failed(format!("{place} refused the TLS handshake ({})", refusal(*alert)))
         }
-        other => HandshakeFault::Failed(format!("the TLS handshake with {place} failed ({other})")),
+        other => HandshakeFault::Failed(format!("the TLS handshake with {place} failed ({})", reason(other))),
     }
 }
 
-fn distrust(error: &CertificateError) -> String {
-    match error {
-        CertificateError::ExpiredContext { not_after, .. } => {
-            format!("its certificate expired on {}; whoever runs it must renew it", date(*not_after))
+/// Why TLS cannot be used at all.
+fn unusable(error: &rustls::Error) -> String {
+    let why = match error {
+        rustls::Error::General(_) => {
+            "this machine has no store of authorities; install one (ca-certificates), or name a file in SSL_CERT_FILE"
         }
-        CertificateError::Expired => "its certificate has expired; whoever runs it must renew it".to_owned(),
+        rustls::Error::InvalidCertificate(_) => "a certificate in NODE_EXTRA_CA_CERTS cannot be read",
+        other => reason(other),
+    };
+    format!("TLS cannot be used here ({why})")
+}
+
+/// What the peer's alert means.
+fn refusal(alert: AlertDescription) -> String {
+    let words = match alert {
+        AlertDescription::CloseNotify | AlertDescription::UserCanceled => "it closed the connection",
+        AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
+            "it accepts none of the ciphers that are offered, or wants a client certificate"
+        }
+        AlertDescription::ProtocolVersion => "it speaks neither TLS 1.2 nor TLS 1.3",
+        AlertDescription::NoCertificate
+        | AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::CertificateUnobtainable
+        | AlertDescription::CertificateRequired
+        | AlertDescription::UnknownCA
+        | AlertDescription::AccessDenied => "it wants a client certificate, which Mendline cannot send",
+        AlertDescription::UnrecognisedName => "it has no server with this name",
+        AlertDescription::NoApplicationProtocol => "it speaks neither HTTP/2 nor HTTP/1.1 there",
+        AlertDescription::InternalError => "it has an error of its own",
+        other => return format!("TLS alert {}", u8::from(other)),
+    };
+    words.to_owned()
+}
+
+/// Why a handshake failed that was neither refused nor distrusted.
+fn reason(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::PeerIncompatible(_) => "it offers no TLS version or cipher that is accepted here",
+        rustls::Error::PeerMisbehaved(_)
+        | rustls::Error::InappropriateMessage { .. }
+        | rustls::Error::InappropriateHandshakeMessage { .. }
+        | rustls::Error::PeerSentOversizedRecord => "it does not keep to the rules of TLS",
+        rustls::Error::NoCertificatesPresented => "it showed no certificate",
+        rustls::Error::DecryptError => "what it sent cannot be decrypted",
+        rustls::Error::NoApplicationProtocol => "it speaks neither HTTP/2 nor HTTP/1.1 there",
+        rustls::Error::FailedToGetCurrentTime => "this machine does not know the time",
+        rustls::Error::FailedToGetRandomBytes => "this machine has no random numbers",
+        rustls::Error::UnsupportedNameType => "no certificate can be for this name",
+        _ => "for a reason that the TLS library does not explain",
+    }
+}
+
+#[allow(deprecated, reason = "one form of an unsupported signature is deprecated and still exists")]
+fn distrust(error: &CertificateError) -> String {
+    let words = match error {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            return format!("its certificate expired on {}; whoever runs it must renew it", date(*not_after));
+        }
         CertificateError::NotValidYetContext { not_before, .. } => {
-            format!("its certificate is not valid before {}; is this machine's clock right?", date(*not_before))
+            let date = date(*not_before);
+            return format!("its certificate is not valid before {date}; is this machine's clock right?");
+        }
+        CertificateError::NotValidForNameContext { expected, presented } if presented.is_empty() => {
+            return format!(
+                "its certificate is for no name, not for {} (a common name does not count)",
+                expected.to_str()
+            );
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
-            let presented: Vec<_> = presented.iter().map(|name| dns_name(name)).collect();
-            let presented = if presented.is_empty() { "no name".to_owned() } else { presented.join(", ") };
-            format!("its certificate is for {presented}, not for {}", expected.to_str())
+            return format!("its certificate is for {}, not for {}", presented.join(", "), expected.to_str());
         }
-        CertificateError::UnknownIssuer => "its certificate comes from an authority that this machine does not know; \
-             trust that authority or check the address"
-            .to_owned(),
-        CertificateError::Revoked => "its certificate was revoked".to_owned(),
-        other => format!("its certificate is not acceptable ({other})"),
-    }
-}
-
-/// The verifier shows names as `DnsName("x")`; people write `x`.
-fn dns_name(shown: &str) -> &str {
-    shown.strip_prefix("DnsName(\"").and_then(|rest| rest.strip_suffix("\")")).unwrap_or(shown)
+        CertificateError::Other(OtherError(why)) => {
+            return match why.downcast_ref::<Unvouched>() {
+                Some(why) => why.to_string(),
+                None => {
+                    "its certificate breaks a rule for certificates of servers; its purpose may be another".to_owned()
+                }
+            };
+        }
+        CertificateError::BadEncoding => "its certificate cannot be read",
+        CertificateError::Expired => "its certificate has expired; its operator must renew it",
+        CertificateError::NotValidYet => "its certificate is not valid yet; is this machine's clock right?",
+        CertificateError::NotValidForName => "its certificate is for another name",
+        CertificateError::Revoked => "its certificate was revoked",
+        CertificateError::UnhandledCriticalExtension => "its certificate has a condition that is not understood here",
+        CertificateError::UnknownIssuer => {
+            "its certificate comes from an authority that this machine does not know; if you trust that authority, name \
+             its file with NODE_EXTRA_CA_CERTS=/path/authority.pem"
+        }
+        CertificateError::UnknownRevocationStatus
+        | CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. }
+        | CertificateError::InvalidOcspResponse => "it cannot be found out whether its certificate was revoked",
+        CertificateError::BadSignature => "a signature of its certificate or of its handshake is wrong",
+        CertificateError::UnsupportedSignatureAlgorithm
+        | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "its certificate is signed in a way that is not accepted here, such as with SHA-1"
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its certificate is not meant for servers"
+        }
+        _ => "its certificate is not acceptable",
+    };
+    words.to_owned()
 }
 
 fn date(time: UnixTime) -> String {
@@ -250,12 +473,94 @@ mod tests {
             (
                 CertificateError::NotValidForNameContext {
                     expected: server_name("a.test").unwrap(),
-                    presented: vec!["DnsName(\"b.test\")".into(), "DnsName(\"*.c.test\")".into()],
+                    presented: vec!["b.test".into(), "*.c.test".into()],
                 },
                 "its certificate is for b.test, *.c.test, not for a.test",
             ),
         ] {
             assert_eq!(distrust(&error), words);
+        }
+    }
+
+    /// A word with a capital in it, two colons or an empty pair: the notation of a program, not of people.
+    fn is_program_text(words: &str) -> bool {
+        let inner_capital = |word: &str| {
+            let letters = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
+            let mixed = letters.bytes().any(|byte| byte.is_ascii_lowercase());
+            mixed && letters.bytes().skip(1).any(|byte| byte.is_ascii_uppercase())
+        };
+        words.contains("::")
+            || words.contains("()")
+            || words.contains('{')
+            || words.split([' ', '(', '=']).any(inner_capital)
+    }
+
+    #[test]
+    #[allow(deprecated, reason = "one form of an unsupported signature is deprecated and still exists")]
+    fn u06_no_tls_failure_shows_program_text() {
+        assert!(is_program_text("not acceptable (Other(OtherError(CaUsedAsEndEntity)))"), "the check sees it");
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let strange = || OtherError(Arc::new(std::io::Error::other("CaUsedAsEndEntity")));
+        let certificate = [
+            CertificateError::BadEncoding,
+            CertificateError::Expired,
+            CertificateError::ExpiredContext { time: at(2), not_after: at(1) },
+            CertificateError::NotValidYet,
+            CertificateError::NotValidYetContext { time: at(1), not_before: at(2) },
+            CertificateError::Revoked,
+            CertificateError::UnhandledCriticalExtension,
+            CertificateError::UnknownIssuer,
+            CertificateError::UnknownRevocationStatus,
+            CertificateError::ExpiredRevocationList,
+            CertificateError::ExpiredRevocationListContext { time: at(2), next_update: at(1) },
+            CertificateError::BadSignature,
+            CertificateError::UnsupportedSignatureAlgorithm,
+            CertificateError::UnsupportedSignatureAlgorithmContext {
+                signature_algorithm_id: vec![1],
+                supported_algorithms: Vec::new(),
+            },
+            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                signature_algorithm_id: vec![1],
+                public_key_algorithm_id: vec![2],
+            },
+            CertificateError::NotValidForName,
+            CertificateError::NotValidForNameContext { expected: server_name("a.test").unwrap(), presented: vec![] },
+            CertificateError::InvalidPurpose,
+            CertificateError::InvalidOcspResponse,
+            CertificateError::ApplicationVerificationFailure,
+            CertificateError::Other(strange()),
+            CertificateError::Other(OtherError(Arc::new(Unvouched::SelfSigned))),
+            CertificateError::Other(OtherError(Arc::new(Unvouched::Authority))),
+        ];
+        let others = [
+            rustls::Error::InappropriateMessage {
+                expect_types: Vec::new(),
+                got_type: rustls::ContentType::ApplicationData,
+            },
+            rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidCcs),
+            rustls::Error::NoCertificatesPresented,
+            rustls::Error::UnsupportedNameType,
+            rustls::Error::DecryptError,
+            rustls::Error::EncryptError,
+            rustls::Error::PeerIncompatible(rustls::PeerIncompatible::NoCipherSuitesInCommon),
+            rustls::Error::PeerMisbehaved(rustls::PeerMisbehaved::TooMuchEarlyDataReceived),
+            rustls::Error::General("NoRoots".to_owned()),
+            rustls::Error::FailedToGetCurrentTime,
+            rustls::Error::FailedToGetRandomBytes,
+            rustls::Error::HandshakeNotComplete,
+            rustls::Error::PeerSentOversizedRecord,
+            rustls::Error::NoApplicationProtocol,
+            rustls::Error::BadMaxFragmentSize,
+            rustls::Error::Other(strange()),
+        ];
+        let alerts = (0..=255).map(|number| rustls::Error::AlertReceived(AlertDescription::from(number)));
+        let certificate = certificate.into_iter().map(rustls::Error::InvalidCertificate);
+        for error in certificate.chain(others).chain(alerts) {
+            let unusable = unusable(&error);
+            let judged = judge("a.test:443", &std::io::Error::other(error));
+            let (HandshakeFault::Untrusted(words) | HandshakeFault::Failed(words)) = judged;
+            assert!(words.contains("a.test:443") && !is_program_text(&words), "{words}");
+            assert!(!is_program_text(&unusable), "{unusable}");
         }
     }
 }

@@ -1,0 +1,232 @@
+//! Which addresses of a name may be dialed.
+//!
+//! A URL that holds an address means that address. A name means what its name server says, and that may be an address that
+//! the operator never had in mind: the metadata service of a cloud, another machine on the same wire, or, in the
+//! middle of a session, something on this machine (DNS rebinding). So two kinds of answer are refused, and nothing is
+//! sent: addresses that no MCP server is meant to have, and private addresses of a name that had only public ones when
+//! this process looked it up first. A name that is private from the start is normal on an intranet, and stays allowed.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+
+/// How many names are remembered; a process has one server and perhaps a proxy.
+const NAMES: usize = 1024;
+
+/// Addresses at which clouds offer credentials to every program on a machine, beside the link-local ones.
+const METADATA: [IpAddr; 4] = [
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+];
+
+/// The names that this process has looked up.
+pub(super) static LOOKED_UP: Names = Names::new();
+
+/// For each name, whether all its addresses were public when it was looked up first.
+pub(super) struct Names(Mutex<BTreeMap<String, bool>>);
+
+/// The scope of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Public,
+    /// This machine, or a network that is not part of the Internet.
+    Private,
+    /// No server that is found by its name lives there.
+    Barred(&'static str),
+}
+
+/// Whether a host is an address, perhaps with a zone, and not a name.
+pub(super) fn is_literal(host: &str) -> bool {
+    host.split('%').next().is_some_and(|address| address.parse::<IpAddr>().is_ok())
+}
+
+impl Names {
+    const fn new() -> Names {
+        Names(Mutex::new(BTreeMap::new()))
+    }
+
+    /// Those of the addresses of this name that may be dialed, or why there are none.
+    pub(super) fn admit(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+        let mut refused = None;
+        addresses.retain(|address| match scope(address.ip()) {
+            Scope::Barred(what) => {
+                refused.get_or_insert((address.ip(), what));
+                false
+            }
+            Scope::Public | Scope::Private => true,
+        });
+        if let (true, Some((address, what))) = (addresses.is_empty(), refused) {
+            return Err(format!(
+                "the name {host} leads to {address}, {what}; nothing is sent there unless the URL holds the address itself"
+            ));
+        }
+        let is_private = |address: &SocketAddr| scope(address.ip()) == Scope::Private;
+        let private = addresses.iter().find(|address| is_private(address)).map(SocketAddr::ip);
+        if self.was_public(host, private.is_none())
+            && let Some(private) = private
+        {
+            addresses.retain(|address| !is_private(address));
+            if addresses.is_empty() {
+                return Err(format!(
+                    "the name {host} led to a public address before and now leads to {private}, which is private; nothing is \
+                     sent there (restart Mendline if the server has moved)"
+                ));
+            }
+        }
+        Ok(addresses)
+    }
+
+    /// Whether all addresses of this name were public at first, which may be now.
+    fn was_public(&self, host: &str, is_public: bool) -> bool {
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(&name) {
+            Some(was_public) => *was_public,
+            None => {
+                if known.len() < NAMES {
+                    known.insert(name, is_public);
+                }
+                is_public
+            }
+        }
+    }
+}
+
+fn scope(address: IpAddr) -> Scope {
+    if METADATA.contains(&address) {
+        return Scope::Barred("where a cloud offers credentials");
+    }
+    match address {
+        IpAddr::V4(address) => scope_of_four(address),
+        IpAddr::V6(address) => match embedded(address) {
+            Some(inner) => scope(inner.into()),
+            None => scope_of_six(address),
+        },
+    }
+}
+
+fn scope_of_four(address: Ipv4Addr) -> Scope {
+    let [first, second, ..] = address.octets();
+    if address.is_link_local() {
+        Scope::Barred("a link-local address")
+    } else if first == 0 {
+        Scope::Barred("which is no address of a machine")
+    } else if address.is_multicast() || address.is_broadcast() {
+        Scope::Barred("an address of many machines")
+    } else if address.is_private() || address.is_loopback() || (first == 100 && second & 0xc0 == 64) {
+        Scope::Private
+    } else {
+        Scope::Public
+    }
+}
+
+fn scope_of_six(address: Ipv6Addr) -> Scope {
+    if address.is_unicast_link_local() {
+        Scope::Barred("a link-local address")
+    } else if address.is_unspecified() {
+        Scope::Barred("which is no address of a machine")
+    } else if address.is_multicast() {
+        Scope::Barred("an address of many machines")
+    } else if address.is_loopback() || address.is_unique_local() || address.segments()[0] & 0xffc0 == 0xfec0 {
+        Scope::Private
+    } else {
+        Scope::Public
+    }
+}
+
+/// The IPv4 address that an IPv6 address stands for: mapped, compatible, translated (NAT64) or tunnelled (6to4).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let four = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Ipv4Addr::new(a, b, c, d)
+    };
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(four(high, low)),
+        [0x2002, high, low, ..] => Some(four(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 443)).collect()
+    }
+
+    fn admitted(names: &Names, host: &str, texts: &[&str]) -> Result<Vec<String>, String> {
+        let admitted = names.admit(host, at(texts))?;
+        Ok(admitted.iter().map(|address| address.ip().to_string()).collect())
+    }
+
+    #[test]
+    fn n04_addresses_that_no_server_has_are_refused() {
+        for address in [
+            "169.254.169.254",
+            "169.254.0.1",
+            "100.100.100.200",
+            "fd00:ec2::254",
+            "fe80::1",
+            "febf::1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "ff02::1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+        ] {
+            let why = admitted(&Names::new(), "a.test", &[address]).unwrap_err();
+            assert!(
+                why.starts_with("the name a.test leads to ") && why.contains("nothing is sent"),
+                "{address}: {why}"
+            );
+        }
+        // Where there is another address, that one is taken.
+        let other = admitted(&Names::new(), "a.test", &["fe80::1", "192.0.2.1", "169.254.1.1"]);
+        assert_eq!(other.unwrap(), ["192.0.2.1"]);
+    }
+
+    #[test]
+    fn n04_public_name_that_turns_private_is_refused() {
+        for private in
+            ["127.0.0.1", "10.0.0.7", "172.16.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd12::1", "::ffff:10.0.0.7"]
+        {
+            let names = Names::new();
+            assert_eq!(admitted(&names, "a.test", &["192.0.2.1"]).unwrap(), ["192.0.2.1"]);
+            assert_eq!(admitted(&names, "a.test", &["2001:db8::1"]).unwrap(), ["2001:db8::1"], "another public one");
+            for spelling in ["a.test", "A.Test", "a.test."] {
+                let why = admitted(&names, spelling, &[private]).unwrap_err();
+                assert!(why.contains("led to a public address before and now leads to"), "{private}: {why}");
+            }
+            assert_eq!(admitted(&names, "a.test", &[private, "192.0.2.2"]).unwrap(), ["192.0.2.2"]);
+            assert_eq!(admitted(&names, "b.test", &[private]).unwrap().len(), 1, "another name");
+        }
+    }
+
+    #[test]
+    fn n04_name_that_is_private_from_start_stays_allowed() {
+        let names = Names::new();
+        for addresses in [&["10.0.0.7"][..], &["10.0.0.8"], &["192.0.2.1"], &["127.0.0.1", "192.0.2.1"], &["10.0.0.7"]]
+        {
+            assert_eq!(admitted(&names, "intranet.test", addresses).unwrap(), addresses);
+        }
+        assert_eq!(admitted(&names, "localhost", &["::1", "127.0.0.1"]).unwrap(), ["::1", "127.0.0.1"]);
+    }
+
+    #[test]
+    fn n04_only_an_address_is_a_literal() {
+        for literal in ["127.0.0.1", "169.254.169.254", "::1", "fe80::1%eth0"] {
+            assert!(is_literal(literal), "{literal}");
+        }
+        for name in ["localhost", "a.test", "2130706433", "0x7f.1", "127.1", ""] {
+            assert!(!is_literal(name), "{name}");
+        }
+    }
+}
