@@ -30,7 +30,7 @@ Commands:
   sim      simulated worlds: --seeds N --from S
   soak     a server that is killed every twenty seconds, for long: --minutes N
   cuts     conversations over cables in memory, cut at single bytes: --all --conversation NAME --fault KIND --at N
-  matrix   the tables of PROMISE.md against the tests, both ways: --write
+  matrix   the tables of PROMISE.md and docs/regressions.md against the tests, both ways: --write
   defaults docs/defaults.md against the one file of defaults: --write
   mutants  changes decisions of the core and looks whether a test notices: --shard K/N
   bench    speed and memory as ratios against minimal relays, measured in one run
