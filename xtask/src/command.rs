@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The root of the workspace.
 pub fn root() -> &'static Path {
@@ -77,6 +77,19 @@ impl Line {
         if status.success() { Ok(()) } else { Err(format!("{} ({status})", self.text)) }
     }
 
+    /// Runs it to its end, and gives what it prints on stdout.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started or fails.
+    pub fn output(mut self) -> Result<String, String> {
+        let done = self.command.stderr(Stdio::inherit()).output().map_err(|why| format!("{}: {why}", self.text))?;
+        if !done.status.success() {
+            return Err(format!("{} ({})", self.text, done.status));
+        }
+        String::from_utf8(done.stdout).map_err(|why| format!("{}: {why}", self.text))
+    }
+
     /// Runs it to its end, and gives the number that it ends with, for programs that say more with it than yes or no.
     ///
     /// # Errors
@@ -113,5 +126,12 @@ mod tests {
     fn a_command_that_fails_says_how() {
         let why = Line::new("sh", &["-c", "exit 3"]).run().unwrap_err();
         assert_eq!(why, "sh -c 'exit 3' (exit status: 3)");
+        let why = Line::new("sh", &["-c", "echo half; exit 3"]).output().unwrap_err();
+        assert_eq!(why, "sh -c 'echo half; exit 3' (exit status: 3)");
+    }
+
+    #[test]
+    fn output_is_what_the_command_prints() {
+        assert_eq!(Line::new("echo", &["printed"]).output().as_deref(), Ok("printed\n"));
     }
 }

@@ -7,6 +7,7 @@ mod command;
 mod compare;
 mod cuts;
 mod defaults;
+mod deny;
 mod installation;
 mod instructions;
 mod matrix;
@@ -30,8 +31,9 @@ Commands:
   sim      simulated worlds: --seeds N --from S
   soak     a server that is killed every twenty seconds, for long: --minutes N
   cuts     conversations over cables in memory, cut at single bytes: --all --conversation NAME --fault KIND --at N
-  matrix   the tables of PROMISE.md against the tests, both ways: --write
+  matrix   the tables of PROMISE.md and docs/regressions.md against the tests, both ways: --write
   defaults docs/defaults.md against the one file of defaults: --write
+  deny     licences, sources and versions of dependencies against deny.toml: --advisories
   mutants  changes decisions of the core and looks whether a test notices: --shard K/N
   bench    speed and memory as ratios against minimal relays, measured in one run
   compare  what becomes of calls behind Mendline and behind other bridges when a server breaks: --rounds N
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         "cuts" => cuts::run(&rest),
         "matrix" => matrix::run(&rest),
         "defaults" => defaults::run(&rest),
+        "deny" => deny::run(&rest),
         "mutants" => mutants::run(&rest),
         "bench" => bench::run(&rest),
         "compare" => compare::run(&rest),

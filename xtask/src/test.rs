@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::Line;
-use crate::{defaults, instructions, matrix, peers, sim, tools};
+use crate::{defaults, deny, instructions, matrix, peers, sim, tools};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
@@ -44,6 +44,7 @@ fn steps(fast: bool) -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("format", Line::cargo(&["fmt", "--all", "--", "--check"])),
         Step::chore("matrix", "cargo xtask matrix", || matrix::run(&[])),
+        Step::chore("licences and sources", "cargo xtask deny", || deny::run(&[])),
         Step::chore("defaults", "cargo xtask defaults", || defaults::run(&[])),
         Step::cargo("clippy", Line::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
         Step::cargo("docs", Line::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
@@ -113,7 +114,7 @@ struct Done {
 impl Done {
     fn line(&self) -> String {
         let word = if self.failed.is_some() { "FAILED" } else { "ok" };
-        format!("{:<12}{:>8.1} s  {word}", self.name, self.took.as_secs_f64())
+        format!("{:<22}{:>8.1} s  {word}", self.name, self.took.as_secs_f64())
     }
 }
 
@@ -150,10 +151,10 @@ impl Summary {
             let _ = writeln!(table, "   {}", done.line());
         }
         for name in &self.left_out {
-            let _ = writeln!(table, "   {name:<12}{:>10}  not run", "");
+            let _ = writeln!(table, "   {name:<22}{:>10}  not run", "");
         }
         let all: Duration = self.done.iter().map(|done| done.took).sum();
-        let _ = write!(table, "   {:<12}{:>8.1} s", "in all", all.as_secs_f64());
+        let _ = write!(table, "   {:<22}{:>8.1} s", "in all", all.as_secs_f64());
         table
     }
 

@@ -78,6 +78,11 @@ pub fn has_mutants() -> bool {
     succeeds(&["cargo", "mutants", "--version"])
 }
 
+/// Whether this machine has cargo-deny, which checks dependencies against `deny.toml`.
+pub fn has_deny() -> bool {
+    succeeds(&["cargo", "deny", "--version"])
+}
+
 fn succeeds(command: &[&str]) -> bool {
     let [program, args @ ..] = command else { return false };
     let run =

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod console;
+mod security;
 
 use std::collections::BTreeSet;
 use std::fs;

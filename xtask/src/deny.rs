@@ -1,0 +1,254 @@
+//! `cargo xtask deny`: licences, sources and versions of all dependencies against `deny.toml`.
+//!
+//! The file is the one that cargo-deny reads. The part that needs no network is checked here, from `cargo metadata` and
+//! the lock files, so that it is part of every test run and installs nothing. cargo-deny repeats it where it is installed,
+//! and is needed for advisories, whose database is fetched.
+
+mod graph;
+mod licence;
+mod policy;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use self::graph::{Graph, Locked};
+use self::policy::Policy;
+use crate::command::{Line, root};
+use crate::tools;
+
+const HELP: &str = "\
+Usage: cargo xtask deny [--advisories]
+
+  --advisories   with cargo-deny and the network: known vulnerabilities and yanked versions too
+";
+
+/// The workspaces of the repository, each with a lock file.
+const WORKSPACES: [&str; 2] = [".", "fuzz"];
+
+/// Checks every workspace.
+pub fn run(args: &[String]) -> Result<(), String> {
+    let advisories = match args {
+        [] => false,
+        [only] if only == "--advisories" => true,
+        [only] if only == "--help" || only == "-h" => {
+            print!("{HELP}");
+            return Ok(());
+        }
+        _ => return Err(format!("unknown options\n{HELP}")),
+    };
+    let policy = Policy::read(&text("deny.toml")?).map_err(|why| format!("deny.toml: {why}"))?;
+    let (mut graphs, mut locks) = (Vec::new(), Vec::new());
+    for workspace in WORKSPACES {
+        graphs.push(Graph::load(workspace, &policy.targets)?);
+        let name = format!("{workspace}/Cargo.lock");
+        locks.push(Locked::read(&text(&name)?).map_err(|why| format!("{name}: {why}"))?);
+    }
+    let complaints = complaints(&policy, &graphs, &locks);
+    if !complaints.is_empty() {
+        return Err(format!("deny.toml and the dependencies disagree:\n{}", complaints.join("\n")));
+    }
+    let packages: BTreeSet<_> =
+        graphs.iter().flat_map(|graph| &graph.packages).map(|it| (&it.name, &it.version)).collect();
+    println!(
+        "{} packages, {} in lock files",
+        packages.len(),
+        locks.iter().map(|lock| lock.packages.len()).sum::<usize>()
+    );
+    if tools::has_deny() {
+        with_cargo_deny(advisories)
+    } else if advisories {
+        Err("cargo-deny is needed and missing (cargo install --locked cargo-deny)".into())
+    } else {
+        Ok(())
+    }
+}
+
+fn with_cargo_deny(advisories: bool) -> Result<(), String> {
+    let config = root().join("deny.toml").display().to_string();
+    for workspace in WORKSPACES {
+        let manifest = format!("{workspace}/Cargo.toml");
+        let mut words = vec!["deny", "--manifest-path", &manifest, "check", "--config", &config];
+        words.extend(["licenses", "bans", "sources"]);
+        words.extend(advisories.then_some("advisories"));
+        Line::cargo(&words).run()?;
+    }
+    Ok(())
+}
+
+fn text(name: &str) -> Result<String, String> {
+    fs::read_to_string(root().join(name)).map_err(|why| format!("{name}: {why}"))
+}
+
+/// All that the policy forbids, and all that it says for nothing.
+fn complaints(policy: &Policy, graphs: &[Graph], locks: &[Locked]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for graph in graphs {
+        complaints.extend(graph.packages.iter().filter_map(|package| policy.licence_of(package)));
+        complaints.extend(graph.packages.iter().filter_map(|package| policy.ban_of(package)));
+        complaints.extend(graph.packages.iter().flat_map(graph::Package::wildcards));
+        complaints.extend(policy.duplicates_in(graph));
+    }
+    for lock in locks {
+        complaints.extend(lock.packages.iter().filter_map(|package| policy.source_of(package)));
+    }
+    complaints.extend(policy.unused(graphs));
+    complaints.sort();
+    complaints.dedup();
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: &str = r#"
+        [graph]
+        targets = ["x86_64-unknown-linux-gnu"]
+        [licenses]
+        allow = ["MIT", "ISC"]
+        exceptions = [{ crate = "fuzzer", allow = ["NCSA"] }]
+        [bans]
+        multiple-versions = "deny"
+        wildcards = "deny"
+        allow-wildcard-paths = true
+        skip = [{ crate = "twice@1.0.0", reason = "another package needs it" }]
+        deny = [{ crate = "openssl-sys", reason = "one implementation of TLS" }]
+        [sources]
+        unknown-registry = "deny"
+        unknown-git = "deny"
+        allow-registry = ["https://github.com/rust-lang/crates.io-index"]
+    "#;
+
+    const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+    /// What `cargo metadata` prints, as far as it is read, with one package more.
+    fn metadata(more: &str) -> String {
+        let package = |name: &str, version: &str, licence: &str| {
+            format!(
+                r#"{{"name":"{name}","version":"{version}","license":{licence},"license_file":null,"source":"{INDEX}","publish":null,"dependencies":[]}}"#
+            )
+        };
+        let packages = [
+            package("first", "1.0.0", r#""MIT OR Apache-2.0""#),
+            package("second", "1.0.0", r#""ISC""#),
+            package("fuzzer", "0.4.0", r#""(MIT OR Apache-2.0) AND NCSA""#),
+            package("twice", "1.0.0", r#""MIT""#),
+            package("twice", "2.0.0", r#""MIT""#),
+            more.to_owned(),
+        ];
+        let packages: Vec<_> = packages.into_iter().filter(|package| !package.is_empty()).collect();
+        format!(r#"{{"packages":[{}]}}"#, packages.join(","))
+    }
+
+    fn lock(more: &str) -> String {
+        format!(
+            "version = 4\n[[package]]\nname = \"ours\"\nversion = \"0.1.0\"\n[[package]]\nname = \"first\"\nversion = \"1.0.0\"\nsource = \"{INDEX}\"\nchecksum = \"ab\"\n{more}"
+        )
+    }
+
+    fn said(policy: &str, metadata: &str, lock: &str) -> String {
+        let policy = Policy::read(policy).unwrap();
+        complaints(&policy, &[Graph::read(metadata).unwrap()], &[Locked::read(lock).unwrap()]).join("\n")
+    }
+
+    #[test]
+    fn s11_dependencies_within_the_policy_pass() {
+        assert_eq!(said(POLICY, &metadata(""), &lock("")), "");
+    }
+
+    #[test]
+    fn s11_each_forbidden_dependency_is_an_error() {
+        let index = format!(r#""source":"{INDEX}""#);
+        for (package, words) in [
+            (
+                r#"{"name":"bad","version":"1.0.0","license":"GPL-3.0-only","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
+                "bad 1.0.0: the licence `GPL-3.0-only` is not allowed",
+            ),
+            (
+                r#"{"name":"bad","version":"1.0.0","license":"MIT AND NCSA","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
+                "`MIT AND NCSA` is not allowed",
+            ),
+            (
+                r#"{"name":"bad","version":"1.0.0","license":null,"license_file":"TERMS","source":null,"publish":[],"dependencies":[]}"#,
+                "bad 1.0.0: it names no licence",
+            ),
+            (
+                r#"{"name":"bad","version":"1.0.0","license":"MIT OR","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
+                "bad 1.0.0: the licence `MIT OR` cannot be read",
+            ),
+            (
+                r#"{"name":"twice","version":"3.0.0","license":"MIT","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
+                "twice: the versions 2.0.0, 3.0.0",
+            ),
+            (
+                r#"{"name":"openssl-sys","version":"0.9.0","license":"MIT","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
+                "openssl-sys 0.9.0: forbidden: one implementation of TLS",
+            ),
+            (
+                r#"{"name":"bad","version":"1.0.0","license":"MIT","license_file":null,"source":null,"publish":null,"dependencies":[{"name":"first","req":"*","path":null,"kind":"dev"}]}"#,
+                "bad 1.0.0: any version of first",
+            ),
+            (
+                r#"{"name":"bad","version":"1.0.0","license":"MIT","license_file":null,"source":null,"publish":null,"dependencies":[{"name":"ours","req":"*","path":"/x","kind":null}]}"#,
+                "bad 1.0.0: any version of ours",
+            ),
+        ] {
+            let said = said(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn s11_packages_that_are_not_published_may_name_a_path_only() {
+        let package = r#"{"name":"inner","version":"1.0.0","license":"MIT","license_file":null,"source":null,"publish":[],"dependencies":[{"name":"ours","req":"*","path":"/x","kind":null}]}"#;
+        assert_eq!(said(POLICY, &metadata(package), &lock("")), "");
+    }
+
+    #[test]
+    fn s11_each_unknown_source_is_an_error() {
+        for (source, words) in [
+            ("source = \"git+https://example.org/x#abc\"", "git+https://example.org/x#abc"),
+            (
+                "source = \"registry+https://example.org/index\"\nchecksum = \"cd\"",
+                "registry+https://example.org/index",
+            ),
+            ("source = \"registry+https://github.com/rust-lang/crates.io-index\"", "no checksum"),
+        ] {
+            let more = format!("[[package]]\nname = \"stray\"\nversion = \"1.0.0\"\n{source}\n");
+            let said = said(POLICY, &metadata(""), &lock(&more));
+            assert!(said.contains("stray 1.0.0") && said.contains(words), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn s11_permissions_without_use_are_an_error() {
+        for (from, to, words) in [
+            (r#""MIT", "ISC""#, r#""MIT", "ISC", "Zlib""#, "no package needs the licence `Zlib`"),
+            (r#"crate = "fuzzer""#, r#"crate = "gone""#, "no package needs the exception for gone"),
+            (r#"twice@1.0.0"#, r#"twice@0.9.0"#, "no package needs the exception for twice@0.9.0"),
+        ] {
+            let said = said(&POLICY.replace(from, to), &metadata(""), &lock(""));
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn s11_policy_that_checks_less_than_it_must_is_refused() {
+        for (from, to) in [
+            (r#"multiple-versions = "deny""#, r#"multiple-versions = "warn""#),
+            (r#"unknown-git = "deny""#, r#"unknown-git = "allow""#),
+            (r#"unknown-registry = "deny""#, ""),
+            (r#", reason = "another package needs it""#, ""),
+            (r#"twice@1.0.0"#, "twice"),
+            (r#"targets = ["x86_64-unknown-linux-gnu"]"#, "targets = []"),
+        ] {
+            assert!(Policy::read(&POLICY.replace(from, to)).is_err(), "{from} → {to}");
+        }
+    }
+
+    #[test]
+    fn s11_the_policy_of_the_repository_can_be_read() {
+        let policy = Policy::read(&text("deny.toml").unwrap()).unwrap();
+        assert!(policy.targets.contains(&"x86_64-unknown-linux-gnu".to_owned()));
+    }
+}

@@ -1,0 +1,214 @@
+//! The tables of docs/regressions.md: one row for each defect that a release had.
+//!
+//! A row says what broke, which rule holds now, and in which release that was repaired. Where it is tested and by which
+//! tests is made from the names of tests. A repaired row needs a test; an open one says what is expected and claims nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::names::{canonical, cell};
+use super::sources::Sources;
+
+/// The first words of what broke, and of a rule that does not hold yet.
+const BROKE: &str = "0.1.0 ";
+const EXPECTED: &str = "Expected: ";
+
+/// One line of a table: `| R15 | what broke | the rule | where | tests | state |`.
+struct Row<'a> {
+    name: &'a str,
+    broke: &'a str,
+    rule: &'a str,
+    state: &'a str,
+}
+
+/// A line of a table whose first cell is a row, as it was read.
+enum Line<'a> {
+    Row(Row<'a>),
+    /// The row has another number of cells.
+    Malformed(&'a str, usize),
+}
+
+fn line(text: &str) -> Option<Line<'_>> {
+    let cells: Vec<&str> = text.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
+    let name = *cells.first()?;
+    let mut letters = name.chars();
+    let is_row = letters.next()?.is_ascii_uppercase() && letters.as_str().parse::<u32>().is_ok();
+    if !is_row {
+        return None;
+    }
+    Some(match cells.as_slice() {
+        [_, broke, rule, _, _, state] => Line::Row(Row { name, broke, rule, state }),
+        others => Line::Malformed(name, others.len()),
+    })
+}
+
+fn well_formed(page: &str) -> impl Iterator<Item = Row<'_>> {
+    page.lines().filter_map(line).filter_map(|line| match line {
+        Line::Row(row) => Some(row),
+        Line::Malformed(..) => None,
+    })
+}
+
+/// The rows of the page in their one spelling.
+pub fn rows(page: &str) -> Vec<String> {
+    well_formed(page).map(|row| canonical(row.name)).collect()
+}
+
+/// The page with the columns for levels and tests made from the names of tests.
+pub fn made_anew(page: &str, sources: &Sources) -> String {
+    let mut made = String::with_capacity(page.len());
+    for text in page.lines() {
+        match line(text) {
+            Some(Line::Row(row)) => {
+                let Row { name, broke, rule, state } = row;
+                let levels: Vec<&str> = sources
+                    .levels()
+                    .iter()
+                    .filter(|(_, names)| !names.of(name).is_empty())
+                    .map(|(level, _)| *level)
+                    .collect();
+                let levels = if levels.is_empty() { "–".into() } else { levels.join(", ") };
+                let tests = cell(sources.levels().iter().flat_map(|(_, names)| names.of(name)));
+                let _ = writeln!(made, "| {name} | {broke} | {rule} | {levels} | {tests} | {state} |");
+            }
+            _ => _ = writeln!(made, "{text}"),
+        }
+    }
+    made
+}
+
+/// Rows that contradict themselves or the tests, and numbers that are missing or used twice.
+pub fn complaints(page: &str, sources: &Sources) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for line in page.lines().filter_map(line) {
+        match line {
+            Line::Row(row) => complaints.extend(row.complaints(sources)),
+            Line::Malformed(name, cells) => complaints.push(format!("  {name}: it has {cells} cells, not six")),
+        }
+    }
+    complaints.extend(gaps(&rows(page)));
+    complaints
+}
+
+impl Row<'_> {
+    fn complaints(&self, sources: &Sources) -> Vec<String> {
+        let Row { name, broke, rule, state } = self;
+        let mut complaints = Vec::new();
+        let mut say = |what: String| complaints.push(format!("  {name}: {what}"));
+        if name.len() != 3 {
+            say("a row has two digits".into());
+        }
+        if broke.strip_prefix(BROKE).is_none_or(str::is_empty) {
+            say(format!("what broke begins with `{BROKE}`"));
+        }
+        let is_expected = rule.starts_with(EXPECTED);
+        match state.strip_prefix("fixed in ") {
+            Some(version) if !is_version(version) => say(format!("`{version}` is no version")),
+            Some(_) => {
+                if sources.levels().iter().all(|(_, names)| names.of(name).is_empty()) {
+                    say("it counts as repaired, and no test is named after it".into());
+                }
+                if is_expected || rule.is_empty() {
+                    say("it counts as repaired, and its rule is only expected".into());
+                }
+            }
+            None if *state == "open" => {
+                if !is_expected {
+                    say(format!("it is open, and its rule does not begin with `{EXPECTED}`"));
+                }
+                if [broke, rule].iter().any(|text| text.to_lowercase().contains("fixed")) {
+                    say("it is open, and says `fixed`".into());
+                }
+            }
+            None => say(format!("`{state}` is neither `open` nor `fixed in X.Y.Z`")),
+        }
+        complaints
+    }
+}
+
+fn is_version(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('.').collect();
+    parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
+}
+
+/// Rows of a family are numbered from 1 without gaps, so that no row disappears from the middle.
+fn gaps(rows: &[String]) -> Vec<String> {
+    let mut families: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for row in rows {
+        let (family, number) = row.split_at(1);
+        families.entry(family).or_default().push(number.parse().unwrap_or_default());
+    }
+    let mut complaints = Vec::new();
+    for (family, mut numbers) in families {
+        numbers.sort_unstable();
+        if let Some((expected, found)) = (1..).zip(numbers).find(|(expected, found)| expected != found) {
+            let what = if found < expected { "is there twice" } else { "is missing" };
+            complaints.push(format!("  {family}{:02}: {what}", expected.min(found)));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::Names;
+    use super::*;
+
+    const HEAD: &str = "| Row | What broke | Rule | Where | Tests | State |\n|---|---|---|---|---|---|\n";
+
+    fn page(rows: &str) -> String {
+        format!("# Regressions\n{HEAD}{rows}")
+    }
+
+    fn sources() -> Sources {
+        Sources {
+            unit: Names::of_all(&["r01_unit"]),
+            real: Names::of_all(&["r01_seen_by_a_user", "t01_seen"]),
+            simulated: Names::of_all(&["r01_simulated", "r01_scenario"]),
+            ..Sources::default()
+        }
+    }
+
+    #[test]
+    fn levels_and_tests_are_made_from_the_names() {
+        let page = page(
+            "| R01 | 0.1.0 broke. | It holds. | old | old | fixed in 0.1.1 |\n| R02 | 0.1.0 broke. | Expected: more. | | | open |\n",
+        );
+        let made = made_anew(&page, &sources());
+        let first = "| R01 | 0.1.0 broke. | It holds. | unit, simulation, processes | `r01_scenario`, `r01_seen_by_a_user`, `r01_simulated` and 1 more | fixed in 0.1.1 |";
+        assert!(made.contains(first), "{made}");
+        assert!(made.contains("| R02 | 0.1.0 broke. | Expected: more. | – | – | open |"), "{made}");
+        assert!(made.contains(HEAD), "{made}");
+        assert_eq!(made_anew(&made, &sources()), made);
+        assert!(complaints(&made, &sources()).is_empty());
+        assert_eq!(rows(&made), ["R1", "R2"]);
+    }
+
+    #[test]
+    fn each_mistake_of_a_row_is_an_error() {
+        for (row, part) in [
+            ("| R01 | 0.1.0 broke. | It holds. | | | done |", "neither"),
+            ("| R01 | 0.1.0 broke. | It holds. | | | fixed in next |", "no version"),
+            ("| R01 | 0.1.0 broke. | Expected: more. | | | fixed in 0.1.1 |", "only expected"),
+            ("| R01 | It broke. | It holds. | | | fixed in 0.1.1 |", "begins with"),
+            ("| R01 | 0.1.0 broke. | It holds. | | | open |", "does not begin"),
+            ("| R01 | 0.1.0 broke. | Expected: it is fixed. | | | open |", "says `fixed`"),
+            ("| R01 | 0.1.0 broke. | It | holds. | | | open |", "7 cells"),
+            ("| R1 | 0.1.0 broke. | It holds. | | | fixed in 0.1.1 |", "two digits"),
+            ("| W01 | 0.1.0 broke. | It holds. | | | fixed in 0.1.1 |", "no test"),
+            ("| R02 | 0.1.0 broke. | Expected: more. | | | open |", "R01: is missing"),
+        ] {
+            let said = complaints(&page(&format!("{row}\n")), &sources()).join("\n");
+            assert!(said.contains(part), "{row}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_used_twice_or_left_out_is_an_error() {
+        let row = |name: &str| format!("| {name} | 0.1.0 broke. | Expected: more. | | | open |\n");
+        let twice = complaints(&page(&(row("U01") + &row("U01"))), &sources());
+        assert_eq!(twice, ["  U01: is there twice"]);
+        let gap = complaints(&page(&(row("U01") + &row("U03"))), &sources());
+        assert_eq!(gap, ["  U02: is missing"]);
+    }
+}
