@@ -215,9 +215,11 @@ pub const LAST_WORDS: Duration = Duration::from_secs(1);
 
 // What people are shown
 
-/// Characters kept of a client's name: enough to know it by.
+/// Bytes kept of a client's name: enough to know it by.
 pub const CLIENT_NAME: usize = 64;
 /// Lines of a child's stderr that are kept for errors and status.
 pub const STDERR_TAIL: usize = 8;
 /// Bytes kept of each.
 pub const STDERR_LINE: usize = 300;
+/// How many bytes of any other text of a server are quoted: enough for a sentence.
+pub const QUOTED: usize = 200;

@@ -191,7 +191,7 @@ impl Upstream {
             let complaint = Complaint {
                 again: self.calls.get(key).is_some_and(|call| call.refused_once),
                 code: message.get(&["code"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0),
-                words: message.get_str(&["message"]).unwrap_or_default().chars().take(200).collect(),
+                words: turn.quote.quote(message.get_str(&["message"]).unwrap_or_default().as_bytes(), defaults::QUOTED),
             };
             let session_lost = self.speaks_of_a_lost_session(id, key, refused, named, &complaint);
             // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
