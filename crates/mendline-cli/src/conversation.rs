@@ -18,6 +18,7 @@ use mendline::decisions::config::{Catalogue, Startup};
 use mendline::decisions::port::Ending;
 use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId};
 use mendline::driver::{Client, Driver, Host, Observer};
+use mendline::observe::redact::Redactor;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
 use mendline::transport::remote::Remote;
@@ -70,6 +71,8 @@ pub(crate) struct Conversation {
     era: Era,
     /// Something was asked that is not answered.
     is_asking: bool,
+    /// Hides secrets in what is quoted.
+    redactor: Redactor,
 }
 
 impl Conversation {
@@ -77,6 +80,8 @@ impl Conversation {
     pub(crate) fn open<O: Observer + 'static>(mut plan: Plan, observer: O) -> Result<Conversation, String> {
         // Only the server itself is asked here: what it said another time is of no use to whoever asks now.
         plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
+        let redactor = Redactor::default();
+        redactor.learn(&plan.secrets());
         let Plan { upstream, way, limits } = plan;
         let config = Config::new(vec![upstream]);
         let (ours, theirs) = tokio::io::duplex(PIPE);
@@ -86,16 +91,28 @@ impl Conversation {
         let driver = match way {
             Way::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
-                drive(config, limits, Children::new(vec![command], guard), theirs, heard, observer)
+                drive(config, limits, Children::new(vec![command], guard), theirs, heard, observer, redactor.clone())
             }
             Way::Remote(address) => {
                 let target = address.target()?.limits(limits.clone());
-                drive(config, limits, Remote::new(target), theirs, heard, observer)
+                drive(config, limits, Remote::new(target), theirs, heard, observer, redactor.clone())
             }
         };
         let (from, to) = tokio::io::split(ours);
         let (buffer, era) = (Vec::new(), Era::Legacy);
-        Ok(Conversation { to, from, buffer, searched: 0, driver, news, witness, last_id: 0, era, is_asking: false })
+        Ok(Conversation {
+            to,
+            from,
+            buffer,
+            searched: 0,
+            driver,
+            news,
+            witness,
+            last_id: 0,
+            era,
+            is_asking: false,
+            redactor,
+        })
     }
 
     /// Begins, and greets the server. What cannot be had within this time is not waited for.
@@ -208,14 +225,16 @@ impl Conversation {
                 }
                 Some(Heard::Error { to, trouble }) if to == id => {
                     self.is_asking = false;
-                    return Err(trouble);
+                    return Err(trouble.redacted(&self.redactor));
                 }
                 Some(Heard::Asked { id, method }) => {
                     self.send(&polite(&id, &method)).await?;
                     aside(Aside::Declined(method));
                 }
-                Some(Heard::Progress(progress)) => aside(Aside::Progress(progress)),
-                Some(Heard::Said { level, text }) => aside(Aside::Said { level, text }),
+                Some(Heard::Progress(progress)) => aside(Aside::Progress(progress.redacted(&self.redactor))),
+                Some(Heard::Said { level, text }) => {
+                    aside(Aside::Said { level, text: answer::redacted(&text, &self.redactor) });
+                }
                 Some(Heard::Result { .. } | Heard::Error { .. }) | None => {}
             }
         }
@@ -322,6 +341,7 @@ fn drive<H, O>(
     pipe: DuplexStream,
     mut news: UnboundedReceiver<Input>,
     observer: O,
+    redactor: Redactor,
 ) -> JoinHandle<Ending>
 where
     H: Host + 'static,
@@ -330,7 +350,7 @@ where
     let (reader, writer) = tokio::io::split(pipe);
     let engine = Engine::new(config, fastrand::u64(..));
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let driver = Driver::new(engine, limits, host, client, observer);
+    let driver = Driver::new(engine, limits, host, client, observer).hiding(redactor);
     tokio::spawn(driver.run(move |cx| match news.poll_recv(cx) {
         Poll::Ready(Some(input)) => Poll::Ready(input),
         // Whoever could have said something has gone, and with them the pipe: that is how a driver ends.

@@ -47,6 +47,8 @@ pub(crate) enum Way {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     url: Secret,
+    /// A variable holds it, or a part of it.
+    is_hidden: bool,
     headers: Vec<(String, Secret)>,
     connect_timeout: Option<Duration>,
     /// Credentials may go to another machine unencrypted.
@@ -89,7 +91,8 @@ impl Plan {
             }
             Reach::Url { url, headers, connect_timeout, allow_http, .. } => {
                 let (url, headers) = (url.clone(), headers.clone());
-                let address = Address { url, headers, connect_timeout: *connect_timeout, allow_http: *allow_http };
+                let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
+                let address = Address { url, is_hidden: false, headers, connect_timeout, allow_http };
                 Plan { upstream: server.policies.clone(), way: Way::Remote(address), limits }
             }
             Reach::Wrapped { arguments, environment, directory } => {
@@ -229,7 +232,8 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
         return Err(format!("{what}: {} (what the variable holds is not shown)", without_secrets(written)));
     }
     let (headers, connect_timeout) = (headers(line, variable)?, line.server.connect_timeout);
-    let address = Address { url: Secret::new(url), headers, connect_timeout, allow_http: line.server.allow_http };
+    let (is_hidden, allow_http) = (url != written, line.server.allow_http);
+    let address = Address { url: Secret::new(url), is_hidden, headers, connect_timeout, allow_http };
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));

@@ -90,6 +90,7 @@ impl Bridge {
         let Bridge { plan, log, reload } = self;
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
         let shelf = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
+        let shelf = shelf.map(|shelf| shelf.hiding(log.redactor()));
         let Plan { upstream, way, limits } = plan;
         let config = Config::new(vec![upstream]);
         let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
@@ -143,7 +144,8 @@ where
         engine.handle(Input::Remembered { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let mut driver = Driver::new(engine, limits, host, client, (log, recorder));
+    let redactor = log.redactor();
+    let mut driver = Driver::new(engine, limits, host, client, (log, recorder)).hiding(redactor);
     if let Some(shelf) = shelf {
         driver = driver.keeping(Box::new(shelf.keeper()));
     }

@@ -215,7 +215,7 @@ pub const LAST_WORDS: Duration = Duration::from_secs(1);
 
 // What people are shown
 
-/// Characters kept of a client's name: enough to know it by.
+/// Bytes kept of a client's name: enough to know it by.
 pub const CLIENT_NAME: usize = 64;
 /// Bytes of a body that is not JSON-RPC in which the words for an error are looked for: the title of an HTML page is near its
 /// beginning.
@@ -226,3 +226,5 @@ pub const PAGE_WORDS: usize = 120;
 pub const STDERR_TAIL: usize = 8;
 /// Bytes kept of each.
 pub const STDERR_LINE: usize = 300;
+/// How many bytes of any other text of a server are quoted: enough for a sentence.
+pub const QUOTED: usize = 200;

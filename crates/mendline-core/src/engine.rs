@@ -11,6 +11,7 @@
 //! carries them until none is left: down once, back once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use mendline_wire::Spliced;
 
@@ -24,6 +25,7 @@ use crate::mail::{Mail, ToUpstream};
 use crate::moment::Moment;
 use crate::policy::breaker::Standing;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
+use crate::quote::{Quote, Unredacted};
 use crate::timers::Timers;
 use crate::turn::{Alarm, Turn};
 use crate::upstream::Upstream;
@@ -55,6 +57,7 @@ pub struct Engine {
     dice: Dice,
     outputs: VecDeque<Output>,
     mail: Mail,
+    quote: Arc<dyn Quote>,
 }
 
 macro_rules! turn {
@@ -66,6 +69,7 @@ macro_rules! turn {
             dice: &mut $engine.dice,
             outputs: &mut $engine.outputs,
             mail: &mut $engine.mail,
+            quote: &*$engine.quote,
         }
     };
 }
@@ -91,7 +95,13 @@ impl Engine {
             dice: Dice::new(seed),
             outputs: VecDeque::new(),
             mail: Mail::default(),
+            quote: Arc::new(Unredacted),
         }
+    }
+
+    /// From now on text of a peer is quoted like this.
+    pub fn quote_with(&mut self, quote: Arc<dyn Quote>) {
+        self.quote = quote;
     }
 
     // ---- tell it ----
@@ -122,7 +132,7 @@ impl Engine {
             Input::FromLink { link, received } => {
                 self.with_upstream(link, |it, turn| it.handle_received(link, received, turn));
             }
-            Input::Said { link, line } => self.with_upstream(link, |it, _| it.handle_said(&line)),
+            Input::Said { link, line } => self.with_upstream(link, |it, turn| it.handle_said(&line, turn)),
             Input::LinkBroken { link, pipe } => {
                 self.with_upstream(link, |it, turn| it.handle_broken(link, pipe, turn));
             }

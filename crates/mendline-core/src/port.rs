@@ -33,6 +33,12 @@
 //!
 //! Sinks pull: a shell calls `Engine::poll_write` for a port only while it can take more bytes, and counts what the
 //! operating system accepted. Sources ask leave: a shell reads from a port only while `Engine::may_read` says so.
+//!
+//! # Text of peers
+//!
+//! Words in [`SpawnFailure`] and [`EndHow`] and the line of [`Input::Said`] may quote a server, a proxy or the system. A
+//! shell hides secrets in them before it passes them on. The engine itself quotes from messages only through the
+//! [`Quote`](crate::Quote) that the shell has given to it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -156,11 +162,11 @@ pub enum Input {
         /// What came.
         received: Received,
     },
-    /// The child wrote one line to its stderr (without the line end, cut to a few KiB by the shell).
+    /// The child wrote one line to its stderr (without the line end, redacted and then cut to a few KiB by the shell).
     Said {
         /// Which child.
         link: LinkId,
-        /// The line as it came.
+        /// The line, without secrets.
         line: Bytes,
     },
     /// One of the child's pipes is gone although the process has not been seen to end.

@@ -9,6 +9,7 @@ use crate::ledger::Ledger;
 use crate::mail::{Mail, ToClient, ToUpstream};
 use crate::moment::Moment;
 use crate::port::{ClientId, Output, UpstreamId};
+use crate::quote::Quote;
 use crate::slab::Key;
 use crate::timers::{TimerId, Timers};
 
@@ -45,6 +46,8 @@ pub struct Turn<'a> {
     pub dice: &'a mut Dice,
     pub outputs: &'a mut VecDeque<Output>,
     pub mail: &'a mut Mail,
+    /// Quotes text of a peer.
+    pub quote: &'a dyn Quote,
 }
 
 impl Turn<'_> {

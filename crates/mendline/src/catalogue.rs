@@ -23,6 +23,7 @@ use std::path::Path;
 use mendline_core::Remembered;
 
 use crate::observe::log::{LogLevel, Pen};
+use crate::observe::redact::Redactor;
 pub use crate::state::state_directory;
 use file::{File, Found};
 pub use identity::{Identity, is_credential};
@@ -42,18 +43,25 @@ pub struct Shelf {
     file: File,
     identity: Identity,
     pen: Pen,
+    redactor: Redactor,
 }
 
 impl Shelf {
     /// The place for this server. `None`, and said why, when there can be none.
     pub fn open(state: &Path, identity: Identity, pen: Pen) -> Option<Shelf> {
         match File::open(state, &identity) {
-            Ok(file) => Some(Shelf { file, identity, pen }),
+            Ok(file) => Some(Shelf { file, identity, pen, redactor: Redactor::default() }),
             Err(fault) => {
                 pen.say(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
                 None
             }
         }
+    }
+
+    /// Keeps nothing in which this one knows a secret.
+    #[must_use]
+    pub fn hiding(self, redactor: Redactor) -> Shelf {
+        Shelf { redactor, ..self }
     }
 
     /// What was kept, grown older by the time that has passed.
@@ -75,7 +83,8 @@ impl Shelf {
 
     /// Keeps what there is to keep from now on.
     pub fn keeper(self) -> DiskKeeper {
-        let Shelf { file, identity, pen } = self;
-        DiskKeeper::new(Writing::new(file, identity.into_secrets(), pen))
+        let Shelf { file, identity, pen, redactor } = self;
+        redactor.learn(&identity.into_secrets());
+        DiskKeeper::new(Writing::new(file, redactor, pen))
     }
 }

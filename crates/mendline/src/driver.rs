@@ -10,11 +10,12 @@
 //!
 //! The driver decides nothing. It asks the engine for leave to read (`may_read`), lets sinks pull (`poll_write`), counts
 //! what was accepted, and keeps the order that `mendline_core::port` promises: above all that the end of a child is told
-//! after everything it wrote. `hear.rs` is how it reads,
+//! after everything it wrote. `hear.rs` is how it reads, `foreign.rs` where secrets are hidden in what servers say,
 //! `carry.rs` what it does for the engine, `speak.rs` how it writes.
 
 mod carry;
 mod clock;
+mod foreign;
 mod hear;
 mod host;
 mod link;
@@ -25,6 +26,7 @@ mod vigil;
 mod wire;
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mendline_core::port::Ending;
@@ -32,6 +34,7 @@ use mendline_core::{ClientId, Engine, Input, Moment, Port, UpstreamId};
 use mendline_wire::Limits;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::observe::redact::Redactor;
 use crate::transport::http::Http;
 use clock::Clock;
 pub use host::{Child, Drained, Host, Keeper, Observer, Way};
@@ -62,6 +65,8 @@ pub struct Driver<H: Host, R, W, O> {
     /// Before the observer, so that it ends before it: what it has to say is heard.
     keeper: Option<Box<dyn Keeper>>,
     observer: O,
+    /// Hides secrets in text of servers where it enters.
+    redactor: Redactor,
     /// Whether the observer wants to see the messages themselves.
     wired: bool,
     limits: Limits,
@@ -91,9 +96,12 @@ where
     O: Observer,
 {
     /// A driver that has not begun. Must be made inside a tokio runtime, whose clock is the one that counts.
-    pub fn new(engine: Engine, limits: Limits, mut host: H, client: Client<R, W>, observer: O) -> Self {
+    pub fn new(mut engine: Engine, limits: Limits, mut host: H, client: Client<R, W>, observer: O) -> Self {
+        let redactor = Redactor::default();
+        engine.quote_with(Arc::new(redactor.clone()));
         Self {
             engine,
+            redactor,
             keeper: None,
             wired: observer.wants_wire(),
             observer,
@@ -113,6 +121,14 @@ where
             host,
             limits,
         }
+    }
+
+    /// Hides the secrets that this one knows in every text of a server that is quoted. Without it, only what looks like a
+    /// credential is hidden.
+    pub fn hiding(mut self, redactor: Redactor) -> Self {
+        self.engine.quote_with(Arc::new(redactor.clone()));
+        self.redactor = redactor;
+        self
     }
 
     /// Gives what the engine wants to be kept to this one; without it, nothing is kept.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use mendline::observe::redact::Redactor;
 use mendline_wire::code;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -81,6 +82,16 @@ impl Trouble {
         }
     }
 
+    /// The same, without secrets in what the server says.
+    pub(super) fn redacted(self, redactor: &Redactor) -> Trouble {
+        match self {
+            Trouble::Error { code, message, failure } => {
+                Trouble::Error { code, message: redacted(&message, redactor), failure }
+            }
+            other => other,
+        }
+    }
+
     /// In words for a person.
     pub(crate) fn words(&self) -> String {
         match self {
@@ -113,6 +124,18 @@ pub(crate) struct Progress {
     pub(crate) done: f64,
     pub(crate) total: Option<f64>,
     pub(crate) message: Option<String>,
+}
+
+impl Progress {
+    pub(super) fn redacted(mut self, redactor: &Redactor) -> Progress {
+        self.message = self.message.map(|message| redacted(&message, redactor));
+        self
+    }
+}
+
+/// Text of a server without secrets.
+pub(super) fn redacted(text: &str, redactor: &Redactor) -> String {
+    String::from_utf8_lossy(&redactor.redact(text.as_bytes())).into_owned()
 }
 
 /// One line of the conversation.

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use mendline::decisions::Secret;
-use mendline::observe::redact::{holds_a_secret, secrets_of_url};
+use mendline::observe::redact::{holds_a_secret, secrets_of_hidden_url, secrets_of_url};
 
 use super::{Plan, Way};
 use crate::wrap::credential;
@@ -20,7 +20,8 @@ impl Plan {
                 secrets.extend(of_arguments(&command.arguments));
             }
             Way::Remote(address) => {
-                secrets.extend(secrets_of_url(address.url.expose()));
+                let of_url = if address.is_hidden { secrets_of_hidden_url } else { secrets_of_url };
+                secrets.extend(of_url(address.url.expose()));
                 secrets
                     .extend(address.headers.iter().filter(|(name, _)| !is_open(name)).map(|(_, value)| value.clone()));
             }
@@ -37,7 +38,9 @@ fn is_open(name: &str) -> bool {
 fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Secret> {
     let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     let secret = |(name, value): (String, String)| {
-        let of_url = if value.contains("://") { secrets_of_url(&value) } else { Vec::new() };
+        // A proxy is often named without a scheme.
+        let is_url = value.contains("://") || name.to_ascii_lowercase().ends_with("_proxy");
+        let of_url = if is_url { secrets_of_url(&value) } else { Vec::new() };
         of_url.into_iter().chain(holds_a_secret(&name).then(|| Secret::new(value)))
     };
     variables.into_iter().filter_map(text).flat_map(secret).collect()
@@ -73,13 +76,27 @@ mod tests {
     fn arguments_give_their_secrets_away() {
         let line = ["x", "--api-key", "s1", "--verbose", "--token=s2", "postgres://me:s3@db/x", "--port", "80"];
         let arguments: Vec<OsString> = line.iter().map(OsString::from).collect();
-        assert_eq!(exposed(&of_arguments(&arguments)), ["s1", "s2", "s3"]);
+        let secrets = of_arguments(&arguments);
+        assert!(["s1", "s2", "s3"].iter().all(|secret| exposed(&secrets).contains(secret)), "{:?}", exposed(&secrets));
+        assert!(!exposed(&secrets).contains(&"80"));
     }
 
     #[test]
     fn variables_are_secret_by_their_names_and_urls_by_what_they_hold() {
         let variables = [("GITHUB_TOKEN", "s1"), ("PATH", "/bin"), ("DATABASE_URL", "postgres://me:s2@db/x")];
         let secrets = of_variables(variables.map(|(name, value)| (name.into(), value.into())));
-        assert_eq!(exposed(&secrets), ["s1", "s2"]);
+        assert!(["s1", "s2"].iter().all(|secret| exposed(&secrets).contains(secret)), "{:?}", exposed(&secrets));
+        assert!(!exposed(&secrets).contains(&"/bin"));
+    }
+
+    #[test]
+    fn s10_proxy_without_scheme_gives_its_password_away() {
+        let secrets = of_variables([("HTTPS_PROXY".into(), "me:hunter2@proxy.test:3128".into())]);
+        let header = "Basic bWU6aHVudGVyMg==";
+        assert!(
+            exposed(&secrets).contains(&"hunter2") && exposed(&secrets).contains(&header),
+            "{:?}",
+            exposed(&secrets)
+        );
     }
 }

@@ -14,9 +14,9 @@ use mendline::Observer;
 use mendline::control::snapshot::TransportKind;
 use mendline::decisions::config::{AutoReconnect, Catalogue, Dialect, Reconnect, Startup, Transport};
 use mendline::decisions::words::Cause;
-use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, UpstreamConfig, UpstreamId};
+use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, Quote as _, UpstreamConfig, UpstreamId};
 use mendline::driver::{Client, Driver, Host};
-use mendline::observe::escaped::Escaped;
+use mendline::observe::redact::Redactor;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
 use mendline::transport::remote::Remote;
@@ -28,6 +28,9 @@ use super::report::{ProbeOutcome, Probed, Report};
 use crate::GUARD;
 use crate::named::{Refusal, locate, read};
 use crate::plan::{Plan, Way};
+
+/// How much is shown of what a server says.
+const LONGEST: usize = 200;
 
 /// Tries every configured server, or the one of this name, of which none runs.
 pub(super) fn probe(
@@ -86,6 +89,8 @@ impl Trial {
 }
 
 async fn attempt(plan: Plan, within: Duration) -> Probed {
+    let redactor = Redactor::default();
+    redactor.learn(&plan.secrets());
     let Plan { mut upstream, way, limits } = plan;
     let mut probed = known(&upstream, ProbeOutcome::Fails, None);
     // Nothing is answered in its stead, and one attempt has to do: the question is whether it is there now.
@@ -96,17 +101,17 @@ async fn attempt(plan: Plan, within: Duration) -> Probed {
     let answer = match way {
         Way::Child(command) => {
             let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
-            greet(upstream, limits, Children::new(vec![command], guard), within).await
+            greet(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
         }
         Way::Remote(address) => match address.target() {
-            Ok(target) => greet(upstream, limits.clone(), Remote::new(target.limits(limits)), within).await,
+            Ok(target) => greet(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await,
             Err(why) => Err(Failure { outcome: ProbeOutcome::Fails, why }),
         },
     };
     probed.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match answer {
         Ok(server) => (probed.outcome, probed.server) = (ProbeOutcome::Answers, server),
-        Err(failure) => (probed.outcome, probed.why) = (failure.outcome, Some(failure.why)),
+        Err(failure) => (probed.outcome, probed.why) = (failure.outcome, Some(plain(&failure.why, &redactor))),
     }
     probed
 }
@@ -123,13 +128,14 @@ async fn greet<H: Host + 'static>(
     limits: Limits,
     host: H,
     within: Duration,
+    redactor: &Redactor,
 ) -> Result<Option<String>, Failure> {
     let engine = Engine::new(Config::new(vec![upstream]), fastrand::u64(..));
     let (near, far) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(far);
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let trouble = Trouble::default();
-    let driver = Driver::new(engine, limits, host, client, trouble.clone());
+    let driver = Driver::new(engine, limits, host, client, trouble.clone()).hiding(redactor.clone());
     let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
     let (hears, mut says) = tokio::io::split(near);
     let said = tokio::time::timeout(within, async {
@@ -143,13 +149,13 @@ async fn greet<H: Host + 'static>(
     drop(says);
     let _ = tokio::time::timeout(Duration::from_secs(1), driven).await;
     match said {
-        Ok(Some(answer)) if answer.get("result").is_some() => Ok(who(&answer["result"]["serverInfo"])),
+        Ok(Some(answer)) if answer.get("result").is_some() => Ok(who(&answer["result"]["serverInfo"], redactor)),
         Ok(answer) => {
             let code = answer.as_ref().and_then(|answer| answer["error"]["code"].as_i64());
             let said = answer.as_ref().and_then(|answer| answer["error"]["message"].as_str());
             let needs_login = code == Some(Cause::NeedsLogin.code());
             let outcome = if needs_login { ProbeOutcome::NeedsLogin } else { ProbeOutcome::Fails };
-            let why = trouble.take().unwrap_or_else(|| plain(said.unwrap_or("it ended without an answer")));
+            let why = trouble.take().unwrap_or_else(|| said.unwrap_or("it ended without an answer").to_owned());
             Err(Failure { outcome, why })
         }
         Err(_) => {
@@ -177,14 +183,15 @@ async fn answer(hears: impl AsyncRead + Unpin) -> Option<Value> {
     None
 }
 
-fn who(server: &Value) -> Option<String> {
+fn who(server: &Value, redactor: &Redactor) -> Option<String> {
     let name = server["name"].as_str()?;
     let version = server["version"].as_str().unwrap_or_default();
-    Some(plain(format!("{name} {version}").trim()))
+    Some(plain(format!("{name} {version}").trim(), redactor))
 }
 
-fn plain(text: &str) -> String {
-    Escaped(text.as_bytes()).to_string().chars().take(200).collect()
+/// Text of a server or about it, on one line and without secrets.
+fn plain(text: &str, redactor: &Redactor) -> String {
+    redactor.quote(text.as_bytes(), LONGEST)
 }
 
 fn known(upstream: &UpstreamConfig, outcome: ProbeOutcome, why: Option<String>) -> Probed {
@@ -216,7 +223,7 @@ impl Observer for Trouble {
             | Event::CallFailed { why, .. } => why,
             _ => return,
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain(why));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
     }
 
     fn said(&mut self, _: UpstreamId, _: &[u8]) {}

@@ -231,7 +231,7 @@ impl ClientSession {
             Method::Initialize => message.get_str(&["clientInfo", name]),
             _ => message.get_str(&["_meta", meta::CLIENT_INFO, name]),
         };
-        let short = |text: Cow<'_, str>| text.chars().take(defaults::CLIENT_NAME).collect();
+        let short = |text: Cow<'_, str>| turn.quote.quote(text.as_bytes(), defaults::CLIENT_NAME);
         if let Some(name) = member("name") {
             let (name, version) = (short(name), member("version").map(short).unwrap_or_default());
             turn.tell(Event::ClientNamed { client: self.client, upstream: self.upstream, name, version });

@@ -200,7 +200,8 @@ impl Upstream {
     /// The log level or a subscription was told to a new session.
     fn restored(&mut self, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
         if answer.kind() == Kind::Error {
-            let why = answer.get_str(&["message"]).unwrap_or_default().into_owned();
+            let why = answer.get_str(&["message"]).unwrap_or_default();
+            let why = turn.quote.quote(why.as_bytes(), defaults::QUOTED);
             turn.tell(Event::ErrandFailed { upstream: self.id, method: asked.method(), why });
             self.session.forget_subscription(asked);
         } else if asked.method() == Method::ResourcesSubscribe {

@@ -13,6 +13,7 @@ use mendline_wire::{Message, Method, Spliced};
 use crate::defaults;
 use crate::evidence::{Evidence, Reply, proves_refusal};
 use crate::port::{Content, EndHow, Written};
+use crate::quote::Quote;
 use crate::remembered::error_code;
 use crate::slab::Key;
 
@@ -86,8 +87,8 @@ pub struct Complaint {
 
 impl Complaint {
     /// What an error says.
-    pub fn of(message: Message, again: bool) -> Complaint {
-        let words = message.get_str(&["message"]).unwrap_or_default().chars().take(200).collect();
+    pub fn of(message: Message, again: bool, quote: &dyn Quote) -> Complaint {
+        let words = quote.quote(message.get_str(&["message"]).unwrap_or_default().as_bytes(), defaults::QUOTED);
         Complaint { code: error_code(&message).unwrap_or_default(), words, again, message }
     }
 }
@@ -298,13 +299,17 @@ fn unreadable(exchange: &Exchange) -> String {
     }
 }
 
-/// The first words of a body that is not JSON-RPC: the title of an HTML page, else its text without tags.
-pub fn first_words(body: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(&body[..body.len().min(defaults::PAGE_BYTES)]);
-    let text = match title_of(&text) {
-        Some(title) => title.to_owned(),
-        None => without_tags(&text),
-    };
+/// The first words of a body that is not JSON-RPC: the title of an HTML page, else its text without tags. Secrets are hidden
+/// before anything is cut; a word that the limit of bytes cuts in two is left out.
+pub fn first_words(body: &[u8], quote: &dyn Quote) -> Option<String> {
+    let mut beginning = &body[..body.len().min(defaults::PAGE_BYTES)];
+    if beginning.len() < body.len() {
+        let end = beginning.iter().rposition(u8::is_ascii_whitespace).unwrap_or_default();
+        beginning = &beginning[..end];
+    }
+    let text = String::from_utf8_lossy(beginning);
+    let text = title_of(&text).map_or_else(|| without_tags(&text), str::to_owned);
+    let text = quote.quote(text.as_bytes(), defaults::PAGE_BYTES);
     let mut words = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
         let space = usize::from(!words.is_empty());
@@ -344,6 +349,7 @@ fn without_tags(page: &str) -> String {
 mod tests {
     use super::*;
     use crate::evidence::Outcome;
+    use crate::quote::Unredacted;
 
     fn ended(status: Option<u16>, content: Content) -> Exchange {
         let mut exchange = Exchange::new(Purpose::Note);
@@ -443,13 +449,16 @@ mod tests {
     fn t01_the_first_words_of_a_page_are_its_title_or_its_text() {
         let page =
             b"<!DOCTYPE html><html><head><Title lang=en> 503 Service\n Unavailable </title></head><body>x</body>";
-        assert_eq!(first_words(page).as_deref(), Some("503 Service Unavailable"));
-        assert_eq!(first_words(b"<h1>Bad</h1>\r\n<p>gateway</p>").as_deref(), Some("Bad gateway"));
-        assert_eq!(first_words(b"upstream \x1b connect\terror").as_deref(), Some("upstream connect error"));
-        assert_eq!(first_words(b"  \n"), None);
-        assert_eq!(first_words(b"<<<>>>"), None);
+        assert_eq!(first_words(page, &Unredacted).as_deref(), Some("503 Service Unavailable"));
+        assert_eq!(first_words(b"<h1>Bad</h1>\r\n<p>gateway</p>", &Unredacted).as_deref(), Some("Bad gateway"));
+        assert_eq!(
+            first_words(b"upstream \x1b connect\terror", &Unredacted).as_deref(),
+            Some("upstream connect error")
+        );
+        assert_eq!(first_words(b"  \n", &Unredacted), None);
+        assert_eq!(first_words(b"<<<>>>", &Unredacted), None);
         let long = "word ".repeat(200);
-        let words = first_words(long.as_bytes()).unwrap();
+        let words = first_words(long.as_bytes(), &Unredacted).unwrap();
         assert!(words.ends_with('…') && words.chars().count() <= defaults::PAGE_WORDS + 1, "{words}");
     }
 

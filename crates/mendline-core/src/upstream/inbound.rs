@@ -4,7 +4,6 @@
 //! call is never ended by an answer to another. What is not protocol is skipped and told, and harms at most the call that it
 //! names.
 
-use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, meta};
 
 use super::Upstream;
@@ -41,7 +40,7 @@ impl Upstream {
             }
             Received::Broken { error, text } => {
                 let id = if error.method_seen { None } else { error.id.clone() };
-                let what = format!("{} ({error})", preview(&text));
+                let what = format!("{} ({error})", turn.quote.quote(&text, defaults::QUOTED));
                 self.handle_unreadable(id, &what, turn);
             }
             Received::TooLong { length, id, .. } => self.handle_too_long(length, id, turn),
@@ -369,10 +368,4 @@ fn number_in_disguise(id: &[u8]) -> Option<u64> {
             exact.then_some(value as u64)
         }
     }
-}
-
-/// The beginning of a line that is not protocol, safe to show.
-fn preview(text: &Bytes) -> String {
-    let text = String::from_utf8_lossy(&text[..text.len().min(200)]);
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

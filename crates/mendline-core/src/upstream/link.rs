@@ -240,10 +240,8 @@ impl Link {
         self.lose(why, false, called, turn);
     }
 
-    /// The child said something on stderr.
-    pub fn note_last_words(&mut self, line: &[u8]) {
-        let text = String::from_utf8_lossy(&line[..line.len().min(defaults::STDERR_LINE)]);
-        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    /// The child said something on stderr, and this is it as it may be quoted.
+    pub fn note_last_words(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.last_words.push_back(text.trim().to_owned());
             while self.last_words.len() > defaults::STDERR_TAIL {

@@ -159,8 +159,8 @@ impl Upstream {
     }
 
     /// The child said something on stderr.
-    pub fn handle_said(&mut self, line: &[u8]) {
-        self.link.note_last_words(line);
+    pub fn handle_said(&mut self, line: &[u8], turn: &Turn<'_>) {
+        self.link.note_last_words(&turn.quote.quote(line, defaults::STDERR_LINE));
     }
 
     /// Who is served by it.
@@ -336,7 +336,8 @@ impl Upstream {
     fn finish_replay(&mut self, greeting: &Message, answer: &Message, turn: &mut Turn<'_>) {
         let Some(link) = self.link.current() else { return };
         if answer.kind() == Kind::Error {
-            let why = answer.get_str(&["message"]).unwrap_or_default().into_owned();
+            let why = answer.get_str(&["message"]).unwrap_or_default();
+            let why = turn.quote.quote(why.as_bytes(), defaults::QUOTED);
             let words = match self.is_greeted_once {
                 true => "the server refused to be greeted again".to_owned(),
                 false => format!("the server refused to be greeted: {why}"),

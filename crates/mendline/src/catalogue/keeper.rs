@@ -7,16 +7,15 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mendline_core::{Remembered, Secret, UpstreamId};
+use mendline_core::{Remembered, UpstreamId};
 
 use super::file::File;
 use crate::background::{Work, Worker};
 use crate::driver::Keeper;
 use crate::observe::log::{LogLevel, Pen};
+use crate::observe::redact::Redactor;
 
 const STACK: usize = 256 << 10;
-/// A secret shorter than this is found in too many places to mean anything.
-const SHORTEST_SECRET: usize = 8;
 
 /// Keeps the catalogue of one server on disk.
 pub struct DiskKeeper {
@@ -42,7 +41,7 @@ struct State {
 /// What the thread needs.
 pub(super) struct Writing {
     file: File,
-    secrets: Vec<Secret>,
+    redactor: Redactor,
     pen: Pen,
     complained: bool,
 }
@@ -100,12 +99,14 @@ impl Desk {
 }
 
 impl Writing {
-    pub(super) fn new(file: File, secrets: Vec<Secret>, pen: Pen) -> Writing {
-        Writing { file, secrets, pen, complained: false }
+    pub(super) fn new(file: File, redactor: Redactor, pen: Pen) -> Writing {
+        Writing { file, redactor, pen, complained: false }
     }
 
     fn write(&mut self, what: &Remembered) {
-        let written = if self.gives_away(what) {
+        // A secret of ours that the server repeats, in whatever form, is not for a disk. What only looks like a credential
+        // is the server's own text, an example in a description for instance.
+        let written = if self.redactor.is_told_by(&what.write()) {
             Err("the server repeats a credential in what it says of itself".to_owned())
         } else {
             self.file.write(what).map_err(|error| error.to_string())
@@ -120,25 +121,16 @@ impl Writing {
             Err(_) => {}
         }
     }
-
-    /// Is a credential repeated in it? Then it is not for a disk.
-    fn gives_away(&self, what: &Remembered) -> bool {
-        let text = what.write();
-        let says = |secret: &Secret| {
-            let secret = secret.expose().as_bytes();
-            // `Bearer x` is the scheme and the secret; either is the header.
-            let words = secret.split(|byte| *byte == b' ').filter(|word| word.len() >= SHORTEST_SECRET);
-            words.into_iter().any(|word| memchr::memmem::find(&text, word).is_some())
-        };
-        self.secrets.iter().any(says)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Identity;
+    use mendline_core::Secret;
+
     use super::*;
     use crate::observe::log::Log;
+    use crate::observe::redact::secrets_of_url;
 
     fn catalogue(tool: &str) -> Remembered {
         let text = format!(
@@ -173,6 +165,41 @@ mod tests {
         keeper.keep(UpstreamId(0), catalogue("s3cr3t-canary"));
         drop(keeper);
         assert!(shelf(state.path()).read().is_none());
+    }
+
+    #[test]
+    fn s10_no_form_of_a_secret_is_kept() {
+        let redactor = Redactor::default();
+        let basic = Secret::new("Basic bWU6b3BlbiBzZXNhbWU=");
+        let cookie = Secret::new("sid=0123456789; csrf=abcdefghij");
+        redactor.learn(&[basic, cookie, Secret::new("with\"quote/and")]);
+        redactor.learn(&secrets_of_url("https://h.example/mcp?key=query-canary-1"));
+        for told in [
+            "open sesame",
+            "me:open sesame",
+            "b3BlbiBzZXNhbWU",
+            "0123456789",
+            "abcdefghij",
+            "query-canary-1",
+            r#"with\"quote\/and"#,
+            r"query\u002dcanary\u002d1",
+            "query%2Dcanary%2D1",
+        ] {
+            let state = tempfile::tempdir().unwrap();
+            let mut keeper = shelf(state.path()).hiding(redactor.clone()).keeper();
+            keeper.keep(UpstreamId(0), catalogue(told));
+            drop(keeper);
+            assert!(shelf(state.path()).read().is_none(), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_credential_is_kept() {
+        let state = tempfile::tempdir().unwrap();
+        let mut keeper = shelf(state.path()).keeper();
+        keeper.keep(UpstreamId(0), catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
+        drop(keeper);
+        assert!(shelf(state.path()).read().is_some());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{Child, Driver, Host, Observer, Turn, Way, wire};
+use super::{Child, Driver, Host, Observer, Turn, Way, foreign, wire};
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
@@ -89,7 +89,7 @@ where
                 }
                 Input::Spawned { link, pid }
             }
-            Err(why) => Input::SpawnFailed { link, why },
+            Err(why) => Input::SpawnFailed { link, why: foreign::spawn_failure(&self.redactor, why) },
         };
         self.engine.handle(input, now);
     }

@@ -5,15 +5,15 @@
 
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use mendline_core::port::Pipe;
 use mendline_core::{Engine, Input, Moment, Port};
-use mendline_wire::{Line, Received};
+use mendline_wire::Received;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
-use super::{Child, Driver, Host, Observer, Turn, Way, wire};
+use super::{Child, Driver, Host, Observer, Turn, Way, foreign, wire};
+use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
 /// How many lines one source may deliver before the others get their turn. A long burst goes on in pieces: whoever gets the
@@ -77,7 +77,7 @@ where
     pub(super) fn hear_remote(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
         for http in self.remote.iter_mut().chain(&mut self.left) {
             let observer = self.wired.then_some(&mut self.observer);
-            turn.again |= hear(http, &mut self.engine, observer, cx, now);
+            turn.again |= hear(http, &mut self.engine, &self.redactor, observer, cx, now);
         }
         self.left.retain(|http| !http.is_over());
     }
@@ -114,7 +114,7 @@ where
         for _ in 0..INPUTS_PER_TURN {
             match link.stderr.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
-                    let line = stderr_text(line);
+                    let line = foreign::stderr_line(&self.redactor, &line);
                     self.observer.said(link.id.upstream, &line);
                     self.engine.handle(Input::Said { link: link.id, line }, now);
                 }
@@ -129,7 +129,7 @@ where
     fn bury(&mut self, mut link: Link<H::Child>, now: Moment) {
         let id = link.id;
         let (engine, observer, limits, child) = (&mut self.engine, &mut self.observer, &self.limits, &link.child);
-        let wired = self.wired;
+        let (wired, redactor) = (self.wired, &self.redactor);
         link.stdout.last_lines(
             link::LAST_BYTES,
             |stdout, buffer| child.drain_stdout(stdout, buffer),
@@ -144,7 +144,7 @@ where
             link::LAST_BYTES,
             |stderr, buffer| child.drain_stderr(stderr, buffer),
             |line| {
-                let line = stderr_text(line);
+                let line = foreign::stderr_line(redactor, &line);
                 observer.said(id.upstream, &line);
                 engine.handle(Input::Said { link: id, line }, now);
             },
@@ -161,6 +161,7 @@ where
 fn hear<D: Dial, O: Observer>(
     http: &mut Http<D>,
     engine: &mut Engine,
+    redactor: &Redactor,
     mut observer: Option<&mut O>,
     cx: &mut Context<'_>,
     now: Moment,
@@ -168,6 +169,7 @@ fn hear<D: Dial, O: Observer>(
     for _ in 0..INPUTS_PER_TURN {
         match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
             Poll::Ready(input) => {
+                let input = foreign::over_http(redactor, input);
                 if let Some(observer) = &mut observer {
                     wire::heard(*observer, &input);
                 }
@@ -177,11 +179,4 @@ fn hear<D: Dial, O: Observer>(
         }
     }
     true
-}
-
-fn stderr_text(line: Line) -> Bytes {
-    match line {
-        Line::Text(text) => text,
-        Line::TooLong { head, .. } => head,
-    }
 }

@@ -92,7 +92,7 @@ pub trait Observer: Send {
     /// The engine decided or saw something.
     fn happened(&mut self, event: &Event);
 
-    /// A child wrote a line to its stderr.
+    /// A child wrote a line to its stderr. Secrets are hidden in it.
     fn said(&mut self, upstream: UpstreamId, line: &[u8]);
 
     /// Whether it wants to see the messages themselves. Asked once, at the beginning.

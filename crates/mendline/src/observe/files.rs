@@ -84,7 +84,6 @@ pub struct FileChoices {
 pub(super) struct Files {
     level: LogLevel,
     wire: bool,
-    redactor: Redactor,
     stories: Stories,
     desk: Arc<Desk>,
     work: Work,
@@ -102,12 +101,12 @@ impl Files {
         let (level, wire) = (choices.level, choices.wire);
         let (work, worker) = Work::new();
         let desk = Arc::new(Desk::default());
-        let writer = Writer::new(choices, names, redactor.clone(), stderr, worker);
+        let writer = Writer::new(choices, names, redactor, stderr, worker);
         let served = Arc::clone(&desk);
         let serve = move || writer.serve(&served);
         // Without a thread the desk fills up, and every further line is lost; the calls go on.
         let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK).spawn(serve);
-        Files { level, wire, redactor, stories: Stories::default(), desk, work }
+        Files { level, wire, stories: Stories::default(), desk, work }
     }
 
     pub(super) fn pen(&self) -> FilesPen {
@@ -144,7 +143,7 @@ impl Files {
 
     pub(super) fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
         if self.wire {
-            let text = self.redactor.beginning(message, LONGEST_MESSAGE).into();
+            let text = message[..message.len().min(LONGEST_MESSAGE)].into();
             let what = What::Passed { way, length: message.len(), text };
             self.desk.put(Entry::now(LogLevel::Debug, Some(upstream), what));
         }

@@ -4,14 +4,13 @@
 //! client may show or never read, and the [`files`](super::files), which are there when somebody asks later. Neither can
 //! hold up the other, and none of them a call.
 
-use std::borrow::Cow;
 use std::str::FromStr;
 
 use mendline_core::{Event, Level, UpstreamId};
 
 use super::files::{FileChoices, Files, FilesPen};
 use super::redact::Redactor;
-use super::stderr::{LONGEST, Stderr, StderrPen};
+use super::stderr::{Stderr, StderrPen};
 use crate::driver::{Observer, Way};
 
 /// What is worth a line. Each includes those before it.
@@ -140,11 +139,9 @@ impl Observer for Log {
     }
 
     fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
-        // Only what is too long to be kept whole is looked at here, before it is cut.
-        let line: Cow<'_, [u8]> = self.redactor.beginning(line, LONGEST);
-        self.stderr.put(LogLevel::Info, self.name(Some(upstream)), "|", &line);
+        self.stderr.put(LogLevel::Info, self.name(Some(upstream)), "|", line);
         if let Some(files) = &mut self.files {
-            files.said(upstream, &line);
+            files.said(upstream, line);
         }
     }
 

@@ -1,25 +1,31 @@
 //! What must not be written, found in what is about to be.
 //!
 //! A server prints its own token into its stderr, a URL with a password into an error, a whole header into a trace. Two
-//! things are hidden before a line reaches a file or a terminal: the secrets that we were given ourselves (headers,
-//! variables, arguments), wherever they stand and however they are written, and what by its looks is a credential
-//! (`shapes`). What is hidden reads `‹secret›`, as [`Secret`] itself does.
+//! things are hidden where such text enters and again before a line reaches a file or a terminal: the secrets that we were
+//! given ourselves (headers, variables, arguments, sessions), wherever they stand and however they are written (`forms`,
+//! `decoded`), and what by its looks is a credential (`shapes`). What is hidden reads `‹secret›`, as [`Secret`] itself does.
 //!
-//! Hiding too much costs a reader a word; hiding too little costs somebody an account. In doubt it is hidden. This runs on
-//! the threads that write, never on the one that carries calls.
+//! Hiding too much costs a reader a word; hiding too little costs an account. In doubt it is hidden. A text is hidden in
+//! first and cut after that; one that was cut before ([`Redactor::redact_cut`]) may end in half a secret, which is hidden,
+//! too. The time it takes grows with the length of the text and with nothing else that a server chooses.
 
+mod decoded;
+mod forms;
 mod shapes;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use memchr::memmem::Finder;
-use mendline_core::Secret;
+use mendline_core::{Quote, Secret};
 
+use self::decoded::Decoded;
+use self::forms::forms;
+pub use self::forms::{secrets_of_hidden_url, secrets_of_url};
+use super::escaped::Escaped;
 use crate::catalogue::is_credential;
 
 /// A secret shorter than this is found in too many places to mean anything.
@@ -28,23 +34,59 @@ const SHORTEST: usize = 6;
 /// From this length on a secret is hidden inside of words, too.
 const UNMISTAKABLE: usize = 8;
 
+/// This much of the beginning of a secret at the end of a text that was cut is hidden.
+const HALF: usize = 3;
+
+/// A session id shorter than this proves nothing to a server: it is a counter.
+const SHORTEST_SESSION: usize = 16;
+
+/// How many session ids are known. A server that opens one after the other has ended the older ones.
+const SESSIONS: usize = 32;
+
 /// What stands in place of what is hidden.
 const HIDDEN: &str = "‹secret›";
 
-/// How much of a text is looked at, when only its beginning is kept anyway.
-const LOOKED_AT: usize = 64 * 1024;
+/// How much of a text is looked at when a few hundred bytes of it are quoted.
+const QUOTED_FROM: usize = 4 * 1024;
 
 /// Hides secrets. Clones know the same ones, also those that are learnt later.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    known: Arc<RwLock<Vec<Needle>>>,
+    known: Arc<RwLock<Known>>,
 }
 
-/// One way in which a secret may be written.
+#[derive(Default)]
+struct Known {
+    needles: Vec<Needle>,
+    /// Ids of sessions, the newest last.
+    sessions: VecDeque<Needle>,
+}
+
+/// One form of a secret.
 struct Needle {
     finder: Finder<'static>,
     /// Short ones are hidden only where they stand alone.
     alone: bool,
+}
+
+impl Needle {
+    fn new(form: &str) -> Needle {
+        Needle { finder: Finder::new(form.as_bytes()).into_owned(), alone: form.len() < UNMISTAKABLE }
+    }
+
+    fn is(&self, form: &str) -> bool {
+        self.finder.needle() == form.as_bytes()
+    }
+
+    /// Its places in this text. Where the text was cut, its beginning at the end is one, too.
+    fn places(&self, text: &[u8], goes_on: bool) -> impl Iterator<Item = Range<usize>> {
+        let needle = self.finder.needle();
+        let whole = self.finder.find_iter(text).map(|at| at..at + needle.len());
+        let whole = whole.filter(|place| !self.alone || stands_alone(text, place));
+        let halves = (HALF..needle.len()).rev().filter(move |_| goes_on);
+        let half = halves.filter(|length| text.ends_with(&needle[..*length])).take(1);
+        whole.chain(half.map(|length| text.len() - length..text.len()))
+    }
 }
 
 impl fmt::Debug for Redactor {
@@ -58,23 +100,47 @@ impl Redactor {
     pub fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for form in secrets.into_iter().flat_map(|secret| forms(secret.expose())) {
-            let is_known = |needle: &Needle| needle.finder.needle() == form.as_bytes();
-            if form.len() >= SHORTEST && !known.iter().any(is_known) {
-                let alone = form.len() < UNMISTAKABLE;
-                known.push(Needle { finder: Finder::new(form.as_bytes()).into_owned(), alone });
+            if form.len() >= SHORTEST && !known.needles.iter().any(|needle| needle.is(&form)) {
+                known.needles.push(Needle::new(&form));
             }
+        }
+    }
+
+    /// From now on the id of this session is hidden, too, unless it is so short that it is a counter. A few are known.
+    pub fn learn_session(&self, id: &str) {
+        let is_known = |known: &Known| known.sessions.iter().rev().any(|needle| needle.is(id));
+        if id.len() < SHORTEST_SESSION || is_known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.sessions.push_back(Needle::new(id));
+        if known.sessions.len() > SESSIONS {
+            known.sessions.pop_front();
         }
     }
 
     /// The text without what must not be seen.
     pub fn redact<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        self.hide(text, false)
+    }
+
+    /// The beginning of a text without what must not be seen. What may be the first part of a secret at its end is hidden,
+    /// too.
+    pub fn redact_cut<'a>(&self, beginning: &'a [u8]) -> Cow<'a, [u8]> {
+        self.hide(beginning, true)
+    }
+
+    /// Whether a secret that is known stands in this text, in any form.
+    pub fn is_told_by(&self, text: &[u8]) -> bool {
         let mut found = Vec::new();
-        for needle in self.known.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            let length = needle.finder.needle().len();
-            let places = needle.finder.find_iter(text).map(|at| at..at + length);
-            found.extend(places.filter(|place| !needle.alone || stands_alone(text, place)));
-        }
-        shapes::find(text, &mut found);
+        self.find_known(text, false, &mut found);
+        !found.is_empty()
+    }
+
+    fn hide<'a>(&self, text: &'a [u8], goes_on: bool) -> Cow<'a, [u8]> {
+        let mut found = Vec::new();
+        self.find_known(text, goes_on, &mut found);
+        shapes::find(text, goes_on, &mut found);
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -93,20 +159,30 @@ impl Redactor {
         Cow::Owned(redacted)
     }
 
-    /// The beginning of a text that is longer than `longest`, redacted before it is cut: half a secret is one, too.
-    pub fn beginning<'a>(&self, text: &'a [u8], longest: usize) -> Cow<'a, [u8]> {
-        if text.len() <= longest {
-            return Cow::Borrowed(text);
+    fn find_known(&self, text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.needles.is_empty() && known.sessions.is_empty() {
+            return;
         }
-        let mut looked_at = &text[..text.len().min(LOOKED_AT)];
-        if looked_at.len() < text.len() {
-            // A word that we see only half of could be a secret that we do not recognise.
-            let words_end = looked_at.iter().rposition(u8::is_ascii_whitespace);
-            looked_at = &looked_at[..words_end.unwrap_or(longest.min(looked_at.len()))];
+        let readings = Decoded::readings(text, goes_on);
+        for needle in known.needles.iter().chain(&known.sessions) {
+            found.extend(needle.places(text, goes_on));
+            for reading in &readings {
+                found.extend(needle.places(&reading.bytes, goes_on).map(|place| reading.origin(&place)));
+            }
         }
-        let mut redacted = self.redact(looked_at).into_owned();
-        redacted.truncate(longest);
-        Cow::Owned(redacted)
+    }
+}
+
+impl Quote for Redactor {
+    fn quote(&self, text: &[u8], longest: usize) -> String {
+        let text = match text.get(..longest.max(QUOTED_FROM)) {
+            Some(beginning) if beginning.len() < text.len() => self.redact_cut(beginning),
+            _ => self.redact(text),
+        };
+        let mut quoted = Escaped(text.trim_ascii()).to_string();
+        quoted.truncate(quoted.floor_char_boundary(longest));
+        quoted
     }
 }
 
@@ -116,56 +192,6 @@ pub fn holds_a_secret(name: &str) -> bool {
     let tells_who = ["ACCOUNT", "PROFILE", "TENANT"];
     let name = name.to_ascii_uppercase();
     is_credential(&name) && !name.split('_').next_back().is_some_and(|word| tells_who.contains(&word))
-}
-
-/// What is secret in a URL: the password before its host, the values of its query, and what looks like a key in its path.
-pub fn secrets_of_url(url: &str) -> Vec<Secret> {
-    let (_, rest) = url.split_once("://").unwrap_or(("", url));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-    let values = query.split(['&', '#']).map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
-    let is_random =
-        |part: &&str| part.len() >= 16 && part.contains(|c: char| c.is_ascii_digit()) && !part.contains('.');
-    let secrets = user.split(':').skip(usize::from(user.contains(':'))).chain(values);
-    secrets.chain(path.split('/').filter(is_random)).filter(|it| !it.is_empty()).map(Secret::new).collect()
-}
-
-/// The ways in which a secret may turn up: as it is, line by line, without the scheme before it, inside of JSON, inside of
-/// a URL, and as the password of a Basic credential.
-fn forms(secret: &str) -> Vec<String> {
-    let secret = secret.trim();
-    let mut plain = vec![secret.to_owned()];
-    if secret.lines().nth(1).is_some() {
-        plain.extend(secret.lines().map(|line| line.trim().to_owned()));
-    }
-    if let Some((scheme, credential)) = secret.split_once(' ')
-        && scheme.bytes().all(|byte| byte.is_ascii_alphabetic())
-        && !credential.contains(' ')
-    {
-        plain.push(credential.to_owned());
-        let decoded = STANDARD.decode(credential).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        if let Some((_, password)) = decoded.as_deref().and_then(|pair| pair.split_once(':')) {
-            plain.push(password.to_owned());
-        }
-    }
-    let escaped: Vec<String> = plain.iter().flat_map(|form| [in_json(form), in_url(form)]).collect();
-    plain.into_iter().chain(escaped).collect()
-}
-
-fn in_json(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-fn in_url(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
 }
 
 fn stands_alone(text: &[u8], place: &Range<usize>) -> bool {
@@ -231,28 +257,87 @@ mod tests {
     }
 
     #[test]
-    fn a_url_gives_its_secrets_away() {
-        let secrets = secrets_of_url("https://me:pass-word@h.example/v1/s/a1b2c3d4e5f6g7h8/mcp?key=sesame-open&x=#end");
-        let exposed: Vec<&str> = secrets.iter().map(Secret::expose).collect();
-        assert_eq!(exposed, ["pass-word", "sesame-open", "end", "a1b2c3d4e5f6g7h8"]);
-        assert!(secrets_of_url("https://h.example/mcp").is_empty());
-    }
-
-    #[test]
     fn names_of_accounts_are_no_secrets() {
         assert!(holds_a_secret("GITHUB_TOKEN") && holds_a_secret("db_password"));
         assert!(!holds_a_secret("AWS_PROFILE") && !holds_a_secret("PATH"));
     }
 
     #[test]
-    fn a_secret_at_the_cut_of_a_long_line_does_not_show_its_beginning() {
-        let redactor = knowing(&["a-rather-long-secret"]);
-        for before in 90..=130 {
-            let text = format!("{}a-rather-long-secret{}", "x".repeat(before), " y".repeat(60_000));
-            let begun = redactor.beginning(text.as_bytes(), 100);
-            assert!(begun.len() <= 100);
-            assert!(!String::from_utf8_lossy(&begun).contains("a-r"), "{before}");
+    fn s06_text_that_was_cut_shows_no_part_of_a_secret() {
+        let redactor = knowing(&["a-\"rather/long-secret"]);
+        for written in [
+            "a-\"rather/long-secret",
+            r#"a-\"rather\/long-secret"#,
+            r#"\u0061-\\\"\u0072ather/\u006cong-secret"#,
+            "a-%22rather%2Flong-secret",
+            "Bearer 0123456789abcdef",
+            "Basic dXNlcjpwYXNzd29yZA==",
+            "ghp_0123456789abcdefghij",
+            "eyJhbGciOiJ.eyJzdWIiOiI.c2lnbmF0",
+            "password: abcdefghijkl1",
+            "https://me:passw0rd-123@host",
+            "--token abcdefghijklm",
+            "Cookie: a=abcdefghijk",
+            "Authorization: Bearer abcdefgh",
+        ] {
+            let text = format!("some words before {written} and after");
+            let end = text.find(" and").unwrap();
+            for cut in 0..end {
+                let seen = String::from_utf8_lossy(&redactor.redact_cut(&text.as_bytes()[..cut])).into_owned();
+                for part in
+                    ["a-\"ra", "rath", "long", "0123456", "dXNl", "abcd", "hbGci", "passw0", "me:p", "u0072", "%22"]
+                {
+                    assert!(!seen.contains(part), "{written} cut at {cut}: {seen}");
+                }
+            }
         }
+        let plain = b"a text that was cut in the midd";
+        assert_eq!(redactor.redact_cut(plain), Cow::Borrowed(plain));
+    }
+
+    #[test]
+    fn s06_quotation_is_hidden_in_and_escaped_before_it_is_cut() {
+        let redactor = knowing(&["CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"]);
+        for limit in [200, 300] {
+            for before in (limit - 60..=limit + 2).chain(QUOTED_FROM - 60..=QUOTED_FROM) {
+                let secret = "CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+                let text = format!("{}\u{1b}{secret}\n{}", "x".repeat(before), "y".repeat(5_000));
+                let quoted = redactor.quote(text.as_bytes(), limit);
+                assert!(quoted.len() <= limit && !quoted.contains("CANARY"), "{before}: {quoted}");
+                assert!(!quoted.contains(char::is_control), "{before}: {quoted}");
+            }
+        }
+    }
+
+    #[test]
+    fn s10_escapes_do_not_hide_a_known_secret_from_us() {
+        let redactor = knowing(&["s3cr3t/w\"ord\\x", "key&of<mine>"]);
+        for text in [
+            r#"{"a":"s3cr3t\/w\"ord\\x"}"#,
+            r#"{"a":"\u0073\u0033cr3t\u002fw\u0022ord\u005cx"}"#,
+            r#"{"text":"{\"a\":\"s3cr3t/w\\\"ord\\\\x\"}"}"#,
+            "GET /?a=s3cr3t%2fw%22ord%5Cx&b=1",
+            r#"{"url":"http:\/\/h\/?a=%73%33cr3t%2Fw%22ord%5cx"}"#,
+            "<p>key&amp;of&lt;mine&gt;</p>",
+        ] {
+            let seen = shown(&redactor, text);
+            assert!(seen.contains(HIDDEN), "{text}: {seen}");
+            assert!(!seen.contains("cr3t") && !seen.contains("ord") && !seen.contains("mine"), "{text}: {seen}");
+        }
+    }
+
+    #[test]
+    fn s10_session_ids_are_hidden_unless_they_are_counters() {
+        let redactor = Redactor::default();
+        for id in ["1", "session-7", "0d8c1f5e-6b0a-4f6e"] {
+            redactor.learn_session(id);
+        }
+        assert_eq!(shown(&redactor, "session-7 of 1: 0d8c1f5e-6b0a-4f6e"), "session-7 of 1: ‹secret›");
+        for number in 0..SESSIONS {
+            redactor.learn_session(&format!("another-session-{number:04}"));
+        }
+        assert_eq!(redactor.known.read().unwrap().sessions.len(), SESSIONS);
+        assert_eq!(shown(&redactor, "another-session-0031"), HIDDEN);
     }
 
     proptest! {
@@ -265,7 +350,9 @@ mod tests {
         ) {
             let secret = secret.trim().to_owned();
             prop_assume!(secret.len() >= UNMISTAKABLE);
-            let written = [secret.clone(), in_json(&secret), in_url(&secret)][how].clone();
+            let json = serde_json::to_string(&secret).unwrap();
+            let url: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            let written = [secret.clone(), json[1..json.len() - 1].to_owned(), url][how].clone();
             let text = format!("{before}{written}{after}");
             let seen = shown(&knowing(&[&secret]), &text);
             prop_assert!(!seen.contains(&written), "{} → {}", text, seen);
@@ -282,7 +369,8 @@ mod tests {
         fn any_bytes_at_all_are_taken(text in proptest::collection::vec(any::<u8>(), 0..300)) {
             let redactor = knowing(&["some secret"]);
             prop_assert!(redactor.redact(&text).len() <= text.len() * HIDDEN.len() + HIDDEN.len());
-            prop_assert!(redactor.beginning(&text, 50).len() <= 50);
+            redactor.redact_cut(&text);
+            prop_assert!(redactor.quote(&text, 50).len() <= 50);
         }
     }
 }

@@ -5,8 +5,9 @@
 //! counted, and the count is the first thing said when stderr flows again. At the end the thread is waited for, unless it is
 //! stderr that it waits for.
 //!
-//! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. Text from outside is escaped, so
-//! that it can neither break a line nor talk to a terminal; what must not be seen is hidden by the thread.
+//! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. The thread makes each line by
+//! itself: it hides what must not be seen, escapes the text, so that it can neither break a line nor talk to a terminal,
+//! and cuts it, in this order. So no cut goes through a secret, and no quote in one line reaches into the next.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -25,6 +26,9 @@ pub(super) const WAITING: usize = 256;
 /// How long one line may be, after escaping.
 pub(super) const LONGEST: usize = 8 * 1024;
 
+/// How much of a text is handed to the thread.
+const HANDED_OVER: usize = 64 * 1024;
+
 /// How much is written at once.
 const BATCH: usize = 32 * 1024;
 
@@ -35,7 +39,7 @@ const STACK: usize = 64 * 1024;
 pub(super) struct Stderr {
     level: LogLevel,
     /// Gone only while the log itself goes.
-    lines: Option<Arc<SyncSender<String>>>,
+    lines: Option<Arc<SyncSender<Line>>>,
     dropped: Arc<AtomicU64>,
     work: Work,
 }
@@ -44,8 +48,19 @@ pub(super) struct Stderr {
 #[derive(Clone)]
 pub(super) struct StderrPen {
     level: LogLevel,
-    lines: Weak<SyncSender<String>>,
+    lines: Weak<SyncSender<Line>>,
     dropped: Arc<AtomicU64>,
+}
+
+/// A line that is not made yet.
+struct Line {
+    when: SystemTime,
+    level: LogLevel,
+    name: Box<str>,
+    mark: &'static str,
+    text: Box<[u8]>,
+    /// The text was longer.
+    is_cut: bool,
 }
 
 impl Stderr {
@@ -70,23 +85,22 @@ impl Stderr {
         redactor: Redactor,
         mut write: impl FnMut(&[u8]) + Send + 'static,
     ) -> Stderr {
-        let (lines, waiting) = sync_channel::<String>(WAITING);
+        let (lines, waiting) = sync_channel::<Line>(WAITING);
         let (work, worker) = Work::new();
         let dropped = Arc::new(AtomicU64::new(0));
         let lost = Arc::clone(&dropped);
         let serve = move || {
             while let Ok(first) = waiting.recv() {
-                let mut batch = first;
+                let mut batch = first.write(&redactor);
                 while batch.len() < BATCH {
                     let Ok(line) = waiting.try_recv() else { break };
-                    batch.push_str(&line);
+                    batch.push_str(&line.write(&redactor));
                 }
-                let batch = redactor.redact(batch.as_bytes());
-                worker.risk(|| write(&batch));
+                worker.risk(|| write(batch.as_bytes()));
                 let count = lost.swap(0, Ordering::Relaxed);
                 if count > 0 {
                     let text = format!("{count} log lines were dropped, because stderr was not read");
-                    let line = line(SystemTime::now(), LogLevel::Warn, "mendline", " ", text.as_bytes());
+                    let line = Line::now(LogLevel::Warn, "mendline", " ", text.as_bytes()).write(&redactor);
                     worker.risk(|| write(line.as_bytes()));
                 }
             }
@@ -102,9 +116,9 @@ impl Stderr {
         level <= self.level
     }
 
-    pub(super) fn put(&self, level: LogLevel, name: &str, mark: &str, text: &[u8]) {
+    pub(super) fn put(&self, level: LogLevel, name: &str, mark: &'static str, text: &[u8]) {
         if let Some(lines) = self.lines.as_ref().filter(|_| self.wants(level)) {
-            send(lines, &self.dropped, line(SystemTime::now(), level, name, mark, text));
+            send(lines, &self.dropped, Line::now(level, name, mark, text));
         }
     }
 
@@ -130,51 +144,60 @@ impl Drop for Stderr {
 impl StderrPen {
     pub(super) fn say(&self, level: LogLevel, text: &str) {
         if let Some(lines) = self.lines.upgrade().filter(|_| level <= self.level) {
-            send(&lines, &self.dropped, line(SystemTime::now(), level, "mendline", " ", text.as_bytes()));
+            send(&lines, &self.dropped, Line::now(level, "mendline", " ", text.as_bytes()));
         }
     }
 }
 
-fn send(lines: &SyncSender<String>, dropped: &AtomicU64, line: String) {
+fn send(lines: &SyncSender<Line>, dropped: &AtomicU64, line: Line) {
     if let Err(TrySendError::Full(_)) = lines.try_send(line) {
         dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn line(when: SystemTime, level: LogLevel, name: &str, mark: &str, text: &[u8]) -> String {
-    let level = match level {
-        LogLevel::Off => "",
-        LogLevel::Error => "ERROR",
-        LogLevel::Warn => "WARN",
-        LogLevel::Info => "INFO",
-        LogLevel::Debug => "DEBUG",
-    };
-    let when = humantime::format_rfc3339_millis(when);
-    let text = Escaped(text);
-    let mut line = format!("{when} {level:<5} {name} {mark}{}{text}", if mark == "|" { " " } else { "" });
-    if line.len() > LONGEST {
-        let mut end = LONGEST;
-        while !line.is_char_boundary(end) {
-            end -= 1;
-        }
-        line.truncate(end);
-        line.push('…');
+impl Line {
+    fn now(level: LogLevel, name: &str, mark: &'static str, text: &[u8]) -> Line {
+        let is_cut = text.len() > HANDED_OVER;
+        let text = text[..text.len().min(HANDED_OVER)].into();
+        Line { when: SystemTime::now(), level, name: name.into(), mark, text, is_cut }
     }
-    line.push('\n');
-    line
+
+    fn write(&self, redactor: &Redactor) -> String {
+        let level = match self.level {
+            LogLevel::Off => "",
+            LogLevel::Error => "ERROR",
+            LogLevel::Warn => "WARN",
+            LogLevel::Info => "INFO",
+            LogLevel::Debug => "DEBUG",
+        };
+        let (when, name, mark) = (humantime::format_rfc3339_millis(self.when), &self.name, self.mark);
+        let text = if self.is_cut { redactor.redact_cut(&self.text) } else { redactor.redact(&self.text) };
+        let text = Escaped(&text);
+        let mut line = format!("{when} {level:<5} {name} {mark}{}{text}", if mark == "|" { " " } else { "" });
+        if line.len() > LONGEST {
+            line.truncate(line.floor_char_boundary(LONGEST));
+            line.push('…');
+        }
+        line.push('\n');
+        line
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at_the_epoch(level: LogLevel, mark: &'static str, text: &[u8]) -> Line {
+        Line { when: SystemTime::UNIX_EPOCH, ..Line::now(level, "notes", mark, text) }
+    }
+
     fn said(text: &[u8]) -> String {
-        line(SystemTime::UNIX_EPOCH, LogLevel::Info, "notes", "|", text)
+        at_the_epoch(LogLevel::Info, "|", text).write(&Redactor::default())
     }
 
     #[test]
     fn a_line_names_time_level_and_server() {
-        let event = line(SystemTime::UNIX_EPOCH, LogLevel::Warn, "notes", " ", b"ended by signal 9");
+        let event = at_the_epoch(LogLevel::Warn, " ", b"ended by signal 9").write(&Redactor::default());
         assert_eq!(event, "1970-01-01T00:00:00.000Z WARN  notes  ended by signal 9\n");
         assert_eq!(said(b"hello"), "1970-01-01T00:00:00.000Z INFO  notes | hello\n");
     }
@@ -192,5 +215,35 @@ mod tests {
         let long = said(&vec![0xff; 1 << 20]);
         assert!(long.len() < LONGEST + 8);
         assert!(long.ends_with("…\n"));
+    }
+
+    #[test]
+    fn s06_secret_across_the_end_of_a_line_is_hidden() {
+        let secret = "CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+        let redactor = Redactor::default();
+        redactor.learn(&[mendline_core::Secret::new(secret)]);
+        for limit in [LONGEST, HANDED_OVER] {
+            for before in limit - 120..=limit + 2 {
+                let text = format!("{}{secret} {}", "x".repeat(before), "y ".repeat(400));
+                let line = at_the_epoch(LogLevel::Info, "|", text.as_bytes()).write(&redactor);
+                assert!(!line.contains("CANARY"), "{before}");
+            }
+        }
+    }
+
+    #[test]
+    fn s09_quote_in_one_line_hides_nothing_of_the_next() {
+        let (sent, written) = std::sync::mpsc::channel();
+        let stderr = Stderr::to_writer(LogLevel::Info, Redactor::default(), move |batch| {
+            // The thread may be gone when the test is.
+            let _ = sent.send(String::from_utf8_lossy(batch).into_owned());
+        });
+        stderr.put(LogLevel::Info, "notes", "|", b"password='hide all that follows");
+        stderr.put(LogLevel::Info, "notes", " ", b"Up to Waiting");
+        stderr.put(LogLevel::Info, "notes", " ", b"it's back");
+        drop(stderr);
+        let written: String = written.iter().collect();
+        assert!(written.contains("password='‹secret›\n"), "{written}");
+        assert!(written.contains("Up to Waiting\n") && written.contains("it's back\n"), "{written}");
     }
 }

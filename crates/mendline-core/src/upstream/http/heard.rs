@@ -164,7 +164,7 @@ impl Upstream {
             }
             Received::Broken { error, text } => {
                 if exchange_is_page {
-                    let page = first_words(&text);
+                    let page = first_words(&text, turn.quote);
                     if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
                         exchange.page = page;
                     }
@@ -205,13 +205,13 @@ impl Upstream {
         if let (Kind::Error, true, Purpose::Notices) = (message.kind(), refused, purpose)
             && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
         {
-            exchange.complaint = Some(Complaint::of(message, false));
+            exchange.complaint = Some(Complaint::of(message, false, turn.quote));
             return;
         }
         if let (Kind::Error, Some((key, _))) = (message.kind(), call) {
             let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
             let again = self.calls.get(key).is_some_and(|call| call.refused_once);
-            let complaint = Complaint::of(message.clone(), again);
+            let complaint = Complaint::of(message.clone(), again, turn.quote);
             if self.says_session_lost(id, key, &complaint) {
                 return self.refused_for_session(id, key, complaint, turn);
             }

@@ -58,7 +58,7 @@ impl Params {
             match ParamHeader::of_schema(schema) {
                 Ok(marks) if marks.is_empty() => drop(self.tools.remove(name.as_ref())),
                 Ok(marks) => drop(self.tools.insert(name.into_owned(), marks)),
-                Err(fault) => faulty.push((place, name.chars().take(100).collect(), fault.to_string())),
+                Err(fault) => faulty.push((place, name.into_owned(), fault.to_string())),
             }
         }
         faulty
@@ -91,6 +91,7 @@ impl Upstream {
         let mut faulty = Vec::new();
         for (place, tool, why) in http.params.learn(&answer) {
             faulty.push(place);
+            let [tool, why] = [tool, why].map(|text| turn.quote.quote(text.as_bytes(), defaults::QUOTED));
             turn.tell(Event::ToolLeftOut { upstream: self.id, tool, why });
         }
         if faulty.is_empty() {

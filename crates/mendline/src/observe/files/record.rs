@@ -52,10 +52,12 @@ impl Scribe {
             What::Passed { way, length, text } => self.line(entry, "Wire", out, |scribe, object| {
                 object.word("way", way_word(*way));
                 object.number("bytes", *length as u64);
-                if text.len() < *length {
+                let is_cut = text.len() < *length;
+                if is_cut {
                     object.raw("cut", "true");
                 }
-                object.text("text", &scribe.redactor.redact(text));
+                let redactor = &scribe.redactor;
+                object.text("text", &if is_cut { redactor.redact_cut(text) } else { redactor.redact(text) });
             }),
         }
     }

@@ -2,7 +2,14 @@
 //!
 //! Four looks: a key that begins as its issuer begins all of them (`ghp_…`), what follows `Bearer` or `Basic`, what stands
 //! before the host in a URL, and the value of something whose name says that it is secret (`api_key=…`,
-//! `"password": "…"`, `--token …`, `Authorization: …`). One pass over the bytes for each, and no look at anything twice.
+//! `"password": "…"`, `--token …`, `Authorization: …`).
+//!
+//! A server chooses the text, so the time must not depend on it: the end of a token or of a value is searched for once, and
+//! every later question about the same one is answered from that search. Each byte is so looked at a bounded number of
+//! times, whatever the text is.
+//!
+//! A text that was cut (`goes_on`) may end in the middle of a credential. What reaches its end counts as one, however
+//! short it is.
 
 use std::ops::Range;
 
@@ -85,39 +92,190 @@ const LONGEST_NAME: usize = 48;
 /// A value shorter than this says nothing: `token: no`.
 const SHORTEST_VALUE: usize = 4;
 
-/// Adds the places of everything in this text that looks like a credential.
-pub(super) fn find(text: &[u8], found: &mut Vec<Range<usize>>) {
-    words(text, found);
-    users(text, found);
-    for at in memchr2_iter(b'=', b':', text) {
-        found.extend(assigned(text, at).filter(|place| !is_reference(&text[place.start..])));
+/// Adds the places of everything in this text that looks like a credential. `goes_on` says that the text was cut.
+pub(super) fn find(text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
+    Words { text, goes_on, token: Token::default() }.find(found);
+    users(text, goes_on, found);
+    Values { text, goes_on, value: Value::default(), line: 0..0 }.find(found);
+}
+
+/// Counts the bytes that are looked at, so that a test can tell whether that is linear.
+#[cfg(test)]
+pub(super) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKED_AT: Cell<u64> = const { Cell::new(0) };
     }
+
+    pub(in super::super) fn add(bytes: usize) {
+        LOOKED_AT.set(LOOKED_AT.get() + bytes as u64);
+    }
+
+    pub(in super::super) fn take() -> u64 {
+        LOOKED_AT.take()
+    }
+}
+
+#[cfg(not(test))]
+mod work {
+    pub(super) fn add(_: usize) {}
+}
+
+/// How many bytes at the beginning are like this.
+fn run(text: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
+    let length = text.iter().position(|byte| !is_part(*byte)).unwrap_or(text.len());
+    work::add(length + 1);
+    length
 }
 
 /// `${NAME}`, with or without a scheme before it, says where a secret is and not what it is: our own advice is written so.
 fn is_reference(value: &[u8]) -> bool {
-    let scheme = value.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let scheme = run(value, |byte| byte.is_ascii_alphabetic());
     let value = value[scheme..].strip_prefix(b" ").filter(|_| scheme > 0).unwrap_or(value);
     let Some(rest) = value.strip_prefix(b"${") else { return false };
-    let name = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    let name = run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
     name > 0 && rest.get(name) == Some(&b'}') && rest.get(name + 1).is_none_or(|after| !is_name(*after))
 }
 
 /// What begins a word: keys of known issuers, schemes, flags.
-fn words(text: &[u8], found: &mut Vec<Range<usize>>) {
-    let mut before = b' ';
-    for (at, byte) in text.iter().enumerate() {
-        if !before.is_ascii_alphanumeric() {
-            let rest = &text[at..];
-            let place = match byte {
-                b'B' | b'b' => after_scheme(rest),
-                b'-' if before != b'-' => after_flag(rest),
-                _ if STARTS[usize::from(*byte)] => key(rest),
-                _ => None,
-            };
-            found.extend(place.map(|place| at + place.start..at + place.end));
+struct Words<'a> {
+    text: &'a [u8],
+    goes_on: bool,
+    /// The token that was looked at last.
+    token: Token,
+}
+
+/// A run of the characters that credentials consist of, from where it was first asked for, and the last places in it of
+/// what tells credentials from words.
+#[derive(Default)]
+struct Token {
+    run: Range<usize>,
+    /// Where it ends without dots: the end of a sentence is not part of it.
+    end: usize,
+    dot: Option<usize>,
+    hyphen: Option<usize>,
+    digit: Option<usize>,
+    /// Neither an upper case letter nor a digit.
+    small: Option<usize>,
+    /// An upper case letter, a digit or `=`.
+    odd: Option<usize>,
+}
+
+impl Words<'_> {
+    fn find(mut self, found: &mut Vec<Range<usize>>) {
+        let mut at = 0;
+        while at < self.text.len() {
+            let before = at.checked_sub(1).map_or(b' ', |before| self.text[before]);
+            let place = if before.is_ascii_alphanumeric() { None } else { self.at(at, before) };
+            work::add(1);
+            // Nothing inside of what is hidden has to be found again.
+            at = place.as_ref().map_or(at + 1, |place| place.end.max(at + 1));
+            found.extend(place);
         }
-        before = *byte;
+    }
+
+    fn at(&mut self, at: usize, before: u8) -> Option<Range<usize>> {
+        match self.text[at] {
+            b'B' | b'b' => self.after_scheme(at),
+            b'-' if before != b'-' => self.after_flag(at),
+            byte if STARTS[usize::from(byte)] => self.key(at),
+            _ => None,
+        }
+    }
+
+    fn key(&mut self, at: usize) -> Option<Range<usize>> {
+        // Two bytes are compared at once, and more only if they are the same.
+        let rest = &self.text[at..];
+        let first = rest.first_chunk::<2>();
+        let is_it = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
+        let (beginning, least) = BEGINNINGS.iter().find(|(beginning, _)| is_it(beginning))?;
+        let body = at + beginning.len();
+        let is_cut = self.look_at(at);
+        let token = &self.token;
+        let has = |place: Option<usize>| place.is_some_and(|place| place >= body);
+        let is_one = match *beginning {
+            // Otherwise it is a cursor, or anything else in JSON and base64.
+            b"eyJ" => has(token.dot),
+            // A word with hyphens in it may begin like this, too.
+            b"sk-" => has(token.digit) || !has(token.hyphen),
+            b"AKIA" | b"ASIA" => !has(token.small),
+            _ => true,
+        };
+        let length = token.end.saturating_sub(at);
+        ((length >= *least && is_one) || is_cut).then_some(at..token.end.max(body))
+    }
+
+    /// `Bearer …` and `Basic …`.
+    fn after_scheme(&mut self, at: usize) -> Option<Range<usize>> {
+        let rest = &self.text[at..];
+        let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(word));
+        let is_bearer = begins(b"bearer");
+        if !is_bearer && !begins(b"basic") {
+            return None;
+        }
+        let scheme = if is_bearer { 6 } else { 5 };
+        let blanks = run(&rest[scheme..], |byte| byte == b' ');
+        let start = at + scheme + blanks;
+        if blanks == 0 || start >= self.text.len() {
+            return None;
+        }
+        let is_cut = self.look_at(start);
+        let token = &self.token;
+        let length = token.end.saturating_sub(start);
+        let is_one =
+            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.odd.is_some_and(|place| place > start)));
+        (is_one || (is_cut && length > 0)).then_some(start..token.end)
+    }
+
+    /// `--token …`, where the value is the next word.
+    fn after_flag(&self, at: usize) -> Option<Range<usize>> {
+        let name = self.text[at..].strip_prefix(b"--")?;
+        let name = &name[..name.len().min(LONGEST_NAME + 1)];
+        let length = run(name, is_name);
+        if name.get(length) != Some(&b' ') || !is_secret(&name[..length]) {
+            return None;
+        }
+        let start = at + 2 + length + 1;
+        let rest = self.text.get(start..).filter(|rest| rest.first().is_some_and(|first| *first != b'-'))?;
+        let end = start + run(rest, |byte| !byte.is_ascii_whitespace());
+        let is_cut = self.goes_on && end == self.text.len();
+        (end - start >= SHORTEST_VALUE || is_cut).then_some(start..end)
+    }
+
+    /// Looks at the token at this place, unless that was done. Says whether it may go on behind the end of the text.
+    fn look_at(&mut self, at: usize) -> bool {
+        if !self.token.run.contains(&at) {
+            let mut token = Token { run: at..at, end: at, ..Token::default() };
+            let mut dot = None;
+            for (place, byte) in self.text.iter().enumerate().skip(at) {
+                if !is_token(*byte) {
+                    break;
+                }
+                token.run.end = place + 1;
+                if *byte == b'.' {
+                    dot = Some(place);
+                    continue;
+                }
+                token.end = place + 1;
+                token.dot = dot;
+                let note = |last: &mut Option<usize>, is_it: bool| {
+                    if is_it {
+                        *last = Some(place);
+                    }
+                };
+                let is_big = byte.is_ascii_uppercase() || byte.is_ascii_digit();
+                note(&mut token.hyphen, *byte == b'-');
+                note(&mut token.digit, byte.is_ascii_digit());
+                note(&mut token.small, !is_big);
+                note(&mut token.odd, is_big || *byte == b'=');
+            }
+            // A dot inside of it is neither big nor small enough for a key in capitals.
+            token.small = token.small.max(token.dot);
+            work::add(token.run.len() + 1);
+            self.token = token;
+        }
+        self.goes_on && self.token.run.end == self.text.len()
     }
 }
 
@@ -132,97 +290,114 @@ static STARTS: [bool; 256] = {
     starts
 };
 
-fn key(rest: &[u8]) -> Option<Range<usize>> {
-    // Two bytes are compared at once, and more only if they are the same.
-    let first = rest.first_chunk::<2>();
-    let is_it = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
-    let (beginning, least) = BEGINNINGS.iter().find(|(beginning, _)| is_it(beginning))?;
-    let length = token(rest);
-    let body = &rest[beginning.len()..length.max(beginning.len())];
-    let is_one = match *beginning {
-        // Otherwise it is a cursor, or anything else in JSON and base64.
-        b"eyJ" => body.contains(&b'.'),
-        // A word with hyphens in it may begin like this, too.
-        b"sk-" => body.iter().any(u8::is_ascii_digit) || !body.contains(&b'-'),
-        b"AKIA" | b"ASIA" => body.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()),
-        _ => true,
-    };
-    (length >= *least && is_one).then_some(0..length)
-}
-
-/// `Bearer …` and `Basic …`.
-fn after_scheme(rest: &[u8]) -> Option<Range<usize>> {
-    let scheme = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-    let blanks = rest[scheme..].iter().take_while(|byte| **byte == b' ').count();
-    let start = scheme + blanks;
-    let length = token(&rest[start..]);
-    let credential = &rest[start..start + length];
-    let is_one = blanks > 0
-        && match &rest[..scheme] {
-            word if word.eq_ignore_ascii_case(b"bearer") => length >= 8,
-            word if word.eq_ignore_ascii_case(b"basic") => {
-                let is_odd = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_uppercase() || *byte == b'=';
-                length >= 8 && length.is_multiple_of(4) && credential[1..].iter().any(is_odd)
-            }
-            _ => false,
-        };
-    is_one.then_some(start..start + length)
-}
-
-/// `--token …`, where the value is the next word.
-fn after_flag(rest: &[u8]) -> Option<Range<usize>> {
-    let name = rest.strip_prefix(b"--")?;
-    let length = name.iter().take_while(|byte| is_name(**byte)).count();
-    if !is_secret(name.get(..length)?) || name.get(length) != Some(&b' ') {
-        return None;
-    }
-    let start = 2 + length + 1;
-    let end = start + rest[start..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
-    (end - start >= SHORTEST_VALUE && rest[start] != b'-').then_some(start..end)
-}
-
-/// Who somebody is in `https://me:password@host`, and `https://token@host`.
-fn users(text: &[u8], found: &mut Vec<Range<usize>>) {
+/// The user in `https://me:password@host`, and `https://token@host`.
+fn users(text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
     for at in memmem::find_iter(text, b"://") {
         let start = at + 3;
-        let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>' | b'\\' | b' ' | b'\n');
-        let end = text[start..].iter().position(ends).map_or(text.len(), |length| start + length);
-        if let Some(length) = memchr::memrchr(b'@', &text[start..end]).filter(|length| *length > 0) {
-            found.push(start..start + length);
+        let ends = |byte: u8| matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>' | b'\\' | b' ' | b'\n');
+        let end = start + run(&text[start..], |byte| !ends(byte));
+        match memchr::memrchr(b'@', &text[start..end]) {
+            Some(length) if length > 0 => found.push(start..start + length),
+            None if goes_on && end == text.len() && start < end => found.push(start..end),
+            _ => {}
         }
     }
 }
 
-/// The value behind the `=` or `:` at this place, if what stands before it names a secret.
-fn assigned(text: &[u8], at: usize) -> Option<Range<usize>> {
-    let name = name_before(text, at)?;
-    if !is_secret(name) {
-        return None;
+/// What stands behind `=` and `:`.
+struct Values<'a> {
+    text: &'a [u8],
+    goes_on: bool,
+    /// The value without quotes that was looked at last.
+    value: Value,
+    /// The rest of a line that was looked at last.
+    line: Range<usize>,
+}
+
+/// A run of characters that a value without quotes may have, from where it was first asked for.
+#[derive(Default)]
+struct Value {
+    run: Range<usize>,
+    /// The last digit in it.
+    digit: Option<usize>,
+    /// The last character that is no letter.
+    other: Option<usize>,
+}
+
+impl Values<'_> {
+    fn find(mut self, found: &mut Vec<Range<usize>>) {
+        let mut hidden = 0;
+        for at in memchr2_iter(b'=', b':', self.text) {
+            let place = self.at(at).filter(|place| !is_reference(&self.text[place.start..]));
+            // One value may hold others: `token=token=…`.
+            if let Some(place) = place.filter(|place| place.end > hidden) {
+                hidden = place.end;
+                found.push(place);
+            }
+        }
     }
-    let blanks = text[at + 1..].iter().take_while(|byte| **byte == b' ').count();
-    let mut start = at + 1 + blanks;
-    let escapes = text[start..].iter().take_while(|byte| **byte == b'\\').count();
-    start += escapes;
-    if let Some(quote) = text.get(start).copied().filter(|byte| matches!(byte, b'"' | b'\'')) {
-        let inside = &text[start + 1..];
-        let end = closing(inside, quote, escapes > 0);
-        return (end >= SHORTEST_VALUE).then_some(start + 1..start + 1 + end);
-    }
-    let rest = &text[start..];
-    let ends = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'"');
-    let mut end = rest.iter().position(ends).unwrap_or(rest.len());
-    if ends_like(name, "cookie") {
-        // One cookie after the other, to the end of the line.
-        end = rest.iter().position(|byte| matches!(byte, b'\n' | b'"')).unwrap_or(rest.len());
-    } else if ends_like(name, "authorization") && rest[..end].iter().all(u8::is_ascii_alphabetic) {
-        let credential = rest.get(end + 1..).unwrap_or_default();
-        end += 1 + credential.iter().position(ends).unwrap_or(credential.len());
-    } else if text[at] == b':' && !rest[..end].iter().any(u8::is_ascii_digit) {
+
+    /// The value behind the `=` or `:` at this place, if what stands before it names a secret.
+    fn at(&mut self, at: usize) -> Option<Range<usize>> {
+        let text = self.text;
+        let name = name_before(text, at)?;
+        if !is_secret(name) {
+            return None;
+        }
+        let mut start = at + 1 + run(&text[at + 1..], |byte| byte == b' ');
+        let escapes = run(&text[start..], |byte| byte == b'\\');
+        start += escapes;
+        if let Some(quote) = text.get(start).copied().filter(|byte| matches!(byte, b'"' | b'\'')) {
+            let inside = &text[start + 1..];
+            let end = closing(inside, quote, escapes > 0);
+            return self.hidden(start + 1..start + 1 + end, true);
+        }
+        if ends_like(name, "cookie") {
+            // One cookie after the other, to the end of the line.
+            if !self.line.contains(&start) {
+                self.line = start..start + run(&text[start..], |byte| !matches!(byte, b'\n' | b'"'));
+            }
+            return self.hidden(start..self.line.end, true);
+        }
+        self.look_at(start);
+        let Value { run: Range { end, .. }, digit, other } = self.value;
+        let has = |place: Option<usize>| place.is_some_and(|place| place >= start);
+        if ends_like(name, "authorization") && !has(other) {
+            let credential = (end + 1).min(text.len());
+            self.look_at(credential);
+            return self.hidden(start..self.value.run.end.max(credential), true);
+        }
         // `unexpected token: identifier` is a sentence.
-        return None;
+        self.hidden(start..end, text[at] != b':' || has(digit))
     }
-    let end = end.min(rest.len());
-    (end >= SHORTEST_VALUE).then_some(start..start + end)
+
+    /// A value is hidden if it is one, and always where it may go on behind the end of the text.
+    fn hidden(&self, place: Range<usize>, is_one: bool) -> Option<Range<usize>> {
+        let is_cut = self.goes_on && place.end == self.text.len() && !place.is_empty();
+        ((is_one && place.len() >= SHORTEST_VALUE) || is_cut).then_some(place)
+    }
+
+    /// Looks at the value at this place, unless that was done.
+    fn look_at(&mut self, at: usize) {
+        if self.value.run.contains(&at) {
+            return;
+        }
+        let mut value = Value { run: at..at, ..Value::default() };
+        for (place, byte) in self.text.iter().enumerate().skip(at) {
+            if byte.is_ascii_whitespace() || matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'"') {
+                break;
+            }
+            value.run.end = place + 1;
+            if byte.is_ascii_digit() {
+                value.digit = Some(place);
+            }
+            if !byte.is_ascii_alphabetic() {
+                value.other = Some(place);
+            }
+        }
+        work::add(value.run.len() + 1);
+        self.value = value;
+    }
 }
 
 /// Where a quoted text ends, past what is escaped in it. A text inside of a text ends with an escaped quote.
@@ -230,10 +405,11 @@ fn closing(inside: &[u8], quote: u8, is_nested: bool) -> usize {
     let mut at = 0;
     while at < inside.len() && inside[at] != quote {
         if is_nested && inside[at] == b'\\' && inside.get(at + 1) == Some(&quote) {
-            return at;
+            break;
         }
         at += if inside[at] == b'\\' { 2 } else { 1 };
     }
+    work::add(at + 1);
     at.min(inside.len())
 }
 
@@ -243,11 +419,16 @@ fn name_before(text: &[u8], at: usize) -> Option<&[u8]> {
         end -= 1;
     }
     let length = text[..end].iter().rev().take(LONGEST_NAME).take_while(|byte| is_name(**byte)).count();
+    work::add(length + 1);
     (length > 0).then(|| &text[end - length..end])
 }
 
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'+' | b'/' | b'=')
 }
 
 fn is_secret(name: &[u8]) -> bool {
@@ -267,15 +448,6 @@ fn is_secret(name: &[u8]) -> bool {
 
 fn ends_like(name: &[u8], end: &str) -> bool {
     name.len() >= end.len() && name[name.len() - end.len()..].eq_ignore_ascii_case(end.as_bytes())
-}
-
-/// How long the token is with which this begins.
-fn token(text: &[u8]) -> usize {
-    let is_part =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'+' | b'/' | b'=');
-    let length = text.iter().take_while(|byte| is_part(byte)).count();
-    // The end of a sentence is not part of it.
-    length - text[..length].iter().rev().take_while(|byte| **byte == b'.').count()
 }
 
 #[cfg(test)]
@@ -352,6 +524,74 @@ mod tests {
             ("Basic dXNlcjpwYXNzd29yZA==", "Basic ‹secret›"),
         ] {
             assert_eq!(shown(text), expected);
+        }
+    }
+
+    /// Everything with which something begins that is looked at further, and everything that may separate two of them.
+    fn hostile_texts(length: usize) -> Vec<(String, String)> {
+        let keys = super::BEGINNINGS.iter().map(|(beginning, _)| String::from_utf8(beginning.to_vec()).unwrap());
+        let names = ["token", "authorization", "cookie", "pwd"];
+        let named = names.into_iter().flat_map(|name| {
+            ["=", ":", ": ", "=\"", "='", "=\\\"", "=\\'", "=\\\\\"", "=${A}", "=${", " = "]
+                .map(|sign| format!("{name}{sign}"))
+        });
+        let flags =
+            ["--token", "--token ", " --token -", "--_", "-", "--", "_--token ", ",--api-key "].map(str::to_owned);
+        let others = [
+            "b-",
+            "B.",
+            "bearer",
+            "bearer ",
+            "Bearer  b",
+            "basic",
+            "Basic ",
+            "://",
+            "://a@",
+            "://a:",
+            "=",
+            ":",
+            "e:",
+            "\\",
+            "%",
+            "%2",
+            "\\u00",
+            "\"",
+            "'",
+            " ",
+            ".",
+        ];
+        let pieces: Vec<String> = keys.chain(named).chain(flags).chain(others.map(str::to_owned)).collect();
+        let separators = ["", "a", "-", " ", ".", "/", ",", "'", "\"", "\\\"", "1", "="];
+        let mut texts = Vec::new();
+        for piece in &pieces {
+            for separator in separators {
+                let unit = format!("{piece}{separator}");
+                // What is never closed, and what ends otherwise at the very end.
+                for (before, after) in [("", ""), ("", " "), ("token=\"", "1"), ("cookie:", "\n")] {
+                    let text = format!("{before}{}{after}", unit.repeat(length / unit.len() + 1));
+                    texts.push((format!("{before}({unit})…{after:?}"), text));
+                }
+            }
+        }
+        texts
+    }
+
+    #[test]
+    fn s09_each_byte_is_looked_at_a_bounded_number_of_times() {
+        let redactor = Redactor::default();
+        redactor.learn(&[mendline_core::Secret::new("a-known-secret")]);
+        let measure = |text: &str, goes_on: bool| {
+            super::work::take();
+            super::find(text.as_bytes(), goes_on, &mut Vec::new());
+            super::work::take() as f64 / text.len() as f64
+        };
+        let (short, long) = (hostile_texts(1 << 10), hostile_texts(8 << 10));
+        for ((name, short), (_, long)) in short.iter().zip(&long) {
+            for goes_on in [false, true] {
+                let (few, many) = (measure(short, goes_on), measure(long, goes_on));
+                assert!(many <= few * 1.2 + 0.5, "{name}: {few:.1} times at 1 KiB, {many:.1} times at 8 KiB");
+                assert!(many <= 64.0, "{name}: {many:.1} times");
+            }
         }
     }
 

@@ -244,16 +244,20 @@ where
         }
     }
     let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)).unwrap_or_default();
-    match status {
-        "200" => Ok(()),
-        "407" => Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.place()))),
-        "403" => {
+    // Three digits and nothing else is quoted: the rest may repeat the credentials.
+    let status = match line {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', status @ ..] => status.split(|byte| *byte == b' ').next(),
+        _ => None,
+    };
+    let status = status.filter(|status| status.len() == 3 && status.iter().all(u8::is_ascii_digit));
+    match status.and_then(|status| str::from_utf8(status).ok()) {
+        Some("200") => Ok(()),
+        Some("407") => Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.place()))),
+        Some("403") => {
             Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {place} (403)", proxy.place())))
         }
-        "" => Err(failed(&"does not answer in HTTP")),
-        status => Err(failed(&format_args!("made no tunnel to {place} ({status})"))),
+        None => Err(failed(&"does not answer in HTTP")),
+        Some(status) => Err(failed(&format_args!("made no tunnel to {place} ({status})"))),
     }
 }
 
@@ -357,6 +361,21 @@ mod tests {
         assert_eq!(answered(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
         assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
         assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(answered(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
         assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
+    }
+
+    #[tokio::test]
+    async fn s01_status_text_of_a_proxy_is_not_quoted() {
+        let failed = Err(TunnelFault::Failed("the proxy proxy.test:3128 does not answer in HTTP".to_owned()));
+        for answer in [
+            &b"HTTP/1.1 Basic_dTpw x\r\n\r\n"[..],
+            b"HTTP/1.1 5022 x\r\n\r\n",
+            b"HTTP/1.1 5\x1b[2J x\r\n\r\n",
+            b"HTTP/1.1  502 x\r\n\r\n",
+            b"HTTP/1.123 dTpw\r\n\r\n",
+        ] {
+            assert_eq!(answered(answer).await.0, failed, "{answer:?}");
+        }
     }
 }

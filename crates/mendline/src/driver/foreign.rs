@@ -1,0 +1,86 @@
+//! Text of servers, proxies and the system, on its way to the engine and to observers.
+//!
+//! Here is the only entry of such text. Secrets are hidden in it before anything cuts it and before anybody else sees it, so
+//! that behind this place no text of a peer holds one: not an answer to the client, not a log, not a status. Messages of the
+//! server are no such text; they pass unchanged.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use mendline_core::port::{EndHow, SpawnFailure};
+use mendline_core::{Input, Quote as _};
+use mendline_wire::Line;
+
+use crate::observe::redact::Redactor;
+
+/// How long words may be that say why something failed.
+const LONGEST_WORDS: usize = 1024;
+
+/// A line of a child's stderr without secrets.
+pub(super) fn stderr_line(redactor: &Redactor, line: &Line) -> Bytes {
+    let (text, redacted) = match line {
+        Line::Text(text) => (text, redactor.redact(text)),
+        Line::TooLong { head, .. } => (head, redactor.redact_cut(head)),
+    };
+    match redacted {
+        Cow::Borrowed(_) => text.clone(),
+        Cow::Owned(redacted) => redacted.into(),
+    }
+}
+
+/// A failed start without secrets in its words.
+pub(super) fn spawn_failure(redactor: &Redactor, mut why: SpawnFailure) -> SpawnFailure {
+    why.text = redactor.quote(why.text.as_bytes(), LONGEST_WORDS);
+    why
+}
+
+/// What came over HTTP, without secrets in words about it. The session that it may open is a secret from now on.
+pub(super) fn over_http(redactor: &Redactor, mut input: Input) -> Input {
+    match &mut input {
+        Input::End { how: EndHow::NoConnection(words) | EndHow::Cut(words) | EndHow::Forbidden(words), .. } => {
+            *words = redactor.quote(words.as_bytes(), LONGEST_WORDS);
+        }
+        Input::Head { head, .. } => head.session.iter().for_each(|id| redactor.learn_session(id)),
+        _ => {}
+    }
+    input
+}
+
+#[cfg(test)]
+mod tests {
+    use mendline_core::Secret;
+    use mendline_core::port::{ExchangeId, SpawnFailureKind, Written};
+
+    use super::*;
+
+    const SECRET: &str = "CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+    fn redactor() -> Redactor {
+        let redactor = Redactor::default();
+        redactor.learn(&[Secret::new(SECRET)]);
+        redactor
+    }
+
+    #[test]
+    fn s06_line_cut_within_a_secret_shows_no_part_of_it() {
+        for shown in 3..SECRET.len() {
+            let head = format!("{}{}", "x".repeat(100), &SECRET[..shown]);
+            let line = Line::TooLong { length: 5_000, head: head.into(), tail: Bytes::new() };
+            let line = stderr_line(&redactor(), &line);
+            assert!(!String::from_utf8_lossy(&line).contains("CAN"), "{shown}: {line:?}");
+        }
+    }
+
+    #[test]
+    fn s01_words_of_a_failure_are_hidden_in_where_they_enter() {
+        let exchange = ExchangeId(1);
+        let words = || format!("broken by \u{1b}[2J{SECRET}");
+        for how in [EndHow::NoConnection(words()), EndHow::Cut(words()), EndHow::Forbidden(words())] {
+            let input = over_http(&redactor(), Input::End { exchange, how, written: Written::Nothing });
+            let shown = format!("{input:?}");
+            assert!(!shown.contains("CAN") && shown.contains("‹secret›") && !shown.contains('\u{1b}'), "{shown}");
+        }
+        let failure = SpawnFailure { kind: SpawnFailureKind::Other, text: words() };
+        assert_eq!(spawn_failure(&redactor(), failure).text, "broken by \\u{1b}[2J‹secret›");
+    }
+}

@@ -1,0 +1,157 @@
+//! A text as it reads without its escapes.
+//!
+//! A secret with a quote or a slash in it is written with escapes in JSON and in URLs, and a server may escape what needs
+//! none (`\u0073`). So a text is searched as it is and once more without escapes, and what is found there is hidden where
+//! it came from. JSON inside of JSON and a URL inside of JSON are read, too.
+
+use std::ops::Range;
+
+/// Two halves of a character outside of the basic plane: `\ud83e\udd80`.
+const LONGEST_ESCAPE: usize = 12;
+
+/// A text without escapes, and the origin of each of its bytes.
+pub(super) struct Decoded {
+    pub(super) bytes: Vec<u8>,
+    /// For each byte where it begins in the original, and at last the original's length.
+    origins: Vec<u32>,
+}
+
+impl Decoded {
+    /// Every reading of this text that differs from it. Of a text that was cut, an escape that is not whole at its end is
+    /// left out.
+    pub(super) fn readings(text: &[u8], goes_on: bool) -> Vec<Decoded> {
+        let mut readings = Vec::new();
+        readings.extend(Decoded::read(text, b'%', percent, goes_on));
+        if let Some(once) = Decoded::read(text, b'\\', backslash, goes_on) {
+            let deeper = [(b'\\', backslash as Escape), (b'%', percent)];
+            let read = |(sign, escape)| Decoded::read(&once.bytes, sign, escape, goes_on);
+            let deeper = deeper.into_iter().filter_map(read);
+            readings.extend(deeper.map(|twice| twice.behind(&once)));
+            readings.push(once);
+        }
+        readings
+    }
+
+    /// The place in the original of a place in this text.
+    pub(super) fn origin(&self, place: &Range<usize>) -> Range<usize> {
+        self.origins[place.start] as usize..self.origins[place.end] as usize
+    }
+
+    fn read(text: &[u8], sign: u8, escape: Escape, goes_on: bool) -> Option<Decoded> {
+        memchr::memchr(sign, text)?;
+        let mut read = Decoded { bytes: Vec::with_capacity(text.len()), origins: Vec::with_capacity(text.len() + 1) };
+        let mut at = 0;
+        while at < text.len() {
+            let found = if text[at] == sign { escape(&text[at..]) } else { None };
+            if goes_on && found.is_none() && text[at] == sign && text.len() - at < LONGEST_ESCAPE {
+                break;
+            }
+            let mut buffer = [0; 4];
+            let (written, length) = match found {
+                Some((character, length)) => (character.encode(&mut buffer), length),
+                None => (&text[at..=at], 1),
+            };
+            read.bytes.extend_from_slice(written);
+            read.origins.extend(written.iter().map(|_| at as u32));
+            at += length;
+        }
+        read.origins.push(text.len() as u32);
+        Some(read)
+    }
+
+    fn behind(mut self, first: &Decoded) -> Decoded {
+        for origin in &mut self.origins {
+            *origin = first.origins[*origin as usize];
+        }
+        self
+    }
+}
+
+/// What an escape stands for.
+enum Meant {
+    Byte(u8),
+    Character(char),
+}
+
+impl Meant {
+    fn encode(self, buffer: &mut [u8; 4]) -> &[u8] {
+        match self {
+            Meant::Byte(byte) => {
+                buffer[0] = byte;
+                &buffer[..1]
+            }
+            Meant::Character(character) => character.encode_utf8(buffer).as_bytes(),
+        }
+    }
+}
+
+/// What the escape means with which a text begins, and how long it is.
+type Escape = fn(&[u8]) -> Option<(Meant, usize)>;
+
+fn percent(text: &[u8]) -> Option<(Meant, usize)> {
+    Some((Meant::Byte(hex(text.get(1..3)?)? as u8), 3))
+}
+
+fn backslash(text: &[u8]) -> Option<(Meant, usize)> {
+    let byte = |byte| Some((Meant::Byte(byte), 2));
+    match *text.get(1)? {
+        b'n' => byte(b'\n'),
+        b'r' => byte(b'\r'),
+        b't' => byte(b'\t'),
+        b'b' => byte(8),
+        b'f' => byte(12),
+        sign @ (b'"' | b'\\' | b'/' | b'\'') => byte(sign),
+        b'x' => Some((Meant::Byte(hex(text.get(2..4)?)? as u8), 4)),
+        b'u' => {
+            let first = hex(text.get(2..6)?)?;
+            if let Some(character) = char::from_u32(first) {
+                return Some((Meant::Character(character), 6));
+            }
+            let second = text.get(6..12)?.strip_prefix(b"\\u").and_then(hex)?;
+            let pair = char::decode_utf16([first as u16, second as u16]).next()?.ok()?;
+            Some((Meant::Character(pair), 12))
+        }
+        _ => None,
+    }
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    digits.iter().try_fold(0, |value, byte| Some(value << 4 | digit(byte)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(text: &str) -> Vec<String> {
+        let readings = Decoded::readings(text.as_bytes(), false);
+        readings.iter().map(|it| String::from_utf8_lossy(&it.bytes).into_owned()).collect()
+    }
+
+    #[test]
+    fn escapes_of_json_and_urls_are_read_at_two_depths() {
+        assert_eq!(readings("plain"), [""; 0]);
+        assert_eq!(readings("a%2Fb%2fc%zz%2"), ["a/b/c%zz%2"]);
+        assert_eq!(readings(r#"a\"b\/c\u00e9\ud83e\udd80\q\u12"#), [r#"a"b/cé🦀\q\u12"#, r#"a"b/cé🦀\q\u12"#]);
+        assert_eq!(readings(r#"{\\\"a\\\":%41"#), [r#"{\\\"a\\\":A"#, r#"{"a":%41"#, r#"{\"a\":A"#, r#"{\"a\":%41"#]);
+    }
+
+    #[test]
+    fn an_escape_that_was_cut_is_left_out() {
+        for text in [&br"ab\u0063\u00"[..], br"ab\u0063\", b"ab%63%6"] {
+            let readings = Decoded::readings(text, true);
+            assert_eq!(readings.last().unwrap().bytes, b"abc");
+            assert_eq!(readings.last().unwrap().origin(&(0..3)), 0..text.len());
+        }
+    }
+
+    #[test]
+    fn a_place_leads_back_to_the_text() {
+        let text = br"x\\u0041\\u0042y";
+        let readings = Decoded::readings(text, false);
+        assert_eq!(readings[0].bytes, b"xABy");
+        assert_eq!(readings[0].origin(&(1..3)), 1..15);
+        assert_eq!(readings[0].origin(&(3..4)), 15..16);
+    }
+}

@@ -1,0 +1,178 @@
+//! Secrets as they may turn up: whole, in parts, and in the forms that headers and URLs give to them.
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE};
+use mendline_core::Secret;
+
+use super::UNMISTAKABLE;
+
+/// Base64 with and without `=` at its end.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The parts of a URL that are secret: the user before its host, the values of its query, and what looks like a key in its
+/// path.
+pub fn secrets_of_url(url: &str) -> Vec<Secret> {
+    let parts = Parts::of(url);
+    let is_random = |part: &&str| {
+        let has = |is_it: fn(&u8) -> bool| part.bytes().any(|byte| is_it(&byte));
+        let is_mixed = has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase));
+        part.len() >= 16 && is_mixed && !part.contains('.')
+    };
+    parts.secrets(is_random)
+}
+
+/// The same of a URL that is not shown anywhere because a variable holds it: every part of its path may be the key.
+pub fn secrets_of_hidden_url(url: &str) -> Vec<Secret> {
+    Parts::of(url).secrets(|part| part.len() >= UNMISTAKABLE)
+}
+
+struct Parts<'a> {
+    user: &'a str,
+    path: &'a str,
+    query: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(url: &'a str) -> Parts<'a> {
+        let (_, rest) = url.split_once("://").unwrap_or(("", url));
+        let (rest, query) = rest.split_once(['?', '#']).unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        Parts { user: authority.rsplit_once('@').map_or("", |(user, _)| user), path, query }
+    }
+
+    fn secrets(&self, is_key: impl Fn(&&str) -> bool) -> Vec<Secret> {
+        let values =
+            self.query.split(['&', '#', '?']).map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+        let parts = values.chain(self.path.split('/').filter(is_key)).filter(|part| !part.is_empty());
+        let mut secrets: Vec<Secret> = self.credentials();
+        for part in parts {
+            secrets.push(Secret::new(part));
+            // As it reads without the escapes of a URL.
+            secrets.extend(decoded(part).filter(|plain| plain != part).map(Secret::new));
+        }
+        secrets
+    }
+
+    /// The password, or the user if there is none, and the header that both become.
+    fn credentials(&self) -> Vec<Secret> {
+        if self.user.is_empty() {
+            return Vec::new();
+        }
+        let (name, password) = self.user.split_once(':').unwrap_or((self.user, ""));
+        let secret = if password.is_empty() { name } else { password };
+        let plain = |text: &str| decoded(text).unwrap_or_else(|| text.to_owned());
+        let header = STANDARD.encode(format!("{}:{}", plain(name), plain(password)));
+        [secret.to_owned(), plain(secret), format!("Basic {header}")].into_iter().map(Secret::new).collect()
+    }
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let read = super::decoded::Decoded::readings(text.as_bytes(), false).into_iter().next()?;
+    String::from_utf8(read.bytes).ok()
+}
+
+/// The forms of a secret: as it is, line by line, without the scheme before it, the values of its parameters, what a Basic
+/// credential holds, and as the host of a URL, which has no capitals. Escapes are not among them: `decoded` reads those.
+pub(super) fn forms(secret: &str) -> Vec<String> {
+    let secret = secret.trim();
+    let mut forms = vec![secret.to_owned()];
+    if secret.lines().nth(1).is_some() {
+        forms.extend(secret.lines().map(|line| line.trim().to_owned()));
+    }
+    let scheme = secret.split_once(' ').filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphabetic()));
+    let credential = scheme.map_or(secret, |(_, credential)| credential.trim_start());
+    if scheme.is_some() && !credential.contains(' ') {
+        forms.push(credential.to_owned());
+        forms.extend(inside_basic(credential));
+    }
+    forms.extend(parameters(credential));
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let hosts: Vec<String> =
+        forms.iter().filter(|form| form.bytes().all(is_host)).map(|form| form.to_ascii_lowercase()).collect();
+    let pages: Vec<String> = forms.iter().map(|form| in_html(form)).collect();
+    forms.into_iter().chain(hosts).chain(pages).collect()
+}
+
+/// What a Basic credential holds: user and password, the password alone, and that in base64.
+fn inside_basic(credential: &str) -> Vec<String> {
+    let bytes = LENIENT.decode(credential).or_else(|_| URL_SAFE.decode(credential));
+    let pair = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let Some((pair, password)) = pair.as_deref().and_then(|pair| Some((pair, pair.split_once(':')?.1))) else {
+        return Vec::new();
+    };
+    // An answer may repeat it without the `=` at its end, or in the alphabet of URLs.
+    let encoded = [STANDARD.encode(pair), URL_SAFE.encode(pair), STANDARD.encode(password), URL_SAFE.encode(password)];
+    let encoded = encoded.map(|text| text.trim_end_matches('=').to_owned());
+    [pair.to_owned(), password.to_owned()].into_iter().chain(encoded).collect()
+}
+
+/// The values in `sid=…; theme=…` and `token="…", realm="…"`.
+fn parameters(text: &str) -> Vec<String> {
+    let value = |part: &str| Some(part.split_once('=')?.1.trim().trim_matches('"').to_owned());
+    let values = text.split([';', ',']).filter_map(value);
+    values.filter(|value| value.len() >= UNMISTAKABLE).collect()
+}
+
+fn in_html(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exposed(secrets: &[Secret]) -> Vec<&str> {
+        secrets.iter().map(Secret::expose).collect()
+    }
+
+    #[test]
+    fn a_url_gives_its_secrets_away() {
+        let secrets = secrets_of_url("https://me:pass-word@h.example/v1/s/a1b2c3d4e5f6g7h8/mcp?key=sesame-open&x=#end");
+        let header = format!("Basic {}", STANDARD.encode("me:pass-word"));
+        assert_eq!(exposed(&secrets), ["pass-word", "pass-word", &header, "sesame-open", "end", "a1b2c3d4e5f6g7h8"]);
+        assert!(secrets_of_url("https://h.example/mcp").is_empty());
+        assert!(secrets_of_url("https://h.example/some-long-words-in-a-path/mcp").is_empty());
+        assert_eq!(exposed(&secrets_of_url("https://h.example/aBcDeFgHiJkLmNoP/x")), ["aBcDeFgHiJkLmNoP"]);
+    }
+
+    #[test]
+    fn s10_user_of_a_proxy_is_known_without_escapes_and_as_header() {
+        let header = format!("Basic {}", STANDARD.encode("me:p@ss"));
+        assert_eq!(exposed(&secrets_of_url("me:p%40ss@proxy.test:3128")), ["p%40ss", "p@ss", &header]);
+        let header = format!("Basic {}", STANDARD.encode("t0ken:"));
+        assert_eq!(exposed(&secrets_of_url("http://t0ken@proxy.test")), ["t0ken", "t0ken", &header]);
+    }
+
+    #[test]
+    fn s10_every_part_of_a_hidden_path_is_secret() {
+        let secrets = secrets_of_hidden_url("https://h.example/api/some-words-only/mcp?key=a%2Fb");
+        assert_eq!(exposed(&secrets), ["a%2Fb", "a/b", "some-words-only"]);
+    }
+
+    #[test]
+    fn s10_cookies_and_parameters_are_secrets_by_themselves() {
+        let cookies = forms("sid=abcdefgh1; theme=dark; csrf=\"ijklmnop2\"");
+        assert!(cookies.iter().any(|form| form == "abcdefgh1") && cookies.iter().any(|form| form == "ijklmnop2"));
+        let token = forms("Token token=\"qrstuvwx3\", realm=x");
+        assert!(token.iter().any(|form| form == "qrstuvwx3"), "{token:?}");
+    }
+
+    #[test]
+    fn s10_basic_gives_pair_password_and_base64() {
+        let credential = STANDARD.encode("me:open sesame");
+        let forms = forms(&format!("Basic {}", credential.trim_end_matches('=')));
+        for form in ["me:open sesame", "open sesame", credential.trim_end_matches('='), "b3BlbiBzZXNhbWU"] {
+            assert!(forms.iter().any(|it| it == form), "{form}: {forms:?}");
+        }
+    }
+
+    #[test]
+    fn s10_secret_that_became_a_host_has_no_capitals() {
+        assert!(forms("KeyOfMine-42").iter().any(|form| form == "keyofmine-42"));
+    }
+}
