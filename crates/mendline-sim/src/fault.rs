@@ -67,6 +67,7 @@ mod p58_ignores_eof_and_term;
 mod p59_grandchild_holds_pipe;
 mod p60_spawn_not_found;
 mod p61_spawn_eagain;
+mod pretty_printed;
 mod s42_sse_split_crlf_bom;
 mod s43_event_over_limit;
 mod s44_comments_only;
@@ -277,6 +278,7 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &x96_suspend_resume::SuspendResume,
     &x96b_route_or_address_changed::RouteOrAddressChanged,
     &x97_reload_during_calls::ReloadDuringCalls,
+    &pretty_printed::PrettyPrinted,
 ];
 
 /// What happens to children where policies are chosen that such things show.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use mendline_wire::{Method, Spliced};
 
 use crate::evidence::{Evidence, Reply};
+use crate::moment::Moment;
 use crate::port::{Content, EndHow, Written};
 use crate::slab::Key;
 
@@ -67,6 +68,8 @@ pub struct Note {
     pub lost: u32,
     /// How often it may go out in all.
     pub most: u32,
+    /// When the server has had time enough to take it.
+    pub until: Moment,
 }
 
 /// What a server wrote into the body of a refusal.
