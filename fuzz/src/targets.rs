@@ -9,7 +9,7 @@ use mendline_wire::{
 use serde_json::value::RawValue;
 
 /// Every target.
-pub const ALL: [fn(&[u8]); 5] = [lines, sse, message, splice, headers];
+pub const ALL: [fn(&[u8]); 6] = [lines, sse, message, splice, headers, frames];
 
 /// Lines are the same however the stream is cut, within their limit, and bounded in memory.
 pub fn lines(data: &[u8]) {
@@ -171,4 +171,36 @@ pub fn headers(data: &[u8]) {
     if let Ok(value) = headers::decode_value(text) {
         assert_eq!(headers::decode_value(&headers::encode_value(&value)), Ok(value.clone()));
     }
+}
+
+/// One message in, one line out: what arrives as a body or as an event leaves as one line for each message in it, and
+/// the line says the same.
+pub fn frames(data: &[u8]) {
+    let mut decoder = SseDecoder::new(usize::MAX);
+    decoder.buffer().extend_from_slice(data);
+    decoder.buffer().extend_from_slice(b"\n\n");
+    let events = std::iter::from_fn(|| decoder.next_event()).filter_map(|event| event.ok()?.data);
+    for frame in events.chain([Bytes::copy_from_slice(data)]) {
+        let bare = frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&frame);
+        let whole: Option<&RawValue> = serde_json::from_slice(bare).ok();
+        match Received::from_text(frame.clone(), &Limits::default()) {
+            Received::Message(message) => check_line(&message, whole.expect("JSON").get()),
+            Received::Batch(batch) => {
+                let parts: Vec<&RawValue> = serde_json::from_str(whole.expect("JSON").get()).expect("an array");
+                assert_eq!(batch.len(), parts.len());
+                for (message, part) in batch.iter().zip(parts) {
+                    if let Ok(message) = message {
+                        check_line(message, part.get());
+                    }
+                }
+            }
+            Received::Broken { .. } | Received::TooLong { .. } => {}
+        }
+    }
+}
+
+fn check_line(message: &Message, came: &str) {
+    let line = message.text();
+    assert!(!line.iter().any(|byte| matches!(byte, b'\n' | b'\r')), "a line end in a message");
+    assert_eq!(&line[..], came.replace(['\n', '\r'], " ").as_bytes(), "changed in more than its line ends");
 }

@@ -191,8 +191,17 @@ pub const LISTENS: usize = 64;
 pub const WAITING: usize = 1024;
 /// Requests of a server that wait for the client's answer.
 pub const ASKS: usize = 256;
-/// Messages queued for a child that does not read; beyond it notifications are dropped and counted.
+/// Messages queued for a server that does not read; beyond it notifications and answers are dropped and counted.
 pub const LINK_QUEUE: usize = 2048;
+/// Notifications and answers to a server that are posted at a time over HTTP, and as many cancellations beside them. Each is
+/// a connection of its own over HTTP/1.1; a server takes them at once, so that a few are enough, and one that asks without
+/// end must not make us open connections without end. The rest waits in the queue that a child's would.
+pub const NOTES: usize = 16;
+/// How long a server may take to accept one of them: it has nothing to do for it but to take it.
+pub const NOTE: Duration = Duration::from_secs(30);
+/// Connections to one server that carry something else than calls and subscriptions: notifications, answers, cancellations,
+/// errands of ours, the stream for notices, the end of a session.
+pub const CONNECTIONS_BESIDE_CALLS: usize = 64;
 /// Messages queued for a client before we stop reading from a child that only this client uses.
 pub const CLIENT_QUEUE_SOFT: usize = 256;
 /// The same in bytes.

@@ -185,6 +185,7 @@ impl Engine {
                 Alarm::KeepAlive(upstream) => self.with_upstream(upstream, Upstream::handle_keep_alive),
                 Alarm::Notices(upstream) => self.with_upstream(upstream, Upstream::handle_notices_timer),
                 Alarm::Greeting(upstream) => self.with_upstream(upstream, Upstream::handle_greeting_timer),
+                Alarm::Notes(upstream) => self.with_upstream(upstream, Upstream::handle_notes_timer),
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
                 Alarm::Gate(upstream) => self.with_upstream(upstream, Upstream::handle_gate_timer),
@@ -228,6 +229,16 @@ impl Engine {
             Some([only]) => self.clients.get(only).is_none_or(|session| !session.outbox().is_behind()),
             _ => true,
         }
+    }
+
+    /// How many bytes of unfinished responses a shell may hold now: the memory that is not taken by what waits here.
+    pub fn read_budget(&self) -> usize {
+        self.ledger.left()
+    }
+
+    /// A shell holds so many bytes of unfinished responses.
+    pub fn note_buffered(&mut self, bytes: usize) {
+        self.ledger.note_elsewhere(bytes);
     }
 
     /// When to call [`Engine::handle_timeout`] next.

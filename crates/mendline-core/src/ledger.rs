@@ -8,18 +8,20 @@
 #[derive(Debug)]
 pub struct Ledger {
     held: usize,
+    /// What shells hold of what has not come to its end.
+    elsewhere: usize,
     limit: usize,
 }
 
 impl Ledger {
     /// An account with this limit.
     pub fn new(limit: usize) -> Self {
-        Ledger { held: 0, limit }
+        Ledger { held: 0, elsewhere: 0, limit }
     }
 
     /// Charges `bytes` if they fit.
     pub fn try_charge(&mut self, bytes: usize) -> bool {
-        let fits = self.held.saturating_add(bytes) <= self.limit;
+        let fits = self.held.saturating_add(self.elsewhere).saturating_add(bytes) <= self.limit;
         if fits {
             self.held += bytes;
         }
@@ -41,6 +43,16 @@ impl Ledger {
     pub fn held(&self) -> usize {
         self.held
     }
+
+    /// Takes down what shells hold: it leaves less for what waits here.
+    pub fn note_elsewhere(&mut self, bytes: usize) {
+        self.elsewhere = bytes;
+    }
+
+    /// How much shells may hold: all that is not held here.
+    pub fn left(&self) -> usize {
+        self.limit.saturating_sub(self.held)
+    }
 }
 
 #[cfg(test)]
@@ -54,7 +66,19 @@ mod tests {
         assert!(!ledger.try_charge(41));
         ledger.charge(60);
         assert_eq!(ledger.held(), 120);
+        assert_eq!(ledger.left(), 0);
         ledger.release(120);
         assert!(ledger.try_charge(100));
+    }
+
+    #[test]
+    fn s05_what_shells_hold_leaves_less_for_what_waits() {
+        let mut ledger = Ledger::new(100);
+        ledger.note_elsewhere(60);
+        assert!(!ledger.try_charge(41));
+        assert!(ledger.try_charge(40));
+        assert_eq!((ledger.held(), ledger.left()), (40, 60));
+        ledger.note_elsewhere(0);
+        assert!(ledger.try_charge(60));
     }
 }

@@ -44,7 +44,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mendline_wire::{Received, SseEvent};
+use mendline_wire::{Received, ReceivedEvent};
 
 use crate::config::UpstreamConfig;
 use crate::event::Event;
@@ -203,8 +203,8 @@ pub enum Input {
     StreamEvent {
         /// Which exchange.
         exchange: ExchangeId,
-        /// The event, with its data as it came.
-        event: SseEvent,
+        /// The event, with what its data is; the shell has read it within the limits of the configuration.
+        event: ReceivedEvent,
     },
     /// The whole body of a response that is not a stream.
     Body {

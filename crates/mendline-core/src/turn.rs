@@ -26,6 +26,8 @@ pub enum Alarm {
     Notices(UpstreamId),
     /// A server had time enough for its part of the greeting: to name an endpoint, or to take `initialized`.
     Greeting(UpstreamId),
+    /// A server had time enough to take a notification or an answer.
+    Notes(UpstreamId),
     /// Posts whose trunk is gone had time enough to end by themselves.
     Orphans(UpstreamId),
     /// A server had time enough for our goodbye.

@@ -6,11 +6,9 @@ mod stage;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, defaults};
-use mendline_wire::SseEvent;
 use stage::NOTES;
 use stage::http::{GREETING, Stage, call, complete_greeting, endpoint, outcome, over_a_trunk};
 
@@ -23,14 +21,7 @@ fn a_server_that_knows_only_the_old_way_is_found_out_and_answers_over_its_trunk(
     stage.end(post.id, EndHow::Complete);
     let trunk = stage.takes();
     assert_eq!((trunk.ask.verb, trunk.ask.target.as_deref()), (Verb::Get, None));
-    stage.status(trunk.id, 200, Content::Events, None);
-    let endpoint = SseEvent {
-        id: None,
-        event: Some(Bytes::from_static(b"endpoint")),
-        data: Some(Bytes::from_static(b"/messages?s=1")),
-        retry: None,
-    };
-    stage.tell(Input::StreamEvent { exchange: trunk.id, event: endpoint });
+    endpoint(&mut stage, trunk.id, "/messages?s=1");
     let post = stage.takes();
     assert_eq!((post.method().as_str(), post.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
     stage.status(post.id, 202, Content::Empty, None);

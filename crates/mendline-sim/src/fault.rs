@@ -67,6 +67,7 @@ mod p58_ignores_eof_and_term;
 mod p59_grandchild_holds_pipe;
 mod p60_spawn_not_found;
 mod p61_spawn_eagain;
+mod pretty_printed;
 mod r15_error_names_session;
 mod s42_sse_split_crlf_bom;
 mod s43_event_over_limit;
@@ -281,6 +282,7 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &x97_reload_during_calls::ReloadDuringCalls,
     &r15_error_names_session::ErrorNamesSession,
     &t01_status_without_answer::StatusWithoutAnswer,
+    &pretty_printed::PrettyPrinted,
 ];
 
 /// What happens to children where policies are chosen that such things show.

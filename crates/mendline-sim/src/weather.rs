@@ -128,6 +128,8 @@ pub struct Weather {
     pub too_large: Option<u64>,
     /// Events are written as oddly as the format allows.
     pub odd_frames: bool,
+    /// Messages are spread over several lines.
+    pub pretty: bool,
     /// Who resumes a stream gets all of it again.
     pub replays_all: bool,
     /// What answers POSTs in place of the server, and how many of a hundred.

@@ -37,7 +37,7 @@ pub use limits::Limits;
 pub use lines::{Line, Lines};
 pub use message::{Kind, Message};
 pub use method::Method;
-pub use received::Received;
+pub use received::{Received, ReceivedEvent};
 pub use span::Span;
 pub use splice::{Patch, Spliced};
 pub use sse::{SseDecoder, SseEncoder, SseEvent, SseFault};

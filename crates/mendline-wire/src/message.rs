@@ -4,6 +4,10 @@
 //! id, method and body are known. Nothing is copied and nothing is built; a message is its text and three spans, so a
 //! clone is a reference count.
 //!
+//! A message is one line. In valid JSON a raw line feed or carriage return can only be whitespace between tokens, and
+//! over HTTP a peer may send as many as it likes; on stdio each would end the message. So they become spaces as soon as
+//! the text is known to be a message: there is no [`Message`] with a line end in it.
+//!
 //! Strict about the envelope, indifferent to the rest: what the six members of JSON-RPC mean must be beyond doubt,
 //! since calls are matched and sent again by them. Unknown members, and whatever is inside of `params`, `result` and
 //! `error`, belong to the peers.
@@ -11,8 +15,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use bytes::Bytes;
-use memchr::{memchr, memmem};
+use bytes::{Bytes, BytesMut};
+use memchr::{memchr, memchr2, memmem};
 
 use crate::salvage::salvage;
 use crate::scan::{Scanner, Stop, Survey};
@@ -66,14 +70,15 @@ impl Message {
                     Kind::Request | Kind::Notification => known_method(&text[envelope.method.range()]),
                     Kind::Result | Kind::Error => Method::None,
                 };
-                let Envelope { id, method, body, may_have_meta, .. } = envelope;
+                let Envelope { id, method, body, may_have_meta, is_tame, .. } = envelope;
+                let text = if is_tame { text } else { on_one_line(text) };
                 Ok(Message { text, kind, known_method, id, method, body, may_have_meta })
             }
             Err(stop) => Err((refuse(&text, stop, limits), text)),
         }
     }
 
-    /// The text, as it came.
+    /// The text, as it came but for raw line ends, which are spaces.
     pub fn text(&self) -> &Bytes {
         &self.text
     }
@@ -188,6 +193,19 @@ impl fmt::Debug for Message {
     }
 }
 
+/// The same JSON text with a space for each raw line end, so that every place in it stays where it was. The text must be
+/// valid: inside of a string a line end would be refused, not replaced.
+pub(crate) fn on_one_line(text: Bytes) -> Bytes {
+    let Some(first) = memchr2(b'\n', b'\r', &text) else { return text };
+    let mut text = text.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    for byte in &mut text[first..] {
+        if matches!(*byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    text.freeze()
+}
+
 /// The members of JSON-RPC's envelope, each with its bit in the set of those that were seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
@@ -223,6 +241,8 @@ struct Envelope {
     /// Of `params`, `result` and `error` the last one; that there is only one is checked by [`Envelope::kind`].
     body: Span,
     may_have_meta: bool,
+    /// No control character is in the text, so no line end is.
+    is_tame: bool,
     end: usize,
 }
 
@@ -244,7 +264,7 @@ impl Envelope {
             Some(b'[') => return Err(Stop { fault: Fault::Batch, at: scanner.at() }),
             _ => return Err(not_an_object(scanner, limits)),
         }
-        let mut envelope = Envelope::default();
+        let mut envelope = Envelope { is_tame: survey.is_tame, ..Envelope::default() };
         scanner.whitespace();
         if scanner.peek() == Some(b'}') {
             scanner.pass();

@@ -3,11 +3,16 @@
 //! A frame is usually one message. It can also be a batch (2025-03-26 knew them), noise, or too long to keep; each is a
 //! value here, because what to do about it is a decision and decisions are made elsewhere.
 
-use bytes::Bytes;
+use std::ops::Range;
 
+use bytes::{Buf as _, Bytes};
+
+use crate::message::on_one_line;
 use crate::salvage::salvage;
 use crate::scan::{Scanner, Stop};
-use crate::{Fault, Id, Limits, Line, Message, WireError};
+use crate::{Fault, Id, Limits, Line, Message, SseEvent, WireError};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The content of one frame, well formed or not.
 #[derive(Clone, Debug)]
@@ -38,19 +43,34 @@ impl Received {
     /// Makes out what a line is.
     pub fn from_line(line: Line, limits: &Limits) -> Received {
         match line {
-            Line::Text(text) => Received::from_text(text, limits),
+            Line::Text(text) => Received::parse(text, limits),
             Line::TooLong { length, head, tail } => {
                 Received::TooLong { length, id: salvage(&head, Some(&tail), limits).id, head }
             }
         }
     }
 
-    /// Makes out what a whole text is (the body of a response, the data of an event).
-    pub fn from_text(text: Bytes, limits: &Limits) -> Received {
+    /// Makes out what a whole text is (the body of a response, the data of an event). A byte order mark before it and
+    /// whitespace around it are not part of a message.
+    pub fn from_text(mut text: Bytes, limits: &Limits) -> Received {
+        // Cut in place: a text that is shared with nothing can be changed without a copy.
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.advance(BYTE_ORDER_MARK.len());
+        }
+        text.truncate(text.trim_ascii_end().len());
+        text.advance(text.len() - text.trim_ascii_start().len());
+        Received::parse(text, limits)
+    }
+
+    fn parse(text: Bytes, limits: &Limits) -> Received {
         match Message::parse_or_return(text, limits) {
             Ok(message) => Received::Message(message),
             Err((WireError { fault: Fault::Batch, .. }, text)) => match split(&text, limits) {
-                Ok(messages) => Received::Batch(messages),
+                Ok(ranges) => {
+                    let text = on_one_line(text);
+                    let message = |range| Message::parse_with(text.slice(range), limits);
+                    Received::Batch(ranges.into_iter().map(message).collect())
+                }
                 Err(Stop { fault, at }) => Received::Broken { error: WireError::new(fault, at), text },
             },
             Err((error, text)) => Received::Broken { error, text },
@@ -58,8 +78,35 @@ impl Received {
     }
 }
 
-/// The messages of a batch. The array itself must be sound; its elements are judged one by one.
-fn split(text: &Bytes, limits: &Limits) -> Result<Vec<Result<Message, WireError>>, Stop> {
+/// One event of a stream, with what its data is.
+#[derive(Clone, Debug, Default)]
+pub struct ReceivedEvent {
+    /// What to resume after. An empty id takes the last one back.
+    pub id: Option<Bytes>,
+    /// How many milliseconds to wait before reconnecting.
+    pub retry: Option<u64>,
+    /// The data of an event that names the endpoint of a 2024-11-05 server.
+    pub endpoint: Option<String>,
+    /// The content, if the event has data that is not empty.
+    pub received: Option<Received>,
+}
+
+impl ReceivedEvent {
+    /// Makes out what an event is.
+    pub fn new(event: SseEvent, limits: &Limits) -> ReceivedEvent {
+        let data = event.data.filter(|data| !data.is_empty());
+        let is_endpoint = event.event.as_deref() == Some(b"endpoint");
+        ReceivedEvent {
+            id: event.id,
+            retry: event.retry,
+            endpoint: data.as_ref().filter(|_| is_endpoint).map(|data| String::from_utf8_lossy(data).into_owned()),
+            received: data.map(|data| Received::from_text(data, limits)),
+        }
+    }
+}
+
+/// Where the messages of a batch lie. The array itself must be sound; its elements are judged one by one.
+fn split(text: &[u8], limits: &Limits) -> Result<Vec<Range<usize>>, Stop> {
     let mut messages = Vec::new();
     let mut scanner = Scanner::new(text, 0);
     scanner.whitespace();
@@ -94,7 +141,7 @@ fn split(text: &Bytes, limits: &Limits) -> Result<Vec<Result<Message, WireError>
     if messages.is_empty() {
         return Err(Stop { fault: Fault::EmptyBatch, at: 0 });
     }
-    Ok(messages.into_iter().map(|range| Message::parse_with(text.slice(range), limits)).collect())
+    Ok(messages)
 }
 
 #[cfg(test)]
@@ -123,6 +170,57 @@ mod tests {
         assert_eq!(faults, [None, Some(Fault::NotJsonRpc), Some(Fault::NotJsonRpc), Some(Fault::Batch), None]);
         assert_eq!(batch[0].as_ref().unwrap().text(), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
         assert_eq!(batch[2].as_ref().unwrap_err().id, Some(Id::number(2)));
+    }
+
+    #[test]
+    fn w01_line_ends_between_tokens_become_spaces_and_nothing_moves() {
+        let pretty = "{\r\n\t\"jsonrpc\": \"2.0\",\n\t\"id\": 7,\r\t\"result\": {\n\t\t\"a\": \"\\n\"\n\t}\n}";
+        let flat = pretty.replace(['\r', '\n'], " ");
+        for text in [pretty.to_owned(), format!("\u{feff}\r\n {pretty}\n\r\n\t ")] {
+            let Received::Message(message) = Received::from_text(Bytes::from(text), &Limits::default()) else {
+                panic!("a message");
+            };
+            assert_eq!(message.text(), &flat);
+            assert_eq!((message.id(), message.get_str(&["a"]).as_deref()), (Some(&b"7"[..]), Some("\n")));
+        }
+        let batch = format!("[\n{pretty},\r\n{pretty}\n]\n");
+        let Received::Batch(batch) = Received::from_text(Bytes::from(batch), &Limits::default()) else {
+            panic!("a batch");
+        };
+        assert!(batch.iter().all(|message| message.as_ref().unwrap().text() == &flat), "{batch:?}");
+    }
+
+    #[test]
+    fn w01_line_end_inside_a_string_is_refused() {
+        for end in ["\n", "\r"] {
+            let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{{\"a\":\"x{end}y\"}}}}");
+            assert_eq!(fault(Received::from_text(Bytes::from(text.clone()), &Limits::default())), Fault::NotJson);
+            assert_eq!(
+                fault(Received::from_text(Bytes::from(format!("[{text}]")), &Limits::default())),
+                Fault::NotJson
+            );
+        }
+    }
+
+    #[test]
+    fn w05_message_without_whitespace_around_it_is_not_copied() {
+        let text = Bytes::from(br#"{"jsonrpc":"2.0","id":1,"result":{"a":"\n"}}"#.to_vec());
+        let place = text.as_ptr();
+        let Received::Message(message) = Received::from_text(text, &Limits::default()) else { panic!("a message") };
+        assert_eq!(message.text().as_ptr(), place);
+        let text = Bytes::from(b"{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}\n".to_vec());
+        let place = text.as_ptr();
+        let Received::Message(message) = Received::from_text(text, &Limits::default()) else { panic!("a message") };
+        assert_eq!(message.text().as_ptr(), place, "line ends are replaced where they lie");
+        assert!(message.text().ends_with(b"}"));
+    }
+
+    #[test]
+    fn w01_stray_carriage_return_of_a_line_becomes_a_space() {
+        let Received::Message(message) = received("{\"jsonrpc\":\"2.0\",\r\"method\":\"x\"}\r") else {
+            panic!("a message");
+        };
+        assert_eq!(message.text(), &r#"{"jsonrpc":"2.0", "method":"x"} "#);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 #[path = "../../../fuzz/src/targets.rs"]
 mod targets;
 
-const SEEDS: [&[u8]; 13] = [
+const SEEDS: [&[u8]; 15] = [
     br#"{"method":{"a":[{"b":"\\"}],"c":
 "x"}"#,
     br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,2.5e-3,null]},"_meta":{"progressToken":"t"}}}"#,
@@ -19,6 +19,8 @@ const SEEDS: [&[u8]; 13] = [
     b"\x10\xef\xbb\xbfdata: x\n\ndata: a very long line that goes beyond the limit of this event\n\nid: 5\n\n",
     b"\x05one\r\ntwo\n\n  \nthree is too long\r\nfour",
     b"\x00\xef\xbb\xbf\n\r\n",
+    b"\xef\xbb\xbf\r\n{\n\t\"jsonrpc\": \"2.0\",\r\"id\":1,\n\"result\": {\r\n}\n}\n",
+    b"data: [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\ndata: {}},\ndata:{\"jsonrpc\":\"2.0\",\"method\":\"x\"\ndata:}]\n\n",
     "=?base64?SGVsbG8sIOS4lueVjA==?=".as_bytes(),
     " Grüße\t, 世界 ".as_bytes(),
 ];

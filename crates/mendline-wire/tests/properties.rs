@@ -4,7 +4,8 @@ mod json_texts;
 
 use bytes::{Bytes, BytesMut};
 use mendline_wire::{
-    Id, Kind, Line, Lines, Message, Patch, Spliced, SseDecoder, SseEncoder, SseEvent, edit, headers, quote,
+    Id, Kind, Limits, Line, Lines, Message, Patch, Received, Spliced, SseDecoder, SseEncoder, SseEvent, edit, headers,
+    quote,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -49,6 +50,31 @@ fn event() -> impl Strategy<Value = SseEvent> {
         .prop_map(|(id, event, data, retry)| SseEvent { id, event, data, retry })
 }
 
+/// The text as it is on one line: what a raw line end separates is separated by a space.
+fn on_one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+/// Each message, as the client's stdio gets it, and what a client that reads line by line makes of it.
+fn written(messages: &[Message]) -> (Vec<u8>, Vec<Line>) {
+    let mut out = BytesMut::new();
+    for message in messages {
+        Spliced::whole(message.text().clone()).write_to(&mut out);
+        out.extend_from_slice(b"\n");
+    }
+    let read = read_lines(&[out.to_vec()], usize::MAX);
+    (out.to_vec(), read)
+}
+
+/// The messages of whatever came in one frame.
+fn messages(received: Received) -> Vec<Message> {
+    match received {
+        Received::Message(message) => vec![message],
+        Received::Batch(batch) => batch.into_iter().flatten().collect(),
+        Received::Broken { .. } | Received::TooLong { .. } => Vec::new(),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -56,7 +82,7 @@ proptest! {
     fn a_message_is_parsed_with_its_id_as_written((text, id) in json_texts::message()) {
         let message = parse(&text);
         prop_assert_eq!(message.id().map(|raw| String::from_utf8_lossy(raw).into_owned()), id);
-        prop_assert_eq!(&message.text()[..], text.as_bytes());
+        prop_assert_eq!(message.text(), &on_one_line(&text));
         prop_assert_eq!(message.id().is_none(), message.kind() == Kind::Notification);
     }
 
@@ -71,7 +97,7 @@ proptest! {
             prop_assert_eq!(there.id(), Some(other.as_bytes()));
             prop_assert_eq!(there.body(), message.body());
             let home = [(there.id_span().unwrap(), Patch::from(Id::from_raw(id.as_bytes())))];
-            prop_assert_eq!(&Spliced::new(there.text().clone(), home).to_bytes()[..], text.as_bytes());
+            prop_assert_eq!(Spliced::new(there.text().clone(), home).to_bytes(), on_one_line(&text));
         }
     }
 
@@ -110,10 +136,76 @@ proptest! {
         prop_assert_eq!(edited.len(), edited.to_bytes().len());
         let edited = parse(std::str::from_utf8(&edited.to_bytes()).unwrap());
         let whole: Vec<&str> = path.iter().copied().chain(["name"]).collect();
+        let value = on_one_line(&value);
         prop_assert_eq!(edited.get(&whole), Some(value.as_bytes()));
         prop_assert!(edited.text().starts_with(&message.text()[..span.range().start]));
         prop_assert!(edited.text().ends_with(&message.text()[span.range().end..]));
         prop_assert_eq!((edited.kind(), edited.id()), (message.kind(), message.id()));
+    }
+
+    #[test]
+    fn w01_messages_that_arrive_over_http_leave_as_one_line_each(
+        bodies in vec(vec(json_texts::message(), 1..4), 1..4),
+        (mark, before, after) in ("\u{feff}?", "[ \t\r\n]{0,3}", "[ \t\r\n]{0,3}"),
+        at in vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let texts: Vec<String> = bodies
+            .iter()
+            .map(|body| match body.as_slice() {
+                [(only, _)] => format!("{mark}{before}{only}{after}"),
+                batch => {
+                    let texts: Vec<&str> = batch.iter().map(|(text, _)| text.as_str()).collect();
+                    format!("{mark}{before}[{before}{}{after}]{after}", texts.join(&format!("{before},{after}")))
+                }
+            })
+            .collect();
+        // Each as a body, and all of them as the events of one stream, whose data may be of several lines.
+        let mut stream = BytesMut::new();
+        for text in &texts {
+            let data = Some(Bytes::from(text.replace('\r', " ")));
+            SseEncoder.encode(&SseEvent { data, ..SseEvent::default() }, &mut stream);
+        }
+        let events = read_events(&cuts(&stream, &at), usize::MAX);
+        let data = events.into_iter().map(|event| event.unwrap().data.unwrap());
+        for frames in [texts.iter().map(|text| Bytes::from(text.clone())).collect::<Vec<_>>(), data.collect()] {
+            let came = frames.into_iter().flat_map(|frame| messages(Received::from_text(frame, &Limits::default())));
+            let came: Vec<Message> = came.collect();
+            let sent: Vec<&String> = bodies.iter().flatten().map(|(text, _)| text).collect();
+            prop_assert_eq!(came.len(), sent.len());
+            let (out, lines) = written(&came);
+            prop_assert!(!out.contains(&b'\r'));
+            prop_assert_eq!(lines.len(), sent.len());
+            for (line, sent) in lines.iter().zip(sent) {
+                let Line::Text(line) = line else { panic!("{line:?}") };
+                let sent = on_one_line(sent);
+                prop_assert_eq!(line, sent.trim_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn w01_any_bytes_over_http_give_lines_that_are_one_message_each(
+        bytes in vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(b'\r'), Just(b'{'), Just(b'"')], 0..60),
+        (text, _) in json_texts::message(),
+        at in any::<prop::sample::Index>(),
+        is_cut in any::<bool>(),
+    ) {
+        // Noise alone is hardly ever a message, so a message with noise somewhere in it is tried too.
+        let mut noisy = text.into_bytes();
+        let place = at.index(noisy.len() + 1);
+        noisy.splice(place..place, bytes.iter().copied().take(if is_cut { 60 } else { 2 }));
+        for frame in [bytes, noisy] {
+            let mut decoder = SseDecoder::new(usize::MAX);
+            decoder.buffer().extend_from_slice(&frame);
+            decoder.buffer().extend_from_slice(b"\n\n");
+            let events = std::iter::from_fn(|| decoder.next_event()).filter_map(|event| event.ok()?.data);
+            for frame in events.chain([Bytes::from(frame)]) {
+                let came = messages(Received::from_text(frame, &Limits::default()));
+                let (out, lines) = written(&came);
+                prop_assert!(!out.contains(&b'\r'));
+                prop_assert_eq!(lines.len(), came.len());
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use mendline_wire::{Message, Method, Spliced};
 
 use crate::defaults;
 use crate::evidence::{Evidence, Reply, proves_refusal};
+use crate::moment::Moment;
 use crate::port::{Content, EndHow, Written};
 use crate::quote::Quote;
 use crate::remembered::error_code;
@@ -72,6 +73,8 @@ pub struct Note {
     pub lost: u32,
     /// How often it may go out in all.
     pub most: u32,
+    /// When the server has had time enough to take it.
+    pub until: Moment,
 }
 
 /// What a server wrote into the body of a refusal.

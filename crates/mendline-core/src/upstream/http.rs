@@ -15,10 +15,12 @@
 //! # The rest
 //!
 //! What comes back of an exchange is in [`heard`], what becomes of one that ended without its answer in [`ends`]. What a session is, how it is lost and made again is in [`session`]; streams of events are resumed in [`stream`]; [`trunk`]
-//! is legacy SSE; whether a session is lost is found out in [`session_loss`]; [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
+//! is legacy SSE; whether a session is lost is found out in [`session_loss`]; [`notes`] is what goes out besides calls;
+//! [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
 
 mod ends;
 mod heard;
+mod notes;
 mod notices;
 mod params;
 mod session;
@@ -83,6 +85,8 @@ pub struct Http {
     /// `initialized` is on its way; a server may refuse what overtakes it.
     held_by: Option<ExchangeId>,
     held_until: Option<TimerId>,
+    /// When the next note has had time enough to be taken.
+    notes_until: Option<TimerId>,
     notices: Notices,
     /// Which arguments of which tools are repeated as headers.
     params: Params,
@@ -129,6 +133,7 @@ impl Http {
             paid_for: None,
             held_by: None,
             held_until: None,
+            notes_until: None,
             notices: Notices::default(),
             params: Params::default(),
             endpoint: None,
@@ -239,7 +244,8 @@ impl Upstream {
             }
             return;
         }
-        if http.is_looking() || self.outbox.len() > 0 {
+        let places = http.places();
+        if http.is_looking() || self.outbox.any(|out| places.has_room_for(out)) {
             return;
         }
         if let Some(greeting) = self.session.greet_again() {
@@ -257,14 +263,15 @@ impl Upstream {
         }
     }
 
-    /// Makes exchanges of everything that is queued.
+    /// Makes exchanges of everything that is queued, as far as there is room for it.
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        loop {
+        while !self.outbox.is_empty() {
             let Some(http) = &self.http else { return };
             if http.held_by.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
-            match self.outbox.pop(turn.ledger) {
+            let places = http.places();
+            match self.outbox.pop_where(|out| places.has_room_for(out), turn.ledger) {
                 // A call that waited for `initialized` in vain: now it waits for the end of the pause.
                 Some(Out::Call(key)) if self.gate.is_paused(turn.now) && self.is_clients(key) => {
                     self.put_back(key, turn);
@@ -273,7 +280,7 @@ impl Upstream {
                 Some(Out::Call(key)) => self.post_call(key, turn),
                 Some(Out::Text(text, method)) => {
                     let most = self.config.retry.attempts;
-                    self.post_note(Note { text, method, lost: 0, most }, turn);
+                    self.post_note(Note { text, method, lost: 0, most, until: turn.now }, turn);
                 }
                 None => return,
             }
@@ -304,20 +311,6 @@ impl Upstream {
         http.begin(Exchange::new(Purpose::Call(key)), ask, reuse, turn);
     }
 
-    fn post_note(&mut self, note: Note, turn: &mut Turn<'_>) {
-        let Some(http) = &mut self.http else { return };
-        let headers = http.session_headers(false);
-        let method = note.method;
-        let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(note.text.clone()) };
-        let exchange = Exchange { note: Some(note), ..Exchange::new(Purpose::Note) };
-        let id = http.begin(exchange, ask, Reuse::Any, turn);
-        if method == Method::Initialized {
-            http.held_by = Some(id);
-            turn.disarm(&mut http.held_until);
-            http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Greeting(self.id));
-        }
-    }
-
     /// Nobody waits for this call any more. In the modern era giving the exchange up is how it is cancelled; in the legacy
     /// era the server was told by a notification, and the exchange is only in the way.
     pub(super) fn drop_exchange(&mut self, key: Key, turn: &mut Turn<'_>) {
@@ -345,6 +338,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         http.release(turn);
         turn.disarm(&mut http.orphans_until);
+        turn.disarm(&mut http.notes_until);
         self.end_notices(turn);
         self.withdraw_questions(turn);
         let Some(http) = &mut self.http else { return };

@@ -74,7 +74,13 @@ impl Outbox {
     }
 
     pub fn pop(&mut self, ledger: &mut Ledger) -> Option<Out> {
-        let out = self.queue.pop_front()?;
+        self.pop_where(|_| true, ledger)
+    }
+
+    /// The first one that may go; what has to wait is overtaken, and keeps its order.
+    pub fn pop_where(&mut self, may_go: impl Fn(&Out) -> bool, ledger: &mut Ledger) -> Option<Out> {
+        let place = self.queue.iter().position(may_go)?;
+        let out = self.queue.remove(place)?;
         if let Out::Text(text, _) = &out {
             ledger.release(text.len());
             self.text_bytes -= text.len();
@@ -112,6 +118,15 @@ impl Outbox {
 
     pub fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether any of it may go.
+    pub fn any(&self, may_go: impl Fn(&Out) -> bool) -> bool {
+        self.queue.iter().any(may_go)
     }
 }
 

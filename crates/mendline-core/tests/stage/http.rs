@@ -11,7 +11,7 @@ use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, W
 use mendline_core::{
     ClientId, Config, Engine, Event, Input, Moment, Output, Port, Remembered, UpstreamConfig, UpstreamId,
 };
-use mendline_wire::{Limits, Line, Received, SseEvent};
+use mendline_wire::{Limits, Line, Received, ReceivedEvent, SseEvent};
 use serde_json::Value;
 
 pub const CLIENT: ClientId = ClientId(0);
@@ -264,7 +264,7 @@ impl Stage {
             data: Some(Bytes::copy_from_slice(data.as_bytes())),
             retry: None,
         };
-        self.tell(Input::StreamEvent { exchange, event });
+        self.tell(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
     }
 
     pub fn end(&mut self, exchange: ExchangeId, how: EndHow) {
@@ -309,7 +309,7 @@ pub fn endpoint(stage: &mut Stage, trunk: ExchangeId, target: &str) {
         data: Some(Bytes::copy_from_slice(target.as_bytes())),
         retry: None,
     };
-    stage.tell(Input::StreamEvent { exchange: trunk, event });
+    stage.tell(Input::StreamEvent { exchange: trunk, event: ReceivedEvent::new(event, &Limits::default()) });
 }
 
 /// A stage whose client has greeted over a trunk.

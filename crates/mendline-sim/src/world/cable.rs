@@ -6,10 +6,12 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use mendline_core::port::{EndHow, ExchangeId, Written};
 use mendline_core::{Input, Port};
-use mendline_wire::{Kind, Limits, Message, Method, Received, SseDecoder, SseEncoder, SseEvent, headers};
+use mendline_wire::{
+    Kind, Limits, Message, Method, Received, ReceivedEvent, SseDecoder, SseEncoder, SseEvent, headers,
+};
 
 use super::World;
 use crate::client::stamp_of;
@@ -162,6 +164,7 @@ impl World {
             Some(Part::Event(_) | Part::Body(_)) if !self.machine.may_read(Port::Exchange(id)) => return false,
             Some(_) => {}
         }
+        let is_pretty = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.pretty);
         match exchange.take() {
             Some(Part::Head(head)) => {
                 let report = Report::Head(head.status);
@@ -174,13 +177,14 @@ impl World {
             Some(Part::Event(event)) => {
                 let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.odd_frames);
                 let event = if is_odd { self.read_oddly(event) } else { event };
-                let text = event.data.clone().filter(|data| !data.is_empty());
-                let received = text.map(|text| Received::from_text(text, &Limits::default()));
-                let spoke = received.is_some();
-                self.note_delivery(upstream, id, received.as_ref());
+                let event = if is_pretty { SseEvent { data: event.data.map(pretty), ..event } } else { event };
+                let event = ReceivedEvent::new(event, &Limits::default());
+                let spoke = event.received.is_some();
+                self.note_delivery(upstream, id, event.received.as_ref());
                 self.report(upstream, id, Report::Event(spoke), Input::StreamEvent { exchange: id, event });
             }
             Some(Part::Body(text)) => {
+                let text = if is_pretty { pretty(text) } else { text };
                 let received = Received::from_text(text, &Limits::default());
                 self.note_delivery(upstream, id, Some(&received));
                 self.report(upstream, id, Report::Body, Input::Body { exchange: id, received });
@@ -336,4 +340,22 @@ impl World {
 
 fn is_notice(message: &Message) -> bool {
     message.kind() == Kind::Notification && !matches!(message.method(), Method::Progress | Method::Cancelled)
+}
+
+/// A message as a server writes it that spreads its JSON over several lines: with every line end there is around the
+/// parts of the envelope and around the whole, and a byte order mark. The body stays as it is, so that it can be compared.
+fn pretty(text: Bytes) -> Bytes {
+    let Ok(message) = Message::parse(text.clone()) else { return text };
+    let body = message.body_span().map_or(text.len() - 1..text.len() - 1, |span| span.range());
+    let parts: [&[u8]; 8] = [
+        b"\xef\xbb\xbf\r\n{\n\t",
+        &text[1..body.start],
+        b"\r",
+        &text[body.clone()],
+        b"\r\n",
+        &text[body.end..text.len() - 1],
+        b"\n}",
+        b"\r\n\n",
+    ];
+    Bytes::from(parts.concat())
 }

@@ -162,8 +162,8 @@ impl World {
 
     /// What the engine wrote, if it is a message at all.
     pub(super) fn understand(&mut self, text: Bytes) -> Option<Message> {
-        if text.contains(&b'\n') {
-            self.tell(&Fact::Misbehaved("the engine wrote a line with a newline in it"));
+        if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.tell(&Fact::Misbehaved("the engine wrote a message with a line end in it"));
             return None;
         }
         match Message::parse(text) {

@@ -119,6 +119,12 @@ impl SseDecoder {
         self.buffer.len()
     }
 
+    /// How many bytes it holds of an event that is not whole, in the buffer and beside it.
+    pub fn held(&self) -> usize {
+        let joined = if let Data::Joined(joined) = &self.pending.data { joined.len() } else { 0 };
+        self.buffer.len() + joined
+    }
+
     /// What to resume after: the id of the last event that had one, unless that was empty.
     pub fn last_event_id(&self) -> Option<&Bytes> {
         self.last_id.as_ref().filter(|id| !id.is_empty())

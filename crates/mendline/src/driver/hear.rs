@@ -75,10 +75,14 @@ where
     }
 
     pub(super) fn hear_remote(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
+        let mut buffered = 0;
         for http in self.remote.iter_mut().chain(&mut self.left) {
             let observer = self.wired.then_some(&mut self.observer);
+            http.limit_buffers(self.engine.read_budget());
             turn.again |= hear(http, &mut self.engine, &self.redactor, observer, cx, now);
+            buffered += http.buffered();
         }
+        self.engine.note_buffered(buffered);
         self.left.retain(|http| !http.is_over());
     }
 

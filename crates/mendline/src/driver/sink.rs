@@ -144,6 +144,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     fn pull(&mut self, next: &mut impl FnMut() -> Option<Spliced>) {
         while self.queued < ENOUGH {
             let Some(message) = next() else { break };
+            debug_assert!(is_one_line(&message), "a message with a line end in it would be two");
             self.queued += message.len() + 1;
             if message.len() >= COPY_BELOW {
                 self.pieces.push_back(Piece::Whole(message));
@@ -197,6 +198,11 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             }
         }
     }
+}
+
+/// Whether it is one line for everyone who reads it, those that end a line at a carriage return included.
+fn is_one_line(message: &Spliced) -> bool {
+    message.segments().all(|segment| !segment.iter().any(|byte| matches!(byte, b'\n' | b'\r')))
 }
 
 fn poll_pieces<W: AsyncWrite + Unpin>(

@@ -35,21 +35,16 @@ pub(super) fn next<O: Observer>(
 
 /// Something came over HTTP, which may be a message.
 pub(super) fn heard(observer: &mut impl Observer, input: &Input) {
-    match input {
-        Input::Body { exchange, received } => {
-            let upstream = exchange.upstream();
-            let mut show = |text: &[u8]| observer.passed(upstream, Way::FromServer, text);
-            match received {
-                Received::Message(message) => show(message.text()),
-                Received::Batch(messages) => messages.iter().flatten().for_each(|message| show(message.text())),
-                Received::Broken { text, .. } | Received::TooLong { head: text, .. } => show(text),
-            }
-        }
-        Input::StreamEvent { exchange, event } => {
-            if let Some(data) = event.data.as_ref().filter(|data| !data.is_empty()) {
-                observer.passed(exchange.upstream(), Way::FromServer, data);
-            }
-        }
-        _ => {}
+    let (exchange, received) = match input {
+        Input::Body { exchange, received } => (exchange, Some(received)),
+        Input::StreamEvent { exchange, event } => (exchange, event.received.as_ref()),
+        _ => return,
+    };
+    let mut show = |text: &[u8]| observer.passed(exchange.upstream(), Way::FromServer, text);
+    match received {
+        Some(Received::Message(message)) => show(message.text()),
+        Some(Received::Batch(messages)) => messages.iter().flatten().for_each(|message| show(message.text())),
+        Some(Received::Broken { text, .. } | Received::TooLong { head: text, .. }) => show(text),
+        None => {}
     }
 }

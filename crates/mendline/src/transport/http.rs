@@ -18,7 +18,10 @@
 mod addresses;
 mod answer;
 mod bell;
+mod body;
+mod budget;
 mod certificate;
+mod coding;
 mod connect;
 mod connection;
 mod dial;
@@ -42,9 +45,9 @@ use std::task::{Context, Poll};
 
 use http::Version;
 use http::response::Parts;
-use mendline_core::Input;
 use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Reuse, Written};
-use mendline_wire::{Received, SseDecoder};
+use mendline_core::{Input, defaults};
+use mendline_wire::{Received, ReceivedEvent};
 
 pub use certificate::Certificate;
 pub use dial::{Dial, DialError, Dialed, LooksOpen, Place, Tcp, TcpDial};
@@ -55,9 +58,11 @@ pub use tls::{NoCertificates, TlsOptions};
 
 use answer::{Failure, Inflow};
 use bell::Bells;
+use body::{Read, Reader};
+use budget::Budget;
 use connect::{NoConnection, connect, place};
 use dials::{Dials, Making};
-use exchange::{Carrier, Exchange, Reader, Stage, Step};
+use exchange::{Carrier, Exchange, Stage, Step};
 use origin::Location;
 use pool::{ConnectionId, Pool};
 use request::Heads;
@@ -84,6 +89,8 @@ pub struct Http<D: Dial = TcpDial> {
     stirred: bool,
     /// Those who could read and may not.
     held: BTreeSet<ExchangeId>,
+    /// What those hold that read.
+    budget: Budget,
     facts: VecDeque<Input>,
     bells: Bells<Key>,
     /// What the server spoke last.
@@ -105,7 +112,6 @@ impl<D: Dial> Http<D> {
         Http {
             home: Arc::new(target.location.clone()),
             heads: Heads::default(),
-            target: Arc::new(target),
             trust: Arc::new(trust),
             dial,
             pool: Pool::new(),
@@ -114,9 +120,11 @@ impl<D: Dial> Http<D> {
             waiting: VecDeque::new(),
             stirred: false,
             held: BTreeSet::new(),
+            budget: Budget::new(defaults::LEDGER, target.limits.message_bytes),
             facts: VecDeque::new(),
             bells: Bells::new(),
             speaks: None,
+            target: Arc::new(target),
         }
     }
 
@@ -176,6 +184,7 @@ impl<D: Dial> Http<D> {
                 Some(Key::Dial(id)) => self.poll_dial(id),
                 Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
                 None if self.pool.poll_retirement(cx) => {}
+                None if self.is_stuck(cx, &may_read) => self.give_up_largest(),
                 None => {
                     self.bells.rest(cx);
                     return Poll::Pending;
@@ -188,7 +197,17 @@ impl<D: Dial> Http<D> {
 
     /// Whether an exchange that was passed over for want of leave may be read on now.
     pub fn may_hear_again(&self, may_read: impl Fn(ExchangeId) -> bool) -> bool {
-        self.held.iter().any(|exchange| may_read(*exchange))
+        self.held.iter().any(|exchange| may_read(*exchange) && self.budget.may_read(*exchange))
+    }
+
+    /// How many bytes of unfinished bodies and events are held.
+    pub fn buffered(&self) -> usize {
+        self.budget.held()
+    }
+
+    /// How many bytes of unfinished bodies and events may be held from now on.
+    pub fn limit_buffers(&mut self, bytes: usize) {
+        self.budget.set_limit(bytes);
     }
 
     /// Nothing is open, and nothing is left to be told.
@@ -215,9 +234,9 @@ impl<D: Dial> Http<D> {
     }
 
     fn release_held(&mut self, may_read: &impl Fn(ExchangeId) -> bool) {
-        let exchanges = &self.exchanges;
+        let (exchanges, budget) = (&self.exchanges, &self.budget);
         self.held.retain(|id| match exchanges.get(id) {
-            Some(exchange) if may_read(*id) => {
+            Some(exchange) if may_read(*id) && budget.may_read(*id) => {
                 exchange.bell.wake_by_ref();
                 false
             }
@@ -241,6 +260,8 @@ impl<D: Dial> Http<D> {
             None => self.target.location.origin.secure || self.target.protocol == Protocol::Http2,
         };
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
+        // However many wait: a server, or a proxy before it, is not flooded with connections.
+        let wanted = wanted.min(self.target.connections.saturating_sub(self.pool.taken()));
         let (target, trust, bells, dial) = (&self.target, &self.trust, &self.bells, &self.dial);
         self.dials.keep(wanted, |id| {
             let dialed = dial.dial(&place(target), target.connect_timeout);
@@ -326,18 +347,21 @@ impl<D: Dial> Http<D> {
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
-        if exchange.reads() && !may_read(id) {
+        if exchange.reads() && !(may_read(id) && self.budget.may_read(id)) {
             self.held.insert(id);
             return;
         }
         match exchange.poll() {
             Step::Wait => {}
-            Step::Event(event) => {
+            Step::Read(Read::Wait) => self.note_held(id),
+            Step::Read(Read::Event(event)) => {
                 exchange.bell.wake_by_ref();
+                self.note_held(id);
+                let event = ReceivedEvent::new(event, &self.target.limits);
                 self.facts.push_back(Input::StreamEvent { exchange: id, event });
             }
             Step::Answered { carrier, parts, inflow } => self.answered(id, carrier, &parts, inflow),
-            Step::Done(body) => {
+            Step::Read(Read::Done(body)) => {
                 if let Some(text) = body {
                     let received = Received::from_text(text, &self.target.limits);
                     self.facts.push_back(Input::Body { exchange: id, received });
@@ -348,12 +372,39 @@ impl<D: Dial> Http<D> {
                     self.end(id, EndHow::Complete, written);
                 }
             }
-            Step::TooLarge | Step::Failed(Failure::HeadTooLarge) => self.fail(id, EndHow::TooLarge),
-            Step::Failed(Failure::Refused) => self.fail(id, EndHow::Refused),
-            Step::Failed(Failure::Cut(words)) => self.fail(id, EndHow::Cut(words)),
-            Step::Failed(Failure::Returned) => {
-                self.fail(id, EndHow::Cut("the server closed the connection at once".to_owned()));
+            Step::Read(Read::TooLarge) => self.fail(id, EndHow::TooLarge),
+            Step::Failed(failure) | Step::Read(Read::Failed(failure)) => {
+                let how = match failure {
+                    Failure::HeadTooLarge => EndHow::TooLarge,
+                    Failure::Refused => EndHow::Refused,
+                    Failure::Cut(words) => EndHow::Cut(words),
+                    Failure::Returned => EndHow::Cut("the server closed the connection at once".to_owned()),
+                };
+                self.fail(id, how);
             }
+        }
+    }
+
+    /// Takes down how much an exchange holds of its body.
+    fn note_held(&mut self, id: ExchangeId) {
+        let held = self.exchanges.get(&id).map_or(0, |exchange| exchange.held());
+        self.budget.note(id, held);
+    }
+
+    /// Whether exchanges have been held back for want of memory, and for nothing else, for too long.
+    fn is_stuck(&mut self, cx: &mut Context<'_>, may_read: &impl Fn(ExchangeId) -> bool) -> bool {
+        let is_starved = |id: &ExchangeId| may_read(*id) && !self.budget.may_read(*id);
+        let any_starved = self.held.iter().any(is_starved);
+        self.budget.poll_stuck(any_starved, cx)
+    }
+
+    /// All that is held of bodies has waited for too long for the rest of any of them: the largest is given up, so that
+    /// the others can be read to their ends.
+    fn give_up_largest(&mut self) {
+        if let Some(id) = self.budget.largest() {
+            let words = "the answers that are being received together hold all the memory there is for them; \
+                         this one was the largest and was given up";
+            self.fail(id, EndHow::Cut(words.to_owned()));
         }
     }
 
@@ -374,15 +425,25 @@ impl<D: Dial> Http<D> {
         let content = head.content;
         self.facts.push_back(Input::Head { exchange: id, head });
         let limit = self.target.limits.message_bytes;
-        let reader = match content {
-            Content::Empty => {
+        if content == Content::Empty {
+            self.exchanges.remove(&id);
+            let written = self.finish(&carrier, rest, inflow);
+            self.end(id, EndHow::Complete, written);
+            return;
+        }
+        let inflater = match coding::of(&parts.headers) {
+            Ok(inflater) => inflater,
+            Err(words) => {
+                drop(inflow);
                 self.exchanges.remove(&id);
-                let written = self.finish(&carrier, rest, inflow);
-                self.end(id, EndHow::Complete, written);
+                let written = self.let_go(&carrier);
+                self.end(id, EndHow::Cut(words), written);
                 return;
             }
-            Content::Events => Reader::Events(Box::new(SseDecoder::new(limit))),
-            Content::Json | Content::Other => Reader::Whole { chunks: Vec::new(), size: 0, limit },
+        };
+        let reader = match content {
+            Content::Events => Reader::events(limit, inflater),
+            _ => Reader::whole(limit, inflater),
         };
         let announced = response::length(parts).filter(|_| content != Content::Events);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
@@ -466,6 +527,7 @@ impl<D: Dial> Http<D> {
 
     fn end(&mut self, exchange: ExchangeId, how: EndHow, written: Written) {
         self.held.remove(&exchange);
+        self.budget.note(exchange, 0);
         self.facts.push_back(Input::End { exchange, how, written });
     }
 }

@@ -1,9 +1,12 @@
 //! Everything has a limit, and crossing it is an ordinary end.
 
+use std::time::Duration;
+
 use mendline::transport::http::Target;
+use mendline_core::defaults;
 use mendline_wire::Limits;
 
-use super::stage::{PING, Stage, cables, events, get, json, post, target};
+use super::stage::{Cables, PING, PONG, Server, Servers, Stage, cables, events, get, json, line, post, target};
 
 fn small() -> Target {
     target("http://x.test/").limits(Limits { message_bytes: 1000, ..Limits::default() }).head_bytes(8192)
@@ -19,7 +22,7 @@ async fn answered(answer: String) -> Vec<String> {
         server.is_closed().await
     };
     let (mut facts, closed) =
-        tokio::join!(stage.facts(1), async { tokio::time::timeout(std::time::Duration::from_secs(60), serve).await });
+        tokio::join!(stage.facts(1), async { tokio::time::timeout(Duration::from_secs(60), serve).await });
     facts.retain(|fact| !fact.starts_with("body"));
     facts.push(if closed == Ok(true) { "closed" } else { "open" }.to_owned());
     facts
@@ -59,4 +62,135 @@ async fn a_head_beyond_the_limit_is_not_read() {
     let head = |bytes: usize| format!("HTTP/1.1 204 No Content\r\nX-Long: {}\r\n\r\n", "x".repeat(bytes));
     assert_eq!(answered(head(8000)).await[..3], ["reached", "head 204 Empty", "end Complete Whole"]);
     assert_eq!(answered(head(8200)).await[..2], ["reached", "end TooLarge Whole"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn w02_event_may_be_as_long_as_the_configured_limit() {
+    // More than what is the limit when none is configured.
+    let long = message(17 << 20);
+    let (dial, mut servers) = cables();
+    let limits = Limits { message_bytes: 32 << 20, ..Limits::default() };
+    let mut stage = Stage::new(target("http://x.test/").limits(limits), dial);
+    stage.begin(get());
+    let text = events(&[&format!("data: {long}\n\n")]);
+    let serve = async {
+        let mut server = servers.next().await;
+        server.answer(&text).await;
+        server
+    };
+    let (facts, _server) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts[..2], ["reached", "head 200 Events"]);
+    assert!(facts[2] == format!("event data={long}"), "{}", &facts[2][..100]);
+    assert_eq!(facts[3], "end Complete Whole");
+}
+
+/// Lets the transport work while something else happens; gives what it told.
+async fn facts_while<T>(stage: &mut Stage<Cables>, other: impl Future<Output = T>) -> (Vec<String>, T) {
+    let mut facts = Vec::new();
+    tokio::pin!(other);
+    loop {
+        tokio::select! {
+            done = &mut other => return (facts, done),
+            fact = stage.next() => facts.push(line(&fact)),
+        }
+    }
+}
+
+/// One exchange with this much of a body that has not ended; the far end to end it with.
+async fn unfinished(stage: &mut Stage<Cables>, servers: &mut Servers, bytes: usize) -> Server {
+    stage.begin(post(PING));
+    let length = bytes + REST.len();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
+    let serve = async {
+        let mut server = servers.next().await;
+        server.answer(format!("{head}{}", " ".repeat(bytes))).await;
+        // Time enough for all of it to be read that may be.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        server
+    };
+    facts_while(stage, serve).await.1
+}
+
+/// The last bytes of a body of spaces: no message, but a proper end.
+const REST: &str = "        ";
+
+/// A stage whose answers may have 4,000 bytes each and 10,000 together.
+fn tight() -> (Stage<Cables>, Servers) {
+    let (dial, servers) = cables();
+    let limits = Limits { message_bytes: 4_000, ..Limits::default() };
+    let mut stage = Stage::new(target("http://x.test/").limits(limits), dial);
+    stage.http.limit_buffers(10_000);
+    (stage, servers)
+}
+
+#[tokio::test(start_paused = true)]
+async fn s05_unfinished_bodies_stay_within_the_budget() {
+    let (mut stage, mut servers) = tight();
+    let mut far = Vec::new();
+    for _ in 0..8 {
+        far.push(unfinished(&mut stage, &mut servers, 3_000).await);
+        assert!(stage.http.buffered() <= 10_000, "{}", stage.http.buffered());
+    }
+    assert!(stage.http.buffered() >= 6_000, "{}", stage.http.buffered());
+    // The oldest goes on, and each that ends lets others be read.
+    for server in &mut far {
+        server.say(REST).await;
+    }
+    let facts = stage.facts(8).await;
+    assert_eq!(facts.iter().filter(|fact| fact.ends_with("end Complete Whole")).count(), 8, "{facts:?}");
+    assert_eq!(stage.http.buffered(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s05_largest_is_given_up_when_no_body_ends() {
+    let (mut stage, mut servers) = tight();
+    let mut far = Vec::new();
+    for bytes in [2_900, 3_900] {
+        far.push(unfinished(&mut stage, &mut servers, bytes).await);
+    }
+    // This one is short and whole, and cannot be read before something makes room.
+    stage.begin(post(PING));
+    let serve = async { servers.next().await.answer(json(PONG)).await };
+    let (mut facts, _) = facts_while(&mut stage, serve).await;
+    facts.extend(stage.facts(2).await);
+    facts.retain(|fact| !fact.ends_with("reached") && !fact.contains("head"));
+    assert_eq!(facts.len(), 3, "{facts:?}");
+    assert!(facts[0].starts_with("2: end Cut(") && facts[0].contains("the largest"), "{facts:?}");
+    assert_eq!(facts[1..], [format!("3: body {PONG}"), "3: end Complete Whole".to_owned()]);
+    assert_eq!(stage.http.buffered(), 2_900);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s05_body_in_single_bytes_is_one_buffer() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(small(), dial);
+    stage.begin(post(PING));
+    let text = message(900);
+    let chunks: String = text.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let serve = async {
+        let mut server = servers.next().await;
+        server.answer(format!("{head}{chunks}0\r\n\r\n")).await;
+        server
+    };
+    let (facts, _server) = tokio::join!(stage.facts(1), serve);
+    assert_eq!(facts[2..], [format!("body {text}"), "end Complete Whole".to_owned()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s04_connections_that_carry_something_are_limited() {
+    let (dial, mut servers) = cables();
+    let mut stage = Stage::new(target("http://x.test/").in_flight(2), dial);
+    let most = 2 + defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS;
+    for _ in 0..most + 50 {
+        stage.begin(post(PING));
+    }
+    let minute = tokio::time::sleep(Duration::from_secs(60));
+    let (facts, ()) = facts_while(&mut stage, minute).await;
+    assert_eq!((facts.len(), servers.unseen()), (most, most), "as many as may be, and no more");
+    // One that is free again carries the next.
+    let mut first = servers.next().await;
+    let (facts, _) = tokio::join!(stage.facts(1), first.answer(json(PONG)));
+    assert_eq!(facts.last().unwrap(), "end Complete Whole");
+    assert_eq!(line(&stage.next().await), format!("{}: reached", most + 1));
 }

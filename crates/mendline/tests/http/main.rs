@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails in the scenery of a test fails the test")]
 
 mod answers;
+mod codings;
 mod connections;
 mod cuts;
 mod http2;

@@ -107,10 +107,13 @@ pub fn line(fact: &Input) -> String {
             let show = |name: &str, field: &Option<Bytes>| {
                 field.as_ref().map_or(String::new(), |field| format!(" {name}={}", String::from_utf8_lossy(field)))
             };
-            (
-                exchange,
-                format!("event{}{}{}", show("id", &event.id), show("event", &event.event), show("data", &event.data)),
-            )
+            let data = match &event.received {
+                Some(Received::Message(message)) => Some(message.text().clone()),
+                Some(Received::Broken { text, .. }) => Some(text.clone()),
+                Some(other) => Some(Bytes::from(format!("{other:?}"))),
+                None => None,
+            };
+            (exchange, format!("event{}{}", show("id", &event.id), show("data", &data)))
         }
         Input::Body { exchange, received } => match received {
             Received::Message(message) => (exchange, format!("body {}", String::from_utf8_lossy(message.text()))),

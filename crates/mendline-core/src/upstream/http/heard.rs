@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use mendline_wire::{Id, Kind, Message, Method, Received, SseEvent, WireError, code, meta};
+use mendline_wire::{Id, Kind, Message, Method, Received, ReceivedEvent, WireError, code, meta};
 
 use crate::config::Dialect;
 use crate::defaults;
@@ -89,45 +89,45 @@ impl Upstream {
         self.keep_moving(turn);
     }
 
-    pub fn handle_event(&mut self, id: ExchangeId, event: SseEvent, turn: &mut Turn<'_>) {
+    pub fn handle_event(&mut self, id: ExchangeId, event: ReceivedEvent, turn: &mut Turn<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         let purpose = exchange.purpose;
         let retry = event
             .retry
             .map(|millis| Duration::from_millis(millis).clamp(defaults::RESUME_WAIT_MIN, defaults::RESUME_WAIT_MAX));
-        let data = event.data.filter(|data| !data.is_empty());
-        exchange.spoke |= data.is_some();
+        let ReceivedEvent { id: event_id, endpoint, received, .. } = event;
+        exchange.spoke |= received.is_some();
         match purpose {
             Purpose::Call(key) => {
                 if let Some(call) = self.calls.get_mut(key)
-                    && !call.stream.note(event.id, retry, data.is_some())
+                    && !call.stream.note(event_id, retry, received.is_some())
                 {
                     // What only names an event again has nothing to be dropped.
-                    if data.is_some() {
+                    if received.is_some() {
                         self.drop_message(Method::None, Dropped::Late, turn);
                     }
                     return;
                 }
             }
             Purpose::Notices => {
-                if !http.notices.stream.note(event.id, retry, data.is_some()) {
-                    if data.is_some() {
+                if !http.notices.stream.note(event_id, retry, received.is_some()) {
+                    if received.is_some() {
                         self.drop_message(Method::None, Dropped::Late, turn);
                     }
                     return;
                 }
             }
-            Purpose::Trunk if event.event.as_deref() == Some(b"endpoint") => {
-                http.endpoint = data.map(|data| String::from_utf8_lossy(&data).into_owned());
+            Purpose::Trunk if endpoint.is_some() => {
+                http.endpoint = endpoint;
                 self.trunk_ready(turn);
                 return self.keep_moving(turn);
             }
             Purpose::Trunk => {}
             Purpose::Note | Purpose::Goodbye | Purpose::Dropped => return,
         }
-        if let Some(data) = data {
-            self.handle_http_received(id, Received::from_text(data, &mendline_wire::Limits::default()), turn);
+        if let Some(received) = received {
+            self.handle_http_received(id, received, turn);
         }
         self.keep_moving(turn);
     }

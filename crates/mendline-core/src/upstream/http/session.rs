@@ -136,6 +136,7 @@ impl Upstream {
         http.version = None;
         http.life += 1;
         http.release(turn);
+        self.give_up_notes(turn);
         self.end_notices(turn);
         self.session.lose();
         self.withdraw_questions(turn);

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use http::response::Parts;
 use mendline_core::port::{Ask, Reuse, Written};
-use mendline_wire::{SseDecoder, SseEvent};
 
 use super::answer::{Answer, Evidence, Failure, Inflow, Upload};
+use super::body::{Read, Reader};
 use super::connection::Freshness;
 use super::origin::Location;
 use super::pool::ConnectionId;
@@ -49,24 +48,14 @@ pub(super) struct Carrier {
     pub(super) broken: Option<String>,
 }
 
-/// How a body is read.
-pub(super) enum Reader {
-    Events(Box<SseDecoder>),
-    Whole { chunks: Vec<Bytes>, size: usize, limit: usize },
-}
-
 /// What a poll has brought.
 pub(super) enum Step {
     /// Nothing yet.
     Wait,
     /// The head came; the exchange has no stage until it is given one.
     Answered { carrier: Carrier, parts: Box<Parts>, inflow: Inflow },
-    /// An event came; there may be more.
-    Event(SseEvent),
-    /// The body is over; of a whole one this is what it holds.
-    Done(Option<Bytes>),
-    /// A limit was crossed.
-    TooLarge,
+    /// Something of its body was read.
+    Read(Read),
     /// It failed.
     Failed(Failure),
 }
@@ -93,6 +82,11 @@ impl Exchange {
         matches!(self.stage, Stage::Reading { .. })
     }
 
+    /// How much of its body it holds.
+    pub(super) fn held(&self) -> usize {
+        if let Stage::Reading { reader, .. } = &self.stage { reader.held() } else { 0 }
+    }
+
     pub(super) fn poll(&mut self) -> Step {
         let mut cx = Context::from_waker(&self.bell);
         if let Some(carrier) = match &mut self.stage {
@@ -111,7 +105,7 @@ impl Exchange {
                     _ => Step::Wait,
                 },
             },
-            Stage::Reading { inflow, reader, .. } => reader.poll(inflow, &mut cx),
+            Stage::Reading { inflow, reader, .. } => Step::Read(reader.poll(inflow, &mut cx)),
         }
     }
 }
@@ -133,60 +127,5 @@ impl Carrier {
     /// Whether the request may have been written whole, so that nothing of it is still to come on this connection.
     pub(super) fn is_clear(&self) -> bool {
         self.evidence.written(false) == Written::Whole
-    }
-}
-
-impl Reader {
-    fn poll(&mut self, inflow: &mut Inflow, cx: &mut Context<'_>) -> Step {
-        loop {
-            if let Reader::Events(decoder) = self {
-                match decoder.next_event() {
-                    Some(Ok(event)) => return Step::Event(event),
-                    Some(Err(_)) => return Step::TooLarge,
-                    None => {}
-                }
-            }
-            match inflow.poll_data(cx) {
-                Poll::Pending => return Step::Wait,
-                Poll::Ready(Some(Ok(data))) => {
-                    if !self.take(data) {
-                        return Step::TooLarge;
-                    }
-                }
-                Poll::Ready(Some(Err(words))) => return Step::Failed(Failure::Cut(words)),
-                Poll::Ready(None) => return Step::Done(self.finish()),
-            }
-        }
-    }
-
-    /// False when it is more than the limit allows.
-    fn take(&mut self, data: Bytes) -> bool {
-        match self {
-            Reader::Events(decoder) => {
-                decoder.buffer().extend_from_slice(&data);
-                true
-            }
-            Reader::Whole { chunks, size, limit } => {
-                *size += data.len();
-                if !data.is_empty() {
-                    chunks.push(data);
-                }
-                *size <= *limit
-            }
-        }
-    }
-
-    fn finish(&mut self) -> Option<Bytes> {
-        match self {
-            Reader::Whole { chunks, size, .. } if *size > 0 => Some(match chunks.as_mut_slice() {
-                [only] => std::mem::take(only),
-                chunks => {
-                    let mut joined = BytesMut::with_capacity(*size);
-                    chunks.iter().for_each(|chunk| joined.extend_from_slice(chunk));
-                    joined.freeze()
-                }
-            }),
-            _ => None,
-        }
     }
 }

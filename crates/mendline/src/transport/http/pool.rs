@@ -58,6 +58,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.seats.get(&id).map(|seat| &seat.connection)
     }
 
+    /// How many connections carry something and can take nothing more. (A shared one is never among them.)
+    pub(super) fn taken(&self) -> usize {
+        self.seats.len().saturating_sub(self.order.len())
+    }
+
     pub(super) fn holds(&self, id: ConnectionId) -> bool {
         self.seats.contains_key(&id)
     }

@@ -25,6 +25,7 @@ const USER_AGENT: &str = concat!("mendline/", env!("CARGO_PKG_VERSION"));
 const MESSAGE_OR_EVENTS: &str = "application/json, text/event-stream";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
+const IDENTITY: &str = "identity";
 
 /// How many headers are remembered as they were said last.
 const SAID_MOST: usize = 16;
@@ -118,6 +119,8 @@ impl Heads {
         }
         let accept = if ask.verb == Verb::Get { EVENTS } else { MESSAGE_OR_EVENTS };
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        // Without it a server may use any coding it likes.
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(IDENTITY));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
         if let Some(length) = length {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -328,6 +331,7 @@ mod tests {
         let request = Heads::default().head(&target, &target.location, &ask, Version::HTTP_11).unwrap();
         let expected = [
             "POST /mcp?a",
+            "accept-encoding: identity",
             "accept: application/json, text/event-stream",
             "content-length: 19",
             "content-type: application/json",
@@ -345,7 +349,10 @@ mod tests {
         let target = Target::parse("https://x.test/mcp").unwrap();
         let ask = ask(Verb::Get, Vec::new());
         let request = Heads::default().head(&target, &target.location, &ask, Version::HTTP_2).unwrap();
-        assert_eq!(shown(&request)[..2], ["GET https://x.test/mcp", "accept: text/event-stream"]);
+        assert_eq!(
+            shown(&request)[..3],
+            ["GET https://x.test/mcp", "accept-encoding: identity", "accept: text/event-stream"]
+        );
         assert!(!request.headers().contains_key("host"));
     }
 

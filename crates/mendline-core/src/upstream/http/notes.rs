@@ -1,0 +1,116 @@
+//! What goes out besides calls: notifications, answers to the server, cancellations.
+//!
+//! Each is a POST of its own, so that a server that asks without end and takes answers slowly would make us open connections
+//! without end. A few are under way at a time, each with its time; the others wait in the outbox, in their order, and calls
+//! pass them. Two kinds have places of their own, so that nothing else can hold them up: `initialized`, which everything waits
+//! for, and cancellations, which come to nothing when they come late.
+
+use mendline_wire::Method;
+
+use super::Http;
+use crate::defaults;
+use crate::event::Dropped;
+use crate::port::{Ask, ExchangeId, Reuse, Verb};
+use crate::turn::{Alarm, Turn};
+use crate::upstream::Upstream;
+use crate::upstream::exchange::{Exchange, Note, Purpose};
+use crate::upstream::outbox::Out;
+
+/// How many places are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    notes: usize,
+    cancellations: usize,
+}
+
+impl Places {
+    pub(super) fn has_room_for(self, out: &Out) -> bool {
+        match out {
+            Out::Call(_) | Out::Text(_, Method::Initialized) => true,
+            Out::Text(_, Method::Cancelled) => self.cancellations > 0,
+            Out::Text(..) => self.notes > 0,
+        }
+    }
+}
+
+impl Http {
+    /// Where notes may still go.
+    pub(super) fn places(&self) -> Places {
+        let under_way = |is_meant: fn(Method) -> bool| {
+            let notes = self.exchanges.values().filter(|exchange| exchange.purpose == Purpose::Note);
+            notes.filter(|exchange| exchange.note.as_ref().is_some_and(|note| is_meant(note.method))).count()
+        };
+        let cancellations = under_way(|method| method == Method::Cancelled);
+        let notes = under_way(|method| !matches!(method, Method::Cancelled | Method::Initialized));
+        Places {
+            notes: defaults::NOTES.saturating_sub(notes),
+            cancellations: defaults::NOTES.saturating_sub(cancellations),
+        }
+    }
+
+    /// Sees to it that the note whose time ends first is looked at then. `initialized` has a timer of its own.
+    fn watch_notes(&mut self, turn: &mut Turn<'_>) {
+        if self.notes_until.is_none() {
+            let timed =
+                self.exchanges.iter().filter(|(id, it)| it.purpose == Purpose::Note && Some(**id) != self.held_by);
+            let next = timed.filter_map(|(_, it)| it.note.as_ref().map(|note| note.until)).min();
+            self.notes_until = next.and_then(|until| turn.wake_in(until.since(turn.now), Alarm::Notes(self.upstream)));
+        }
+    }
+}
+
+impl Upstream {
+    pub(super) fn post_note(&mut self, note: Note, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let headers = http.session_headers(false);
+        let method = note.method;
+        let note = Note { until: turn.now + defaults::NOTE, ..note };
+        let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(note.text.clone()) };
+        let exchange = Exchange { note: Some(note), ..Exchange::new(Purpose::Note) };
+        let id = http.begin(exchange, ask, Reuse::Any, turn);
+        if method == Method::Initialized {
+            http.held_by = Some(id);
+            turn.disarm(&mut http.held_until);
+            http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Greeting(self.id));
+        }
+        http.watch_notes(turn);
+    }
+
+    /// A server had time enough to take what was posted first. What it has not taken is given up, and makes room.
+    pub fn handle_notes_timer(&mut self, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        http.notes_until = None;
+        let is_late = |id: &ExchangeId, exchange: &Exchange| {
+            let is_due = exchange.note.as_ref().is_some_and(|note| note.until <= turn.now);
+            exchange.purpose == Purpose::Note && is_due && Some(*id) != http.held_by
+        };
+        let late = http.exchanges.iter().filter(|(id, exchange)| is_late(id, exchange));
+        let late: Vec<_> = late.map(|(id, exchange)| (*id, exchange.note.as_ref().map(|note| note.method))).collect();
+        self.give_up(late, turn);
+        if let Some(http) = &mut self.http {
+            http.watch_notes(turn);
+        }
+        self.keep_moving(turn);
+    }
+
+    /// What was posted in a session that is over is of no use to the next, and must not take its places.
+    pub(super) fn give_up_notes(&mut self, turn: &mut Turn<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let is_meant = |exchange: &Exchange| exchange.purpose == Purpose::Note && exchange.status.is_none();
+        let meant = http.exchanges.iter().filter(|(_, it)| is_meant(it));
+        let meant: Vec<_> = meant.map(|(id, it)| (*id, it.note.as_ref().map(|note| note.method))).collect();
+        self.give_up(meant, turn);
+    }
+
+    fn give_up(&mut self, notes: Vec<(ExchangeId, Option<Method>)>, turn: &mut Turn<'_>) {
+        for (id, method) in notes {
+            if let Some(http) = &mut self.http {
+                http.abort(id, turn);
+            }
+            // `initialized` is part of the handshake, which will be made again.
+            if method != Some(Method::Initialized) {
+                self.drop_message(method.unwrap_or(Method::None), Dropped::NoWay, turn);
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Stories about what goes out besides calls: notifications, answers to a server that asks, and cancellations. However much
+//! of it there is, little of it is under way at a time, and nothing that matters waits behind it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::Dialect;
+use mendline_core::event::{Dropped, Event};
+use mendline_core::port::{Content, EndHow};
+use mendline_core::{Input, defaults};
+use stage::http::{GREETING, Seen, Stage, call};
+
+/// A stage with a stream for notices that stands, over which a server can ask.
+fn listening() -> (Stage, Seen) {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    stage.greet("s1");
+    stage.client_reads().unwrap();
+    let notices = stage.initialize();
+    stage.status(notices.id, 200, Content::Events, None);
+    (stage, notices)
+}
+
+/// The server asks so often that most of it has to be declined.
+fn asks(stage: &mut Stage, over: &Seen, count: usize) {
+    for id in 0..count {
+        stage.event(over.id, None, &format!(r#"{{"jsonrpc":"2.0","id":"q{id}","method":"roots/list"}}"#));
+    }
+}
+
+fn dropped(stage: &Stage) -> usize {
+    stage.events.iter().filter(|event| matches!(event, Event::MessageDropped { why: Dropped::NoWay, .. })).count()
+}
+
+fn take(stage: &mut Stage, seen: &Seen) {
+    stage.status(seen.id, 202, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+}
+
+#[test]
+fn s04_server_that_asks_without_end_gets_sixteen_posts_at_a_time() {
+    let (mut stage, notices) = listening();
+    asks(&mut stage, &notices, 20_000);
+    assert_eq!(stage.seen.len(), defaults::NOTES);
+    let declined = 20_000 - defaults::ASKS;
+    assert_eq!(dropped(&stage), declined - defaults::NOTES - defaults::LINK_QUEUE);
+    // Those that wait go out in their order, one for each that is taken.
+    let mut ids = Vec::new();
+    while let Some(seen) = stage.seen.pop_front() {
+        ids.push(seen.json()["id"].as_str().unwrap().to_owned());
+        take(&mut stage, &seen);
+        assert!(stage.seen.len() <= defaults::NOTES);
+    }
+    let expected: Vec<_> =
+        (defaults::ASKS..).map(|id| format!("q{id}")).take(defaults::NOTES + defaults::LINK_QUEUE).collect();
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn s04_note_that_is_not_taken_in_time_makes_room_for_the_next() {
+    let (mut stage, notices) = listening();
+    asks(&mut stage, &notices, defaults::ASKS + 3 * defaults::NOTES);
+    for round in 1..=3 {
+        assert_eq!(stage.seen.len(), round * defaults::NOTES);
+        assert_eq!(stage.aborted.len(), (round - 1) * defaults::NOTES);
+        stage.pass(defaults::NOTE);
+    }
+    assert_eq!((stage.aborted.len(), dropped(&stage)), (3 * defaults::NOTES, 3 * defaults::NOTES));
+    assert_eq!(stage.engine.load().for_links, 0);
+}
+
+#[test]
+fn s04_calls_and_cancellations_do_not_wait_behind_notes() {
+    let (mut stage, notices) = listening();
+    asks(&mut stage, &notices, 1_000);
+    stage.seen.clear();
+    stage.client_says(&call(1, "create_note"));
+    assert_eq!(stage.takes().method(), "tools/call");
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    assert_eq!(stage.takes().method(), "notifications/cancelled");
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn s04_cancellations_are_limited_and_none_is_dropped() {
+    let (mut stage, _notices) = listening();
+    let count = 3 * defaults::NOTES;
+    for id in 1..=count {
+        stage.client_says(&call(id as u32, "create_note"));
+        stage.tell(Input::Reached { exchange: stage.seen.back().unwrap().id });
+        stage.client_says(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        ));
+    }
+    let mut taken = 0;
+    loop {
+        stage.seen.retain(|seen| seen.method() == "notifications/cancelled");
+        assert!(stage.seen.len() <= defaults::NOTES);
+        let Some(seen) = stage.seen.pop_front() else { break };
+        take(&mut stage, &seen);
+        taken += 1;
+    }
+    assert_eq!((taken, dropped(&stage)), (count, 0));
+}
+
+#[test]
+fn s04_notes_of_a_lost_session_hold_no_place_in_the_next() {
+    let (mut stage, notices) = listening();
+    asks(&mut stage, &notices, 1_000);
+    assert_eq!(stage.seen.len(), defaults::NOTES);
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.seen.pop_back().unwrap();
+    assert_eq!(seen.method(), "tools/call");
+    stage.seen.clear();
+    stage.status(seen.id, 404, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+    // What was to be said in the session that is gone is not said in the next, and the handshake waits for none of it.
+    stage.greet("s2");
+    let initialized = stage.takes();
+    assert_eq!(initialized.method(), "notifications/initialized");
+    take(&mut stage, &initialized);
+    assert!(stage.seen.iter().any(|seen| seen.ask.body.is_some() && seen.method() == "tools/call"));
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    assert_eq!(stage.seen.back().unwrap().method(), "notifications/roots/list_changed");
+}
+
+#[test]
+fn s04_initialized_is_sent_while_every_place_is_taken() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    let greeting = stage.takes();
+    stage.status(greeting.id, 200, Content::Events, Some("s1"));
+    // A server may ask before it has answered the handshake, and be slow to take what it is told.
+    asks(&mut stage, &greeting, 1_000);
+    assert_eq!(stage.seen.len(), defaults::NOTES);
+    stage.seen.clear();
+    let id = &greeting.json()["id"];
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#);
+    stage.event(greeting.id, None, &answer);
+    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert_eq!(stage.takes().method(), "notifications/initialized");
+    assert!(stage.seen.is_empty());
+    stage.pass(Duration::from_secs(1));
+}

@@ -1,0 +1,154 @@
+//! A response body on its way in: undone if it is compressed, gathered or cut into events, and counted.
+//!
+//! What a reader holds is what it could not hand on yet: the beginning of a body, the beginning of an event. It is one
+//! buffer, however small the chunks are that it came in, so what a reader holds is what it costs.
+
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use mendline_wire::{SseDecoder, SseEvent};
+
+use super::answer::{Failure, Inflow};
+use super::coding::Inflater;
+
+/// How much a compressed body may become before others get their turn.
+const INFLATED_PER_TURN: usize = 1 << 20;
+
+/// How a body is read.
+pub(super) struct Reader {
+    kind: Kind,
+    inflater: Option<Inflater>,
+    limit: usize,
+}
+
+enum Kind {
+    Events(Box<SseDecoder>),
+    Whole(Gathered),
+}
+
+/// A body of which all is wanted at once.
+enum Gathered {
+    /// What came first, where it lies: most bodies come in one piece, and need no copy.
+    First(Bytes),
+    /// All that has come.
+    Joined(BytesMut),
+}
+
+/// What a poll has brought.
+pub(super) enum Read {
+    /// Nothing yet.
+    Wait,
+    /// An event came; there may be more.
+    Event(SseEvent),
+    /// The body is over; of a whole one this is what it holds.
+    Done(Option<Bytes>),
+    /// A limit was crossed.
+    TooLarge,
+    /// It failed.
+    Failed(Failure),
+}
+
+impl Reader {
+    /// Of events, none of them longer than this.
+    pub(super) fn events(limit: usize, inflater: Option<Inflater>) -> Reader {
+        Reader { kind: Kind::Events(Box::new(SseDecoder::new(limit))), inflater, limit }
+    }
+
+    /// Of one text, not longer than this.
+    pub(super) fn whole(limit: usize, inflater: Option<Inflater>) -> Reader {
+        Reader { kind: Kind::Whole(Gathered::First(Bytes::new())), inflater, limit }
+    }
+
+    /// How many bytes it holds.
+    pub(super) fn held(&self) -> usize {
+        let gathered = match &self.kind {
+            Kind::Events(decoder) => decoder.held(),
+            Kind::Whole(Gathered::First(first)) => first.len(),
+            Kind::Whole(Gathered::Joined(joined)) => joined.len(),
+        };
+        gathered + self.inflater.as_ref().map_or(0, Inflater::waiting)
+    }
+
+    pub(super) fn poll(&mut self, inflow: &mut Inflow, cx: &mut Context<'_>) -> Read {
+        let mut inflated = 0;
+        loop {
+            if let Kind::Events(decoder) = &mut self.kind {
+                match decoder.next_event() {
+                    Some(Ok(event)) => return Read::Event(event),
+                    Some(Err(_)) => return Read::TooLarge,
+                    None => {}
+                }
+            }
+            if inflated > INFLATED_PER_TURN {
+                cx.waker().wake_by_ref();
+                return Read::Wait;
+            }
+            if let Some(inflater) = &mut self.inflater {
+                match inflater.next_piece() {
+                    Some(Ok(piece)) => {
+                        inflated += piece.len();
+                        if !self.kind.take(piece, self.limit) {
+                            return Read::TooLarge;
+                        }
+                        continue;
+                    }
+                    Some(Err(words)) => return Read::Failed(Failure::Cut(words.to_owned())),
+                    None => {}
+                }
+            }
+            match inflow.poll_data(cx) {
+                Poll::Pending => return Read::Wait,
+                Poll::Ready(Some(Ok(data))) => match &mut self.inflater {
+                    Some(inflater) => inflater.push(data),
+                    None if !self.kind.take_chunk(data, self.limit) => return Read::TooLarge,
+                    None => {}
+                },
+                Poll::Ready(Some(Err(words))) => return Read::Failed(Failure::Cut(words)),
+                Poll::Ready(None) if self.inflater.as_ref().is_some_and(|inflater| !inflater.is_complete()) => {
+                    return Read::Failed(Failure::Cut("the server's compressed answer breaks off".to_owned()));
+                }
+                Poll::Ready(None) => return Read::Done(self.kind.finish()),
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// Takes a chunk; false when it is more than the limit allows.
+    fn take_chunk(&mut self, data: Bytes, limit: usize) -> bool {
+        match self {
+            Kind::Whole(Gathered::First(first)) if first.is_empty() => {
+                *first = data;
+                first.len() <= limit
+            }
+            _ => self.take(&data, limit),
+        }
+    }
+
+    /// Takes bytes; false when they are more than the limit allows.
+    fn take(&mut self, data: &[u8], limit: usize) -> bool {
+        match self {
+            Kind::Events(decoder) => {
+                decoder.buffer().extend_from_slice(data);
+                true
+            }
+            Kind::Whole(gathered) => {
+                if let Gathered::First(first) = gathered {
+                    *gathered = Gathered::Joined(BytesMut::from(&first[..]));
+                }
+                let Gathered::Joined(joined) = gathered else { return true };
+                joined.extend_from_slice(data);
+                joined.len() <= limit
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<Bytes> {
+        let text = match self {
+            Kind::Events(_) => return None,
+            Kind::Whole(Gathered::First(first)) => std::mem::take(first),
+            Kind::Whole(Gathered::Joined(joined)) => std::mem::take(joined).freeze(),
+        };
+        (!text.is_empty()).then_some(text)
+    }
+}

@@ -1,0 +1,346 @@
+//! Content codings: bodies that come compressed although nothing but `identity` was asked for.
+//!
+//! Some proxies and frameworks compress whatever they pass on. `gzip` and `deflate` are undone here, piece by piece: what
+//! has come is inflated at once, so that an event of a stream is not held back, and only [`PIECE`] bytes at a time, so that
+//! whoever counts them can stop long before a few kilobytes have become gigabytes. Any other coding is an error that names
+//! it.
+
+use bytes::{Buf as _, Bytes};
+use http::header::{CONTENT_ENCODING, HeaderMap};
+use miniz_oxide::inflate::stream::{InflateState, inflate};
+use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
+
+/// How much is inflated at a time.
+const PIECE: usize = 16 * 1024;
+
+/// How much of the name of a coding is shown.
+const NAME_MOST: usize = 40;
+
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+/// The flags of a gzip header that say what else is in it.
+const HEADER_CRC: u8 = 2;
+const EXTRA: u8 = 4;
+const NAME: u8 = 8;
+const COMMENT: u8 = 16;
+const RESERVED: u8 = 0xe0;
+
+/// What is needed to read a body with these headers: nothing, usually. `Err` names a coding that cannot be undone.
+pub(super) fn of(headers: &HeaderMap) -> Result<Option<Inflater>, String> {
+    let mut found = None;
+    for value in headers.get_all(CONTENT_ENCODING) {
+        for coding in value.to_str().unwrap_or("?").split(',').map(str::trim) {
+            let is = |name: &str| coding.eq_ignore_ascii_case(name);
+            let inflater = match () {
+                () if coding.is_empty() || is("identity") => continue,
+                () if is("gzip") || is("x-gzip") => Inflater::gzip(),
+                () if is("deflate") => Inflater::zlib(),
+                () => return Err(unreadable(coding)),
+            };
+            if found.replace(inflater).is_some() {
+                return Err(unreadable("compressed twice"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn unreadable(coding: &str) -> String {
+    let name: String = coding.chars().filter(|letter| !letter.is_control()).take(NAME_MOST).collect();
+    format!("the server answered with the content coding {name:?}, which was not asked for and cannot be read")
+}
+
+/// Undoes a coding.
+pub(super) struct Inflater {
+    state: Box<InflateState>,
+    place: Place,
+    is_gzip: bool,
+    /// Something has come.
+    has_begun: bool,
+    /// What has come and was not looked at.
+    input: Bytes,
+    /// The last piece was full, so that there may be more without more input.
+    may_have_more: bool,
+    output: Box<[u8; PIECE]>,
+    /// Of the member at hand: the check sum and the length of what it holds.
+    sum: u32,
+    length: u32,
+}
+
+/// Where in the format the next byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// So many bytes into the ten that every gzip header has, with the flags once they were seen.
+    Header {
+        passed: usize,
+        flags: u8,
+    },
+    /// In the rest of a header; the flags say what is still to come of it.
+    Rest {
+        flags: u8,
+        field: Field,
+    },
+    Deflated,
+    /// So many bytes into the check sum and length that end a gzip member.
+    Trailer {
+        passed: usize,
+        bytes: [u8; 8],
+    },
+    /// Whatever follows is none of ours.
+    Over,
+}
+
+/// A field of a gzip header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// So many bytes of its length are known.
+    ExtraLength { passed: u8, length: u16 },
+    /// So many bytes are to be passed.
+    Skip(u16),
+    /// Up to the next zero.
+    Text,
+}
+
+impl Inflater {
+    fn gzip() -> Inflater {
+        Inflater::new(DataFormat::Raw, Place::Header { passed: 0, flags: 0 })
+    }
+
+    fn zlib() -> Inflater {
+        Inflater::new(DataFormat::Zlib, Place::Deflated)
+    }
+
+    fn new(format: DataFormat, place: Place) -> Inflater {
+        Inflater {
+            state: InflateState::new_boxed(format),
+            is_gzip: place != Place::Deflated,
+            place,
+            has_begun: false,
+            input: Bytes::new(),
+            may_have_more: false,
+            output: Box::new([0; PIECE]),
+            sum: 0,
+            length: 0,
+        }
+    }
+
+    /// Takes what has come. All of it must have been inflated that came before.
+    pub(super) fn push(&mut self, data: Bytes) {
+        debug_assert!(self.input.is_empty(), "what came before is not done");
+        self.has_begun |= !data.is_empty();
+        self.input = data;
+    }
+
+    /// How many bytes wait to be inflated.
+    pub(super) fn waiting(&self) -> usize {
+        self.input.len()
+    }
+
+    /// The next piece of what has come; none until more is pushed. A piece may be empty.
+    pub(super) fn next_piece(&mut self) -> Option<Result<&[u8], &'static str>> {
+        loop {
+            if self.place == Place::Over {
+                self.input.clear();
+            }
+            if self.input.is_empty() && !(self.may_have_more && self.place == Place::Deflated) {
+                return None;
+            }
+            if self.place == Place::Deflated {
+                return Some(match self.inflate() {
+                    Ok(length) => Ok(&self.output[..length]),
+                    Err(words) => Err(words),
+                });
+            }
+            let byte = self.input.get_u8();
+            match self.pass(byte) {
+                Ok(place) => self.place = place,
+                Err(words) => return Some(Err(words)),
+            }
+        }
+    }
+
+    /// Whether the body may end here.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.has_begun || matches!(self.place, Place::Over | Place::Header { passed: 0, .. })
+    }
+
+    fn inflate(&mut self) -> Result<usize, &'static str> {
+        let done = inflate(&mut self.state, &self.input, &mut self.output[..], MZFlush::None);
+        self.input.advance(done.bytes_consumed);
+        self.may_have_more = done.bytes_written == PIECE;
+        let piece = &self.output[..done.bytes_written];
+        if self.is_gzip {
+            self.sum = check_sum(self.sum, piece);
+            self.length = self.length.wrapping_add(done.bytes_written as u32);
+        }
+        match done.status {
+            Ok(MZStatus::StreamEnd) if self.is_gzip => self.place = Place::Trailer { passed: 0, bytes: [0; 8] },
+            Ok(MZStatus::StreamEnd) => self.place = Place::Over,
+            Ok(_) => {}
+            // Nothing more can be said without more input.
+            Err(MZError::Buf) if self.input.is_empty() => self.may_have_more = false,
+            Err(_) => return Err("the server's compressed answer is damaged"),
+        }
+        Ok(done.bytes_written)
+    }
+
+    /// Passes one byte outside of what is deflated.
+    fn pass(&mut self, byte: u8) -> Result<Place, &'static str> {
+        const DAMAGED: &str = "the server's compressed answer is not gzip";
+        Ok(match self.place {
+            Place::Header { passed, .. } if passed < GZIP_MAGIC.len() => {
+                if byte != GZIP_MAGIC[passed] {
+                    return Err(DAMAGED);
+                }
+                Place::Header { passed: passed + 1, flags: 0 }
+            }
+            Place::Header { passed: 3, .. } if byte & RESERVED != 0 => return Err(DAMAGED),
+            Place::Header { passed: 3, .. } => Place::Header { passed: 4, flags: byte },
+            Place::Header { passed, flags } if passed < 9 => Place::Header { passed: passed + 1, flags },
+            Place::Header { flags, .. } => next_field(flags),
+            Place::Rest { flags, field } => match field {
+                Field::ExtraLength { passed: 0, .. } => {
+                    Place::Rest { flags, field: Field::ExtraLength { passed: 1, length: u16::from(byte) } }
+                }
+                Field::ExtraLength { length, .. } => match length | u16::from(byte) << 8 {
+                    0 => next_field(flags),
+                    length => Place::Rest { flags, field: Field::Skip(length) },
+                },
+                Field::Skip(left) if left > 1 => Place::Rest { flags, field: Field::Skip(left - 1) },
+                Field::Text if byte != 0 => Place::Rest { flags, field },
+                Field::Skip(_) | Field::Text => next_field(flags),
+            },
+            Place::Trailer { passed, mut bytes } => {
+                bytes[passed] = byte;
+                if passed < 7 {
+                    return Ok(Place::Trailer { passed: passed + 1, bytes });
+                }
+                let [sum, length] =
+                    [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+                if (sum, length) != (self.sum, self.length) {
+                    return Err("the server's compressed answer does not fit its check sum");
+                }
+                // Another member may follow.
+                self.state = InflateState::new_boxed(DataFormat::Raw);
+                (self.sum, self.length) = (0, 0);
+                Place::Header { passed: 0, flags: 0 }
+            }
+            place @ (Place::Deflated | Place::Over) => place,
+        })
+    }
+}
+
+/// What follows of a header of which these flags are left.
+fn next_field(flags: u8) -> Place {
+    let fields = [
+        (EXTRA, Field::ExtraLength { passed: 0, length: 0 }),
+        (NAME, Field::Text),
+        (COMMENT, Field::Text),
+        (HEADER_CRC, Field::Skip(2)),
+    ];
+    let next = fields.into_iter().find(|(flag, _)| flags & flag != 0);
+    next.map_or(Place::Deflated, |(flag, field)| Place::Rest { flags: flags & !flag, field })
+}
+
+/// The check sum of gzip (CRC-32) over what was summed before and these bytes.
+fn check_sum(before: u32, bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut at = 0;
+        while at < 256 {
+            let (mut value, mut bit) = (at as u32, 0);
+            while bit < 8 {
+                value = if value & 1 == 1 { value >> 1 ^ 0xedb8_8320 } else { value >> 1 };
+                bit += 1;
+            }
+            table[at] = value;
+            at += 1;
+        }
+        table
+    };
+    !bytes.iter().fold(!before, |sum, byte| sum >> 8 ^ TABLE[usize::from(sum as u8 ^ byte)])
+}
+
+#[cfg(test)]
+mod tests {
+    use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
+
+    use super::*;
+
+    /// A gzip member with these flags and everything that they announce.
+    fn gzip(text: &[u8], flags: u8) -> Vec<u8> {
+        let mut out = vec![0x1f, 0x8b, 8, flags, 1, 2, 3, 4, 0, 255];
+        for (flag, field) in
+            [(EXTRA, &b"\x05\x00extra"[..]), (NAME, b"a name\0"), (COMMENT, b"\0"), (HEADER_CRC, b"xy")]
+        {
+            if flags & flag != 0 {
+                out.extend_from_slice(field);
+            }
+        }
+        out.extend(compress_to_vec(text, 6));
+        out.extend(check_sum(0, text).to_le_bytes());
+        out.extend((text.len() as u32).to_le_bytes());
+        out
+    }
+
+    fn read(mut inflater: Inflater, coded: &[u8], step: usize) -> Result<Vec<u8>, &'static str> {
+        let mut out = Vec::new();
+        for chunk in coded.chunks(step) {
+            inflater.push(Bytes::copy_from_slice(chunk));
+            while let Some(piece) = inflater.next_piece() {
+                let piece = piece?;
+                assert!(piece.len() <= PIECE);
+                out.extend_from_slice(piece);
+            }
+        }
+        if inflater.is_complete() { Ok(out) } else { Err("incomplete") }
+    }
+
+    #[test]
+    fn the_check_sum_is_that_of_gzip() {
+        assert_eq!(check_sum(check_sum(0, b"1234"), b"56789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn r23_gzip_is_read_with_every_header_however_it_is_cut() {
+        let text: Vec<u8> = (0..10_000u32).flat_map(|at| (at * at).to_string().into_bytes()).collect();
+        for flags in 0..32 {
+            let coded = gzip(b"short", flags);
+            for step in [1, 2, 7, 1000] {
+                assert_eq!(read(Inflater::gzip(), &coded, step).as_deref(), Ok(&b"short"[..]), "{flags} {step}");
+            }
+        }
+        for step in [1, 4095, usize::MAX] {
+            assert!(read(Inflater::gzip(), &gzip(&text, 0), step) == Ok(text.clone()), "{step}");
+            assert!(read(Inflater::zlib(), &compress_to_vec_zlib(&text, 6), step) == Ok(text.clone()), "{step}");
+        }
+        let two = [gzip(b"one ", 0), gzip(b"two", NAME)].concat();
+        assert_eq!(read(Inflater::gzip(), &two, 3).as_deref(), Ok(&b"one two"[..]));
+    }
+
+    #[test]
+    fn r23_damaged_or_cut_gzip_is_an_error() {
+        let whole = gzip(b"a text that is long enough to be damaged", 0);
+        for length in 1..whole.len() {
+            assert_eq!(read(Inflater::gzip(), &whole[..length], 5), Err("incomplete"), "{length}");
+        }
+        for at in [0, 1, 2, 3, 12, 20, whole.len() - 8, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            assert!(read(Inflater::gzip(), &damaged, 9).is_err(), "{at}");
+        }
+        assert!(read(Inflater::gzip(), b"<html>", 9).is_err());
+    }
+
+    #[test]
+    fn r23_unknown_coding_is_named() {
+        let headers = |value: &str| HeaderMap::from_iter([(CONTENT_ENCODING, value.parse().unwrap())]);
+        assert!(of(&HeaderMap::new()).unwrap().is_none());
+        assert!(of(&headers("identity")).unwrap().is_none());
+        assert!(of(&headers("GZip")).unwrap().is_some());
+        assert!(of(&headers(" x-gzip , identity")).unwrap().is_some());
+        let words = of(&headers("br")).err().unwrap();
+        assert!(words.contains("\"br\""), "{words}");
+        assert!(of(&headers("gzip, gzip")).is_err());
+        assert!(of(&headers(&"z".repeat(4000))).err().unwrap().len() < 200);
+    }
+}
