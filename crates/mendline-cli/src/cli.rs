@@ -33,7 +33,7 @@ pub(crate) const UNKNOWN: u8 = 3;
 /// Exit code: a call was sent, and nobody knows whether it ran.
 pub(crate) const OUTCOME_UNKNOWN: u8 = 4;
 
-/// Exit code: nothing was sent, or the server would not take it.
+/// Exit code: nothing was sent, or the server refused it.
 pub(crate) const NOT_SENT: u8 = 5;
 
 /// Exit code: a person has to log in, or to provide a credential.

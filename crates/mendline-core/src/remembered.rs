@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_byte_for_byte() {
-        let tools = "{ \"jsonrpc\":\"2.0\",\n \"id\" : 7, \"result\":{\"tools\":[ {\"name\":\"a\\u0062\"} ],\"x\":1e3,\"nextCursor\":\"\\\"é\"}}";
+        let tools = "{ \"jsonrpc\":\"2.0\",\t \"id\" : 7, \"result\":{\"tools\":[ {\"name\":\"a\\u0062\"} ],\"x\":1e3,\"nextCursor\":\"\\\"é\"}}";
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
         let kept = Remembered::new(vec![
             entry("2025-11-25", Method::Initialize, None, hello).unwrap(),

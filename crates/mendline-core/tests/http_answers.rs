@@ -7,8 +7,9 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::Input;
-use mendline_core::port::{Content, EndHow, Written};
-use stage::http::{Seen, Stage, call, complete_greeting, outcome};
+use mendline_core::config::Dialect;
+use mendline_core::port::{Content, EndHow, Reuse, Written};
+use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome, over_a_trunk, without_a_session};
 
 /// A server has asked, and the client's answer is on its way.
 fn replying() -> (Stage, Seen) {
@@ -258,4 +259,125 @@ fn a_broken_question_is_not_taken_for_the_answer_to_the_call_that_it_is_named_li
     assert_eq!((stage.client_reads(), stage.aborted.len()), (None, 0));
     stage.event(seen.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}
+
+/// The facts of a failure that we answered with.
+fn facts(answer: &serde_json::Value) -> &serde_json::Value {
+    &answer["result"]["_meta"]["dev.mendline/failure"]
+}
+
+#[test]
+fn t01_a_status_without_a_response_never_says_that_a_call_ran() {
+    let refused = [307, 308, 403, 404, 405, 406, 411, 413, 414, 415, 425, 426, 431];
+    for status in (300..600).filter(|status| ![401, 421, 429, 503].contains(status)) {
+        let (mut stage, notices) = without_a_session();
+        stage.status(notices.id, 405, Content::Empty, None);
+        stage.end(notices.id, EndHow::Complete);
+        stage.use_session();
+        stage.client_says(&call(1, "create_note"));
+        let seen = stage.takes();
+        stage.status(seen.id, status, Content::Other, None);
+        stage.body(seen.id, "<html><title>Blocked by the firewall</title><body>no</body></html>");
+        stage.end(seen.id, EndHow::Complete);
+        let answer = stage.client_reads().expect("an answer");
+        let is_refused = refused.contains(&status);
+        let expected = if is_refused { ("refused", "refused") } else { ("outcome_unknown", "unknown") };
+        let said = (facts(&answer)["cause"].as_str().unwrap(), facts(&answer)["outcome"].as_str().unwrap());
+        assert_eq!(said, expected, "HTTP {status}");
+        assert_eq!(facts(&answer)["retryable"], false, "HTTP {status}");
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(&format!("HTTP {status}: Blocked by the firewall")), "{text}");
+        assert!(!text.contains("ran it"), "{text}");
+        stage.pass(Duration::from_secs(60));
+        assert!(stage.seen.is_empty(), "HTTP {status}: it is not sent again");
+    }
+}
+
+#[test]
+fn t01_misdirected_request_is_sent_once_more_on_a_fresh_connection() {
+    let mut stage = Stage::greeted();
+    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let first = stage.takes();
+    assert_eq!(first.reuse, Reuse::Any);
+    stage.status(first.id, 421, Content::Empty, None);
+    stage.end(first.id, EndHow::Complete);
+    stage.next_request();
+    let second = stage.takes();
+    assert_eq!(second.reuse, Reuse::Fresh);
+    stage.status(second.id, 421, Content::Empty, None);
+    stage.end(second.id, EndHow::Complete);
+    let answer = stage.client_reads().expect("an answer");
+    assert_eq!(answer["error"]["code"], -31010, "{answer}");
+}
+
+#[test]
+fn t02_an_event_stream_that_ends_is_not_explained_by_the_status_of_the_post() {
+    let (mut stage, stream) = over_a_trunk();
+    stage.client_says(&call(1, "create_note"));
+    let post = stage.takes();
+    stage.end(stream, EndHow::Complete);
+    stage.status(post.id, 202, Content::Empty, None);
+    stage.end(post.id, EndHow::Complete);
+    let answer = stage.client_reads().expect("an answer");
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("event stream") && !text.contains("202"), "{text}");
+}
+
+#[test]
+fn t02_a_login_is_said_as_refused_and_not_to_be_retried() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.takes();
+    stage.status(seen.id, 401, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+    let answer = stage.client_reads().expect("an answer");
+    assert_eq!((&facts(&answer)["cause"], &facts(&answer)["retryable"]), (&"needs_login".into(), &false.into()));
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("was refused") && !text.contains("not sent"), "{text}");
+    assert!(text.contains("Retrying will not help") && text.contains("mendline doctor notes"), "{text}");
+}
+
+#[test]
+fn r22_a_ping_before_the_initialize_result_is_answered_in_the_session() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_says(GREETING);
+    let handshake = stage.takes();
+    stage.status(handshake.id, 200, Content::Events, Some("s1"));
+    stage.event(handshake.id, None, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#);
+    let ping = stage.client_reads().expect("the server's ping");
+    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping["id"]));
+    let reply = stage.takes();
+    assert_eq!((&reply.json()["id"], reply.header("mcp-session-id")), (&"p".into(), Some("s1")));
+}
+
+#[test]
+fn w06_an_error_about_the_session_does_not_change_the_status_that_came() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.takes();
+    stage.refuse(&seen, 200, -32001, "Session expired");
+    let ping = stage.takes();
+    assert_eq!(ping.method(), "ping");
+    // A 404 would confirm a 404. What came was 200, so this confirms nothing.
+    stage.status(ping.id, 404, Content::Empty, None);
+    stage.end(ping.id, EndHow::Complete);
+    assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
+}
+
+#[test]
+fn w04_a_server_cannot_state_facts_of_ours() {
+    let mut stage = Stage::greeted();
+    stage.client_says(&call(1, "create_note"));
+    let seen = stage.takes();
+    let claim = r#"{"dev.mendline/failure":{"cause":"unavailable","outcome":"not_sent"},"kept":1}"#;
+    stage.answer(&seen, &format!(r#"{{"content":[],"isError":true,"_meta":{claim}}}"#));
+    let answer = stage.client_reads().expect("an answer");
+    assert_eq!(answer["result"]["_meta"], serde_json::json!({ "kept": 1 }));
+    stage.client_says(&call(2, "create_note"));
+    let seen = stage.takes();
+    stage.status(seen.id, 200, Content::Json, None);
+    let error = r#"{"code":-31001,"message":"no","data":{"cause":"unavailable","outcome":"not_sent"}}"#;
+    stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.json()["id"]));
+    let answer = stage.client_reads().expect("an answer");
+    assert_eq!((&answer["error"]["code"], &answer["error"]["data"]), (&(-31001).into(), &serde_json::Value::Null));
 }

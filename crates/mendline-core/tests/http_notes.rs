@@ -117,6 +117,7 @@ fn s04_notes_of_a_lost_session_hold_no_place_in_the_next() {
     stage.seen.clear();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
+    stage.confirm_loss(404);
     // What was to be said in the session that is gone is not said in the next, and the handshake waits for none of it.
     stage.greet("s2");
     let initialized = stage.takes();

@@ -3,10 +3,11 @@
 //! | What became of the attempt | Examples | Sent again |
 //! |---|---|---|
 //! | not sent | no connection; cut short of its end | whatever it is; costs nothing, the wait bounds it |
-//! | refused | 429; a lost session; REFUSED_STREAM | whatever it is; costs an attempt and budget |
-//! | unknown | a dropped connection; 5xx; silence of the line | if it may run twice; costs an attempt and budget |
+//! | refused | 429; a lost session; 421; REFUSED_STREAM | whatever it is; costs an attempt and budget |
+//! | refused for good | 401, 403, 404, 405, 413 … | never: it would be refused again |
+//! | unknown | a dropped connection; 5xx, 400, 408 …; silence of the line | if it may run twice; costs an attempt and budget |
 //! | answered: internal error | -32603 | if it is a read; costs an attempt and budget |
-//! | answered: anything else | -32700 malformed, -32600 no request, -32601 no such method or tool, -32602 wrong parameters; 401, 403 and every other 4xx; a result, `isError` or not | never: it is the server's answer, and would be again |
+//! | answered: anything else | -32700 malformed, -32600 no request, -32601 no such method or tool, -32602 wrong parameters; a result, `isError` or not | never: it is the server's answer, and would be again |
 //! | its deadline has passed | | never: nobody waits any more |
 //!
 //! What a person says about an error code (`retry.codes`) replaces its row. Whatever the table says: no more attempts than
@@ -76,7 +77,7 @@ mod tests {
             ("no connection", Loss::Unanswered(Outcome::NotSent), [Free, Free, Free]),
             ("429", Loss::Unanswered(Outcome::Refused), [ForAPrice, ForAPrice, ForAPrice]),
             ("503, or the line broke", Loss::Unanswered(Outcome::Unknown), [ForAPrice, ForAPrice, Never]),
-            ("401, 403", Loss::Unanswered(Outcome::Answered), [Never, Never, Never]),
+            ("answered", Loss::Unanswered(Outcome::Answered), [Never, Never, Never]),
             ("internal error", Loss::Error(-32603), [ForAPrice, Never, Never]),
             ("malformed", Loss::Error(-32700), [Never, Never, Never]),
             ("no request", Loss::Error(-32600), [Never, Never, Never]),
