@@ -16,6 +16,8 @@
 //! And what stands behind a client may break while it is [in conversation](live): a server that is [killed](faulty) and
 //! comes back, a child that is ended [from outside](processes). What is held then is not a transcript but what was promised.
 //!
+//! What a client reads when Mendline itself answers is held too: every [failure](failures) that there can be, in both eras.
+//!
 //! What is installed, and from which lock files, is the business of `cargo xtask peers`; this package finds it in
 //! `target/peers/`.
 
@@ -25,6 +27,7 @@ pub mod chance;
 pub mod compare;
 pub mod differences;
 pub mod distance;
+pub mod failures;
 pub mod faulty;
 pub mod leftovers;
 pub mod listening;
