@@ -252,8 +252,11 @@ where
         "403" => {
             Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {place} (403)", proxy.place())))
         }
-        "" => Err(failed(&"does not answer in HTTP")),
-        status => Err(failed(&format_args!("made no tunnel to {place} ({status})"))),
+        // Whatever else stands there is the proxy's text and is not repeated.
+        status if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(failed(&format_args!("made no tunnel to {place} ({status})")))
+        }
+        _ => Err(failed(&"does not answer in HTTP")),
     }
 }
 
@@ -357,6 +360,7 @@ mod tests {
         assert_eq!(answered(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
         assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
         assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
         assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
     }
 }
