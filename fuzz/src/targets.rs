@@ -9,7 +9,7 @@ use mendline_wire::{
 use serde_json::value::RawValue;
 
 /// Every target.
-pub const ALL: [fn(&[u8]); 6] = [lines, sse, message, splice, headers, frames];
+pub const ALL: [fn(&[u8]); 7] = [lines, sse, message, splice, headers, params, frames];
 
 /// Lines are the same however the stream is cut, within their limit, and bounded in memory.
 pub fn lines(data: &[u8]) {
@@ -203,4 +203,28 @@ fn check_line(message: &Message, came: &str) {
     let line = message.text();
     assert!(!line.iter().any(|byte| matches!(byte, b'\n' | b'\r')), "a line end in a message");
     assert_eq!(&line[..], came.replace(['\n', '\r'], " ").as_bytes(), "changed in more than its line ends");
+}
+
+/// The marks of a tool's schema give names that HTTP allows, each once, and values that a header can carry, whatever the
+/// arguments are; and a list without the mark has none. The schema and the arguments are the same text.
+pub fn params(data: &[u8]) {
+    let text = [br#"{"jsonrpc":"2.0","id":1,"result":"#, data, b"}"].concat();
+    let Ok(message) = Message::parse(Bytes::from(text)) else { return };
+    let Some(schema) = message.value() else { return };
+    let found = headers::ParamHeader::of_schema(schema);
+    assert!(headers::ParamHeader::may_be_in(&message) || found.as_ref().is_ok_and(Vec::is_empty), "{found:?}");
+    let found = match found {
+        Ok(found) => found,
+        Err(fault) => return assert!(!fault.to_string().contains(char::is_control), "{fault}"),
+    };
+    for (at, header) in found.iter().enumerate() {
+        let name = header.name();
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        assert!(name.starts_with("Mcp-Param-") && name.bytes().all(is_allowed), "{name:?}");
+        assert!(found[..at].iter().all(|other| !other.name().eq_ignore_ascii_case(name)), "{name:?} twice");
+        for arguments in std::iter::once(schema).chain(schema.members().map(|(_, value)| value)) {
+            let value = header.value(arguments).unwrap_or_default();
+            assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')), "{value:?}");
+        }
+    }
 }

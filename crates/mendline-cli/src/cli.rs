@@ -187,6 +187,7 @@ Examples:
   mendline unwrap --client codex --dry-run  only show it
   mendline unwrap --server github --yes     one server, in every client, without a question
   mendline unwrap --file ./mcp.json         any file with wrapped servers in it
+  mendline unwrap --clean                   and delete the backups that wrap and unwrap have left
 
 What was changed in an entry since it was wrapped stays, where the entry has a place for it; what has none is named.
 Exit codes: 0 ok or nothing to do, 1 something asked for was left, 2 wrong usage, 3 unknown name or nothing found.";
@@ -196,6 +197,10 @@ Exit codes: 0 ok or nothing to do, 1 something asked for was left, 2 wrong usage
 pub(crate) struct UnwrapOptions {
     #[command(flatten)]
     pub(crate) which: WhichServers,
+
+    /// Delete the backups beside these files, too: they hold old contents, credentials included
+    #[arg(long, conflicts_with = "server")]
+    pub(crate) clean: bool,
 }
 
 /// Which files and servers are meant, and how much is asked.

@@ -3,8 +3,11 @@
 //! Both are the same walk: find the files, plan each one, show the plan, ask, write. Nothing is touched before all of it was
 //! shown and agreed to, one bad file or entry does not stop the others, and what stays as it is gets its reason.
 
+mod backups;
 mod binary;
 mod bridge;
+#[cfg(test)]
+mod canaries;
 pub(crate) mod clients;
 pub(crate) mod credential;
 mod diff;
@@ -12,8 +15,10 @@ mod document;
 mod edit;
 mod file;
 mod json;
+mod looks;
 mod original;
 mod plan;
+mod proof;
 #[cfg(test)]
 mod properties;
 mod secrets;
@@ -29,11 +34,13 @@ use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use backups::Backups;
 use clients::{Client, Scope, Surroundings};
 use diff::{Paint, plain};
 use document::{Section, Syntax};
 use file::Source;
-use plan::{Chosen, Fate, Plan, Way};
+use plan::{Chosen, Fate, Plan, Server, Way};
+use secrets::shown_sentence;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
 use crate::ink::Ink;
@@ -42,14 +49,14 @@ use crate::output;
 /// Wraps.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
     match binary::choose(options.binary.as_deref()) {
-        Ok(binary) => Walk { which: &options.which, way: Way::Wrap { binary: &binary } }.exit_code(),
+        Ok(binary) => Walk { which: &options.which, way: Way::Wrap { binary: &binary }, clean: false }.exit_code(),
         Err(complaint) => complain(&complaint, USAGE),
     }
 }
 
 /// Unwraps.
 pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
-    Walk { which: &options.which, way: Way::Unwrap }.exit_code()
+    Walk { which: &options.which, way: Way::Unwrap, clean: options.clean }.exit_code()
 }
 
 fn complain(complaint: &str, code: u8) -> ExitCode {
@@ -67,6 +74,9 @@ struct Candidate {
     owner: String,
     /// The parts that are meant; all of them if none is named.
     sections: Vec<Section>,
+    /// The directory in which it belongs: the home directory, or that of the project which shares it.
+    root: Option<PathBuf>,
+    is_shared: bool,
 }
 
 /// A file that was read and planned.
@@ -80,6 +90,8 @@ struct Planned {
 struct Walk<'a> {
     which: &'a WhichServers,
     way: Way<'a>,
+    /// Whether backups are deleted.
+    clean: bool,
 }
 
 impl Walk<'_> {
@@ -92,14 +104,20 @@ impl Walk<'_> {
 
     fn walk(&self) -> Result<u8, Refusal> {
         let chosen: Chosen = self.which.server.iter().cloned().collect();
-        let (mut refused, mut all) = (false, Vec::new());
+        let (mut refused, mut all, mut backups) = (false, Vec::new(), Backups::default());
         for candidate in self.candidates()? {
+            let real = candidate.path.canonicalize().unwrap_or_else(|_| candidate.path.clone());
             match self.plan(&candidate, &chosen) {
-                Ok(Some((source, plan))) => all.push(Planned { candidate, source, plan }),
-                Ok(None) => {}
+                Ok(Some((source, plan))) => {
+                    let stays_wrapped = plan.servers.iter().any(|server| matches!(server.fate, Fate::Left(_)));
+                    backups.add(&real, stays_wrapped.then_some("a server in its file stays wrapped"));
+                    all.push(Planned { candidate, source, plan });
+                }
+                Ok(None) => backups.add(&real, None),
                 Err(reason) => {
                     refused = true;
-                    eprintln!("{}: left, because {reason}", shown(&candidate.path));
+                    backups.add(&real, Some("its file was left"));
+                    eprintln!("{}: left, because {}", shown(&candidate.path), plain(&shown_sentence(&reason)));
                 }
             }
         }
@@ -113,19 +131,43 @@ impl Walk<'_> {
             .flat_map(|planned| &planned.plan.servers)
             .any(|server| matches!(server.fate, Fate::Left(_)) && chosen.contains(&server.name));
         let code = if refused || asked_and_left { NEGATIVE } else { 0 };
-        if changing.is_empty() {
+        let code = code.max(self.carry_out(&changing, &backups)?);
+        if matches!(self.way, Way::Unwrap) && !self.clean {
+            name(&backups.all());
+        }
+        Ok(code)
+    }
+
+    /// Asks, writes and deletes.
+    fn carry_out(&self, changing: &[&Planned], backups: &Backups) -> Result<u8, Refusal> {
+        let unwanted = if self.clean { backups.free() } else { Vec::new() };
+        if self.clean {
+            unwanted.iter().for_each(|backup| println!("{}: a backup, to be deleted", shown(backup)));
+            backups.kept().iter().for_each(|(backup, why)| println!("{}: a backup, kept: {why}", shown(backup)));
+        }
+        if changing.is_empty() && unwanted.is_empty() {
             println!("Nothing to do.");
-            return Ok(code);
+            return Ok(0);
         }
         if self.which.dry_run {
-            println!("Nothing was written: this was a dry run.");
-            return Ok(code);
+            let or_deleted = if unwanted.is_empty() { "" } else { " or deleted" };
+            println!("Nothing was written{or_deleted}: this was a dry run.");
+            return Ok(0);
         }
-        if !self.agreed(changing.len())? {
+        if !self.agreed(changing.len(), unwanted.len())? {
             println!("Nothing was written.");
             return Ok(NEGATIVE);
         }
-        Ok(code.max(write(&changing)))
+        let code = if changing.is_empty() { 0 } else { write(changing) };
+        match (self.clean, code) {
+            (false, _) => Ok(code),
+            // Writing has made one more of each file.
+            (true, 0) => Ok(delete(&backups.free())),
+            (true, _) => {
+                println!("No backup was deleted, since not every file could be written.");
+                Ok(code)
+            }
+        }
     }
 
     /// The files that are meant and may be there.
@@ -148,7 +190,7 @@ impl Walk<'_> {
         let mut candidates: Vec<Candidate> = Vec::new();
         for place in &meant {
             // A link to nothing is there, and is complained about.
-            if place.path.symlink_metadata().is_err() {
+            if place.path.symlink_metadata().is_err() && !self.finds_backups(&place.path) {
                 continue;
             }
             match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &place.path)) {
@@ -161,6 +203,8 @@ impl Walk<'_> {
                     path: place.path.clone(),
                     owner: format!("{}, {}", place.client.title(), place.scope.word()),
                     sections: vec![place.section.clone()],
+                    root: Some(surroundings.root(place.scope).to_owned()),
+                    is_shared: place.scope == Scope::Project,
                 }),
             }
         }
@@ -189,14 +233,26 @@ impl Walk<'_> {
     fn named_files(&self) -> Result<Vec<Candidate>, Refusal> {
         let mut candidates: Vec<Candidate> = Vec::new();
         for path in &self.which.file {
-            if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            let is_missing = path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if is_missing && !self.finds_backups(path) {
                 return Err(Refusal(format!("there is no file {}", path.display()), UNKNOWN));
             }
             if !candidates.iter().any(|candidate| is_same(&candidate.path, path)) {
-                candidates.push(Candidate { path: path.clone(), owner: String::new(), sections: Vec::new() });
+                candidates.push(Candidate {
+                    path: path.clone(),
+                    owner: String::new(),
+                    sections: Vec::new(),
+                    root: None,
+                    is_shared: false,
+                });
             }
         }
         Ok(candidates)
+    }
+
+    /// Whether a file that is gone has left backups to deal with.
+    fn finds_backups(&self, path: &Path) -> bool {
+        matches!(self.way, Way::Unwrap) && !file::backups(path).is_empty()
     }
 
     fn plan(&self, candidate: &Candidate, chosen: &Chosen) -> Result<Option<(Source, Plan)>, String> {
@@ -239,30 +295,17 @@ impl Walk<'_> {
     }
 
     fn tell(&self, planned: &Planned) {
-        let Planned { candidate, plan, .. } = planned;
+        let Planned { candidate, source, plan } = planned;
         let path = shown(&candidate.path);
         if candidate.owner.is_empty() {
             println!("{path}");
         } else {
             println!("{path} ({})", candidate.owner);
         }
-        if plan.servers.is_empty() {
-            println!("  no servers");
+        if let Some(note) = candidate.link(&source.real) {
+            println!("  {note}");
         }
-        let (changed, already) = match self.way {
-            Way::Wrap { .. } => ("wrapped", "already wrapped"),
-            Way::Unwrap => ("unwrapped", "not wrapped"),
-        };
-        let width = plan.servers.iter().map(|server| plain(&server.name).chars().count()).max().unwrap_or(0);
-        for server in &plan.servers {
-            let fate = match &server.fate {
-                Fate::Changed => changed.to_owned(),
-                Fate::Already => already.to_owned(),
-                Fate::Left(reason) => format!("left: {reason}"),
-            };
-            let told = std::iter::once(&fate).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
-            println!("  {:width$}  {}", plain(&server.name), plain(&told));
-        }
+        print!("{}", fates(plan, self.way));
         if plan.changes() {
             let colour = Ink::for_stdout().is_coloured();
             println!();
@@ -271,7 +314,7 @@ impl Walk<'_> {
         println!();
     }
 
-    fn agreed(&self, files: usize) -> Result<bool, Refusal> {
+    fn agreed(&self, files: usize, backups: usize) -> Result<bool, Refusal> {
         if self.which.yes {
             return Ok(true);
         }
@@ -281,8 +324,16 @@ impl Walk<'_> {
                 "there is no terminal to ask on; nothing was written. Say --yes to write, or --dry-run to only look";
             return Err(Refusal(complaint.to_owned(), USAGE));
         }
-        let what = if files == 1 { "this file".to_owned() } else { format!("these {files} files") };
-        print!("Write {what}? [y/N] ");
+        let count = |verb: &str, noun: &str, count: usize| match count {
+            0 => None,
+            1 => Some(format!("{verb} this {noun}")),
+            _ => Some(format!("{verb} these {count} {noun}s")),
+        };
+        let what: Vec<String> =
+            [count("write", "file", files), count("delete", "backup", backups)].into_iter().flatten().collect();
+        let what = what.join(" and ");
+        let (first, rest) = what.split_at(1);
+        print!("{}{rest}? [y/N] ", first.to_uppercase());
         if output::has_failed() {
             // What the operator cannot see, the operator cannot agree to.
             return Ok(false);
@@ -291,6 +342,66 @@ impl Walk<'_> {
         let _ = stdin.lock().read_line(&mut answer);
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
+}
+
+impl Candidate {
+    /// What there is to say about a file that is not where its path says.
+    fn link(&self, real: &Path) -> Option<String> {
+        if !file::is_through_a_link(&self.path, self.root.as_deref()) {
+            return None;
+        }
+        let root = self.root.as_ref().filter(|_| self.is_shared).and_then(|root| root.canonicalize().ok());
+        let leaves = root.is_some_and(|root| !real.starts_with(root));
+        let what = if leaves { "a link that leads out of this project" } else { "a link" };
+        Some(format!("reached through {what}; the file is {}", shown(real)))
+    }
+}
+
+/// Names the backups that are there, and how to be rid of them.
+fn name(backups: &[PathBuf]) {
+    if backups.is_empty() {
+        return;
+    }
+    println!("Backups hold old contents of these files, credentials included:");
+    backups.iter().for_each(|backup| println!("  {}", shown(backup)));
+    println!("To delete them: mendline unwrap --clean");
+}
+
+/// Deletes these backups, and says how it went.
+fn delete(backups: &[PathBuf]) -> u8 {
+    let mut code = 0;
+    for backup in backups {
+        match std::fs::remove_file(backup) {
+            Ok(()) => println!("{}: deleted", shown(backup)),
+            Err(error) => {
+                code = NEGATIVE;
+                eprintln!("{}: not deleted: {error}", shown(backup));
+            }
+        }
+    }
+    code
+}
+
+/// What becomes of each server of a file, a line for each.
+fn fates(plan: &Plan, way: Way<'_>) -> String {
+    if plan.servers.is_empty() {
+        return "  no servers\n".to_owned();
+    }
+    let (changed, already) = match way {
+        Way::Wrap { .. } => ("wrapped", "already wrapped"),
+        Way::Unwrap => ("unwrapped", "not wrapped"),
+    };
+    let width = plan.servers.iter().map(|server| plain(&server.name).chars().count()).max().unwrap_or(0);
+    let line = |server: &Server| {
+        let fate = match &server.fate {
+            Fate::Changed => changed.to_owned(),
+            Fate::Already => already.to_owned(),
+            Fate::Left(reason) => format!("left: {reason}"),
+        };
+        let told = std::iter::once(&fate).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
+        format!("  {:width$}  {}\n", plain(&server.name), plain(&shown_sentence(&told)))
+    };
+    plan.servers.iter().map(line).collect()
 }
 
 /// Writes what was agreed to, and says how it went.

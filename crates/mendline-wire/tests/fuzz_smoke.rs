@@ -15,6 +15,8 @@ const SEEDS: [&[u8]; 15] = [
     br#"[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1}},{"id":1}]"#,
     br#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///x","a":{"b":null}}}"#,
     br#"{"jsonrpc":"2.0","method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+    br#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"Region"},"o":{"properties":{"n":{"type":["integer","null"],"x-mcp-header":"N-1"}}}},"a":"us","o":{"n":7.0}}"#,
+    br#"{"properties":{"a":{"type":"boolean","x-mcp\u002dheader":"A b"},"$defs":{"x-mcp-header":"B"}},"allOf":[{"x-mcp-header":"a"}],"a":true}"#,
     b"Aid: 1\r\nevent: message\rdata: {\"a\":1}\ndata: more\n\r\n: comment\n\nretry: 500\n\n",
     b"\x10\xef\xbb\xbfdata: x\n\ndata: a very long line that goes beyond the limit of this event\n\nid: 5\n\n",
     b"\x05one\r\ntwo\n\n  \nthree is too long\r\nfour",

@@ -65,7 +65,7 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
             "--transport" => {
                 let transport = words.next().ok_or("--transport has no value")?;
                 if !matches!(transport, "http-only" | "http-first" | "sse-only" | "sse-first") {
-                    return Err(format!("its --transport {transport} is not known"));
+                    return Err("its --transport is not known".to_owned());
                 }
                 bridge.transport = Some(transport.to_owned());
             }
@@ -75,10 +75,14 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
             // others are about logging in, which a credential spares.
             "--allow-http" | "--enable-proxy" => {}
             "--host" | "--auth-timeout" => _ = words.next(),
-            flag if flag.starts_with('-') => return Err(format!("Mendline has nothing for its {flag}")),
+            // Its value may be a secret.
+            flag if flag.starts_with('-') => {
+                let name = flag.split('=').next().unwrap_or(flag);
+                return Err(format!("Mendline has nothing for its {name}"));
+            }
             url if bridge.url.is_empty() => url.clone_into(&mut bridge.url),
             port if port.bytes().all(|byte| byte.is_ascii_digit()) => {}
-            other => return Err(format!("{other:?} is not known")),
+            _ => return Err("it has an argument that is not known".to_owned()),
         }
     }
     finished(bridge, "mcp-remote logs in by itself, which Mendline does not yet")
@@ -121,7 +125,8 @@ fn replaced_supergateway(words: &[&str]) -> Result<Bridge, String> {
                 }
             }
             "--outputTransport" if value()? == "stdio" => {}
-            other => return Err(format!("Mendline has nothing for its {other}")),
+            flag if flag.starts_with('-') => return Err(format!("Mendline has nothing for its {flag}")),
+            _ => return Err("it has an argument that is not known".to_owned()),
         }
     }
     if bridge.url.is_empty() {

@@ -107,6 +107,14 @@ impl Surroundings {
         Ok(Surroundings { home, settings, here, claude, codex })
     }
 
+    /// The directory in which files of a scope belong.
+    pub(crate) fn root(&self, scope: Scope) -> &Path {
+        match scope {
+            Scope::User | Scope::Local => &self.home,
+            Scope::Project => &self.here,
+        }
+    }
+
     /// Every place of every client, whether something is there or not.
     pub(crate) fn places(&self) -> Vec<Place> {
         let Surroundings { home, settings, here, .. } = self;

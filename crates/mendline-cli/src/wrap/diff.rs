@@ -7,11 +7,14 @@ use std::fmt::Write;
 
 use super::document::{Document, Syntax};
 use super::edit::{Edit, apply};
-use super::secrets::hidden;
+use super::secrets::{HIDDEN, Judged, judged, redacted};
 use super::tree::Range;
 
 const CONTEXT: usize = 3;
 const LONGEST: usize = 400;
+
+/// Stands for a name of a variable while a line is redacted: a sign that no file has a use for.
+const STAND_IN: char = '\u{e000}';
 
 /// How lines are marked.
 #[derive(Clone, Copy)]
@@ -100,7 +103,7 @@ struct Side<'a> {
     text: &'a str,
     /// Where each line stands, without its end.
     lines: Vec<Range>,
-    hidden: Vec<Range>,
+    judged: Judged,
 }
 
 impl<'a> Side<'a> {
@@ -112,33 +115,61 @@ impl<'a> Side<'a> {
             start += line.len();
         }
         // What cannot be read may be anything.
-        let everything = || std::iter::once(0..text.len()).collect();
-        let hidden = Document::parse(text, syntax).map_or_else(|_| everything(), |document| hidden(&document));
-        Side { text, lines, hidden }
+        let everything = || Judged { hidden: std::iter::once(0..text.len()).collect(), named: Vec::new() };
+        let judged = Document::parse(text, syntax).map_or_else(|_| everything(), |document| judged(&document));
+        Side { text, lines, judged }
     }
 
     fn line_of(&self, byte: usize) -> usize {
         self.lines.partition_point(|line| line.start <= byte).saturating_sub(1)
     }
 
-    /// A line as it may be shown.
+    /// A line as it may be shown: what is not for showing is left out, and what remains passes the redactor.
     fn shown(&self, number: usize) -> String {
         let line = &self.lines[number];
-        let mut shown = String::new();
+        // The redactor would take some names of variables for credentials, so a sign stands for them meanwhile.
+        let can_stand_for = !self.text[line.clone()].contains(STAND_IN);
+        let named = if can_stand_for { within(&self.judged.named, line) } else { &[] };
+        let mut pieces: Vec<(&Range, bool)> =
+            within(&self.judged.hidden, line).iter().map(|range| (range, true)).collect();
+        pieces.extend(named.iter().filter(|range| range.end <= line.end).map(|range| (range, false)));
+        pieces.sort_by_key(|(range, _)| range.start);
+        let mut kept = String::new();
+        let mut names = Vec::new();
         let mut at = line.start;
-        let first = self.hidden.partition_point(|secret| secret.end <= line.start);
-        for secret in self.hidden[first..].iter().take_while(|secret| secret.start < line.end) {
-            shown.push_str(&self.text[at..secret.start.max(at)]);
-            shown.push_str("\"…\"");
-            at = secret.end.min(line.end);
+        for (range, is_hidden) in pieces {
+            kept.push_str(&self.text[at..range.start.max(at)]);
+            if is_hidden {
+                kept.push_str(HIDDEN);
+            } else {
+                kept.push(STAND_IN);
+                names.push(&self.text[range.clone()]);
+            }
+            at = range.end.min(line.end).max(at);
         }
-        shown.push_str(&self.text[at..line.end]);
+        kept.push_str(&self.text[at..line.end]);
+        let kept = redacted(&kept);
+        let mut names = names.into_iter();
+        let shown = kept.split_inclusive(STAND_IN).fold(String::with_capacity(kept.len()), |mut shown, piece| {
+            match piece.strip_suffix(STAND_IN).filter(|_| can_stand_for) {
+                Some(before) => shown.extend([before, names.next().unwrap_or(HIDDEN)]),
+                None => shown.push_str(piece),
+            }
+            shown
+        });
         let shown: String = plain(&shown);
         match shown.char_indices().nth(LONGEST) {
             Some((end, _)) => format!("{}… ({} more)", &shown[..end], shown[end..].chars().count()),
             None => shown,
         }
     }
+}
+
+/// The ranges, which are in order, that reach into a line.
+fn within<'a>(ranges: &'a [Range], line: &Range) -> &'a [Range] {
+    let first = ranges.partition_point(|range| range.end <= line.start);
+    let count = ranges[first..].partition_point(|range| range.start < line.end);
+    &ranges[first..first + count]
 }
 
 /// A text without anything that a terminal would obey.
@@ -189,7 +220,7 @@ mod tests {
         let shown = render("f", text, &edits, Syntax::Json, Paint { colour: true });
         assert!(!shown.contains("s3cret") && !shown.contains("t0ken") && !shown.contains("[2J\u{1b}"), "{shown}");
         assert!(shown.contains("${L}") && shown.contains("\\u{1b}[2J"), "{shown}");
-        let long = format!("{{\"a\": \"{}\"}}", "x".repeat(1000));
+        let long = format!("{{\"a\": \"{}\"}}", "word ".repeat(200));
         let shown = render("f", &long, &[Edit::insert(1, " ")], Syntax::Json, NO_COLOUR);
         assert!(shown.contains("more)") && shown.len() < 1200, "{shown}");
     }

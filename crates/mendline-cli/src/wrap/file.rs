@@ -5,8 +5,9 @@
 //! replaced. Before that the old file is looked at once more: clients write their files too, and what one of them has written
 //! in the meantime must not be lost.
 //!
-//! The old text stays beside the new one as a backup. There are few of them: one that says the same is there already serves,
-//! and no older one is ever overwritten.
+//! The old text stays beside the new one as a backup, readable by its owner alone: it may hold tokens that have left the
+//! file since. There are few of them: one that says the same is there already serves, and no older one is ever overwritten.
+//! `unwrap` names them, and `unwrap --clean` deletes them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -18,6 +19,9 @@ const LARGEST: u64 = 32 << 20;
 
 /// How many backups may lie beside a file.
 const MOST_BACKUPS: u32 = 9;
+
+/// For the owner alone.
+const PRIVATE: u32 = 0o600;
 
 /// A file that was read.
 pub(crate) struct Source {
@@ -59,6 +63,7 @@ impl Source {
             return Err("it is read-only".to_owned());
         }
         let fresh = Fresh::write(&self.real, text, &about)?;
+        backups(&self.real).iter().for_each(|backup| make_private(backup));
         let (backup, is_new) = self.keep(&about)?;
         if fs::read(&self.real).ok().as_deref() != Some(self.text.as_bytes()) {
             if is_new {
@@ -73,8 +78,8 @@ impl Source {
     /// Keeps the old text beside its file, and says whether that took a new one.
     fn keep(&self, about: &Metadata) -> Result<(PathBuf, bool), String> {
         for number in 1..=MOST_BACKUPS {
-            let path = beside(&self.real, |name| format!("{name}.mendline-backup-{number}"));
-            match create(&path, about) {
+            let path = backup_of(&self.real, number);
+            match create(&path, about, PRIVATE) {
                 Ok(mut file) => {
                     let written = file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all());
                     written.map_err(|error| {
@@ -101,7 +106,7 @@ struct Fresh(PathBuf);
 impl Fresh {
     fn write(real: &Path, text: &str, about: &Metadata) -> Result<Fresh, String> {
         let path = beside(real, |name| format!(".{name}.mendline-{}-{:08x}", std::process::id(), fastrand::u32(..)));
-        let mut file = create(&path, about).map_err(|error| match error.kind() {
+        let mut file = create(&path, about, about.mode() & 0o7777).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => "it belongs to somebody else, or its directory is read-only".to_owned(),
             _ => told("no file can be made beside it", &error),
         })?;
@@ -128,15 +133,38 @@ impl Drop for Fresh {
     }
 }
 
-/// A new file with another one's mode and owner. It is nobody else's to read before it has them.
-fn create(path: &Path, like: &Metadata) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+/// Whether a path leads through a symbolic link. Links at or above `root` do not count.
+pub(crate) fn is_through_a_link(path: &Path, root: Option<&Path>) -> bool {
+    let Ok(path) = std::path::absolute(path) else { return false };
+    let is_link = |part: &Path| part.symlink_metadata().is_ok_and(|about| about.is_symlink());
+    path.ancestors().take_while(|part| Some(*part) != root).any(is_link)
+}
+
+/// The backups beside a file. A link or a directory of such a name is not one of ours.
+pub(crate) fn backups(real: &Path) -> Vec<PathBuf> {
+    let all = (1..=MOST_BACKUPS).map(|number| backup_of(real, number));
+    all.filter(|path| path.symlink_metadata().is_ok_and(|about| about.is_file())).collect()
+}
+
+fn backup_of(real: &Path, number: u32) -> PathBuf {
+    beside(real, |name| format!("{name}.mendline-backup-{number}"))
+}
+
+/// Takes a backup of an earlier version, which had the mode of its file, from everyone but its owner. It serves all the
+/// same if that cannot be done.
+fn make_private(backup: &Path) {
+    let _ = fs::set_permissions(backup, fs::Permissions::from_mode(PRIVATE));
+}
+
+/// A new file with this mode and another one's owner. Only its owner can read it before it has them.
+fn create(path: &Path, like: &Metadata, mode: u32) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
     let ready = || -> io::Result<()> {
         let made = file.metadata()?;
         if (made.uid(), made.gid()) != (like.uid(), like.gid()) {
             std::os::unix::fs::fchown(&file, Some(like.uid()), Some(like.gid()))?;
         }
-        file.set_permissions(fs::Permissions::from_mode(like.mode() & 0o7777))
+        file.set_permissions(fs::Permissions::from_mode(mode))
     };
     if let Err(error) = ready() {
         let _ = fs::remove_file(path);
@@ -170,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_with_its_mode_and_a_backup() {
+    fn s11_file_keeps_its_mode_and_its_backup_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
         fs::write(&path, "old").unwrap();
@@ -178,10 +206,25 @@ mod tests {
         let backup = source(&path).replace("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::read_to_string(&backup).unwrap(), "old");
-        for file in [&path, &backup] {
-            assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o640, "{}", file.display());
-        }
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o7777;
+        assert_eq!((mode(&path), mode(&backup)), (0o640, 0o600));
         assert_eq!(names(folder.path()), ["mcp.json", "mcp.json.mendline-backup-1"]);
+        // Backups of an earlier version had the mode of their file.
+        fs::set_permissions(&backup, fs::Permissions::from_mode(0o644)).unwrap();
+        let second = source(&path).replace("newer").unwrap();
+        assert_eq!((mode(&backup), mode(&second)), (0o600, 0o600));
+    }
+
+    #[test]
+    fn s11_only_ordinary_files_with_our_names_are_backups() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["a", "a.mendline-backup-1", "a.mendline-backup-9", "a.mendline-backup-10", "b.mendline-backup-1"] {
+            fs::write(at(name), "x").unwrap();
+        }
+        fs::create_dir(at("a.mendline-backup-2")).unwrap();
+        std::os::unix::fs::symlink("b.mendline-backup-1", at("a.mendline-backup-3")).unwrap();
+        assert_eq!(backups(&at("a")), [at("a.mendline-backup-1"), at("a.mendline-backup-9")]);
     }
 
     #[test]

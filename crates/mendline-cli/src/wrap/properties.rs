@@ -103,7 +103,9 @@ fn say_value(text: &str, node: &Node, left_out: &impl Fn(&Member) -> bool, said:
     match &node.value {
         Value::Text(value) => *said += &format!("{value:?}; "),
         Value::List(items) => items.iter().for_each(|item| say_value(text, item, left_out, said)),
-        Value::Table(table) => table.members.iter().for_each(|member| say(text, member, left_out, said)),
+        Value::Table(table) | Value::Dotted(table) => {
+            table.members.iter().for_each(|member| say(text, member, left_out, said));
+        }
         Value::Other => *said += &text[node.range.clone()],
     }
     said.push('\n');

@@ -1,6 +1,6 @@
 //! Entries before and after, as people would see them.
 
-use super::document::{Document, Section, Syntax};
+use super::document::{Document, PARSED, Section, Syntax};
 use super::edit::apply;
 use super::plan::{Chosen, Fate, Plan, Server, Way};
 
@@ -99,6 +99,36 @@ fn a_url_that_may_be_a_secret_goes_into_the_environment() {
         r#"{"url": "https://e.com/mcp?key=s3cret"}"#,
         r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--entry-without", "env", "--url-env", "MENDLINE_URL"], "env": {"MENDLINE_URL": "https://e.com/mcp?key=s3cret"}}"#,
     );
+}
+
+#[test]
+fn s03_url_with_key_in_its_path_or_host_goes_into_environment() {
+    for url in [
+        "https://mcp.zapier.test/api/mcp/s/CANARYpathKEY0123456789abcdef/mcp",
+        "https://e.com/s/4f9d1c/mcp",
+        "https://4f9d1c7a2b8e.tunnel.test/mcp",
+        "https://e.com/swordfishes-of-the-sea/mcp",
+    ] {
+        let text = file(&format!(r#"{{"url": "{url}", "headers": {{"X-Key": "a"}}}}"#));
+        let wrapped = plan(&text, WRAP, false);
+        let args = wrapped.after.split("\"env\"").next().unwrap();
+        assert!(args.contains("\"--url-env\", \"MENDLINE_URL\"]") && !args.contains(url), "{}", wrapped.after);
+        assert_eq!(plan(&wrapped.after, Way::Unwrap, false).after, text);
+    }
+    let bridge = file(r#"{"command": "npx", "args": ["mcp-remote", "http://localhost/s/4f9d1c/sse"]}"#);
+    let wrapped = plan(&bridge, WRAP, false);
+    assert!(wrapped.after.contains(r#""--url-env", "MENDLINE_URL"]"#), "{}", wrapped.after);
+    assert_eq!(plan(&wrapped.after, Way::Unwrap, false).after, bridge);
+}
+
+#[test]
+fn s03_literal_beside_a_variable_does_not_become_an_argument_of_ours() {
+    let text = file(
+        r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/mcp", "--header", "Authorization: Bearer s3cret${X}"]}"#,
+    );
+    let wrapped = plan(&text, WRAP, false);
+    assert!(wrapped.after.contains(r#""--", "npx", "mcp-remote""#), "the bridge stays a command: {}", wrapped.after);
+    assert!(server(&wrapped).notes[0].contains("holds a variable and something else"), "{:?}", server(&wrapped).notes);
 }
 
 #[test]
@@ -260,6 +290,36 @@ fn other_entries_that_run_mendline_are_nobodys_business() {
     for entry in [r#"{"command": "mendline", "args": ["serve"]}"#, r#"{"command": "npx", "args": ["run", "--", "x"]}"#]
     {
         assert_eq!(server(&plan(&file(entry), Way::Unwrap, false)).fate, Fate::Already);
+    }
+}
+
+/// A file with this many servers, of which some could not be brought back exactly.
+fn large_file(servers: usize) -> String {
+    let entry = |number: usize| match number % 10 {
+        3 => r#"{"\u0075rl": "http://localhost"}"#.to_owned(),
+        5 => format!(r#"{{"url": "https://e.com/{number}/mcp", "headers": {{"X-Key": "k"}}}}"#),
+        7 => r#"{"url": "http://localhost", "env": {}}"#.to_owned(),
+        _ => format!(r#"{{"command": "npx", "args": ["-y", "notes-{number}"]}}"#),
+    };
+    let entries: Vec<String> = (0..servers).map(|number| format!("\"s{number}\": {}", entry(number))).collect();
+    format!("{{\"mcpServers\": {{\n{}\n}}}}", entries.join(",\n"))
+}
+
+#[test]
+fn s11_file_is_parsed_a_bounded_number_of_times() {
+    for servers in [20, 2_000] {
+        let text = large_file(servers);
+        PARSED.set(0);
+        let wrapped = plan(&text, WRAP, false);
+        let parsed = PARSED.get();
+        let changed = wrapped.servers.iter().filter(|server| server.fate == Fate::Changed).count();
+        assert_eq!(changed, servers * 8 / 10);
+        assert!(parsed <= 3 * (text.len() + wrapped.after.len()), "{parsed} bytes for {} of {servers}", text.len());
+        PARSED.set(0);
+        let back = plan(&wrapped.after, Way::Unwrap, false);
+        let parsed = PARSED.get();
+        assert_eq!(back.after, text);
+        assert!(parsed <= 2 * (text.len() + wrapped.after.len()), "{parsed} bytes for {} of {servers}", text.len());
     }
 }
 

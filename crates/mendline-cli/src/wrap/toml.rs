@@ -1,7 +1,8 @@
 //! TOML, for Codex.
 //!
-//! Tables under headers and tables between braces are both read; members that are written with dots (`env.KEY = …`) are left
-//! alone, since nothing can be put beside them without knowing which lines belong together.
+//! Tables under headers and tables between braces are both read. Members that are written with dots (`env.KEY = …`) are read
+//! so that their values can be hidden; they are never changed, since nothing can be put beside them without knowing which
+//! lines belong together.
 
 use toml_edit::{Document, Item, TableLike};
 
@@ -30,7 +31,12 @@ fn table(read: &dyn TableLike, shape: Shape, start: usize) -> Table {
 fn node(item: &Item, start: usize) -> Node {
     let range = item.span().map_or(0..0, |span| shifted(span, start));
     let value = match item {
-        Item::Table(read) if !read.is_dotted() => Value::Table(table(read, Shape::Lines, start)),
+        Item::Table(read) if read.is_dotted() => Value::Dotted(table(read, Shape::Lines, start)),
+        Item::Table(read) => Value::Table(table(read, Shape::Lines, start)),
+        Item::ArrayOfTables(all) => {
+            let each = |read: &toml_edit::Table| table(read, Shape::Lines, start);
+            Value::List(all.iter().map(|read| Node { range: 0..0, value: Value::Table(each(read)) }).collect())
+        }
         Item::Value(value) => return value_node(value, start),
         _ => Value::Other,
     };
@@ -41,7 +47,8 @@ fn value_node(read: &toml_edit::Value, start: usize) -> Node {
     let value = match read {
         toml_edit::Value::String(text) => Value::Text(text.value().clone()),
         toml_edit::Value::Array(items) => Value::List(items.iter().map(|item| value_node(item, start)).collect()),
-        toml_edit::Value::InlineTable(read) if !read.is_dotted() => Value::Table(table(read, Shape::Braces, start)),
+        toml_edit::Value::InlineTable(read) if read.is_dotted() => Value::Dotted(table(read, Shape::Braces, start)),
+        toml_edit::Value::InlineTable(read) => Value::Table(table(read, Shape::Braces, start)),
         _ => Value::Other,
     };
     Node { range: read.span().map_or(0..0, |span| shifted(span, start)), value }

@@ -20,6 +20,8 @@ pub(crate) enum Value {
     Text(String),
     List(Vec<Node>),
     Table(Table),
+    /// A table whose members are written with dots (`env.KEY = …`): nothing can be put into it.
+    Dotted(Table),
     Other,
 }
 

@@ -4,8 +4,11 @@
 //! environment, so that no state and no backup is needed. The flags are those of `mendline run`; what a person added to them
 //! by hand is recognised by its not being among the few that are written here.
 
+use std::cell::RefCell;
+
 use clap::CommandFactory;
 
+use super::secrets::shown_words;
 use crate::cli::Cli;
 
 /// What the words of a wrapped entry say.
@@ -23,7 +26,7 @@ pub(crate) struct Words {
     pub(crate) header_variables: Vec<(String, String)>,
     /// Members that the entry did not have before.
     pub(crate) without: Vec<String>,
-    /// Flags that `wrap` does not write.
+    /// Flags that `wrap` does not write, as they may be shown.
     pub(crate) foreign: Vec<String>,
 }
 
@@ -65,7 +68,9 @@ impl Words {
             let end = if assigned.is_none() && takes_a_value() { at + 2 } else { at + 1 };
             let end = end.min(arguments.len());
             let value = assigned.or(arguments[at + 1..end].first().copied());
-            words.note(flag, value).unwrap_or_else(|| words.foreign.push(arguments[at..end].join(" ")));
+            words.note(flag, value).unwrap_or_else(|| {
+                words.foreign.push(shown_words(arguments[at..end].iter().copied()));
+            });
             at = end;
         }
         Some(words)
@@ -97,11 +102,24 @@ impl Words {
     }
 }
 
+thread_local! {
+    /// The command line of this program. Building it takes longer than reading a file with it, so it is built once.
+    static LINE: RefCell<clap::Command> = RefCell::new(Cli::command());
+}
+
 fn takes_a_value(flag: &str) -> bool {
-    let (Some(name), command) = (flag.strip_prefix("--"), Cli::command()) else { return false };
-    let run = command.find_subcommand(RUN);
-    let argument = run.and_then(|run| run.get_arguments().find(|argument| argument.get_long() == Some(name)));
-    argument.is_some_and(|argument| argument.get_action().takes_values())
+    let Some(name) = flag.strip_prefix("--") else { return false };
+    LINE.with_borrow(|line| {
+        let run = line.find_subcommand(RUN);
+        let argument = run.and_then(|run| run.get_arguments().find(|argument| argument.get_long() == Some(name)));
+        argument.is_some_and(|argument| argument.get_action().takes_values())
+    })
+}
+
+/// Whether `mendline` accepts these arguments.
+pub(crate) fn are_accepted(arguments: &[String]) -> bool {
+    let line = || std::iter::once("mendline").chain(arguments.iter().map(String::as_str));
+    LINE.with_borrow_mut(|command| command.try_get_matches_from_mut(line()).is_ok())
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use super::bridge::{self, Bridge};
 use super::credential;
 use super::document::{Entry, Syntax};
 use super::edit::Edit;
+use super::looks::is_open_url;
+use super::secrets::only_names;
 use super::tree::{Member, Value};
 use super::words::{ALLOW_HTTP, RUN, WITHOUT, Words};
 use crate::plan::exposure::exposed;
@@ -173,7 +175,7 @@ impl Wrapping<'_> {
             ));
         }
 
-        let open = credential::is_open(address);
+        let open = is_open_url(address);
         let mut words = owned([RUN, "--name", name]);
         words.extend(transport.iter().flat_map(|transport| owned(["--transport", transport])));
         for field in &headers.fields {
@@ -285,6 +287,9 @@ impl Wrapping<'_> {
         ];
         for (header, value) in &bridge.headers {
             if value.contains("${") {
+                if !only_names(value) {
+                    return Err(format!("its header {header} holds a variable and something else"));
+                }
                 // The bridge put the variable in if the client did not, and so do we.
                 words.extend(["--header".to_owned(), format!("{header}: {value}")]);
             } else {
@@ -298,7 +303,7 @@ impl Wrapping<'_> {
         if environment.is_none() {
             words.extend(owned([WITHOUT, "env"]));
         }
-        if credential::is_open(&bridge.url) {
+        if is_open_url(&bridge.url) {
             words.push(bridge.url.clone());
         } else {
             words.extend(owned(["--url-env", URL_VARIABLE]));
@@ -357,11 +362,16 @@ pub(crate) fn bearer_header(variable: &str) -> String {
     format!("Authorization: Bearer ${{{variable}}}")
 }
 
-/// A variable for a header, that no other has.
-fn variable(header: &str, taken: &mut BTreeSet<String>) -> String {
+/// What a variable for this header is called, unless another has that name.
+pub(crate) fn variable_base(header: &str) -> String {
     let plain: String =
         header.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
-    let base = format!("MENDLINE_HEADER_{plain}");
+    format!("MENDLINE_HEADER_{plain}")
+}
+
+/// A variable for a header, that no other has.
+fn variable(header: &str, taken: &mut BTreeSet<String>) -> String {
+    let base = variable_base(header);
     let numbered = (2..).map(|number| format!("{base}_{number}"));
     let free = std::iter::once(base.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or(base);
     taken.insert(free.clone());

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::client::{Client, MENDLINE};
+use crate::client::{Client, MENDLINE, SOON, eventually};
 use crate::recorder::Recorder;
 use crate::site::{Site, json_answers};
 
@@ -41,9 +41,27 @@ fn heard(recorder: &Recorder, entry: &Value) -> String {
     assert!(!entry["args"].to_string().contains(CANARY), "a secret among the arguments: {entry}");
     let mut client = started(entry);
     client.greet();
-    let command_line = fs::read_to_string(format!("/proc/{}/cmdline", client.process.id())).unwrap();
-    assert!(command_line.contains("--name") && !command_line.contains(CANARY), "{command_line}");
+    let lines = command_lines(client.process.id());
+    assert!(lines[0].contains("--name"), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");
     recorder.heard()
+}
+
+/// The command lines of a process and of all that it has started.
+fn command_lines(root: u32) -> Vec<String> {
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let all =
+        || fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let mut family = vec![root];
+    let mut at = 0;
+    while let Some(pid) = family.get(at).copied() {
+        family.extend(all().filter(|child| parent(*child) == Some(pid)));
+        at += 1;
+    }
+    family.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()).collect()
 }
 
 #[test]
@@ -68,6 +86,28 @@ fn i12_a_key_in_a_url_arrives_and_is_on_no_command_line() {
     let entry = wrapped(&folder, &json!({ "url": format!("{}?key={CANARY}", recorder.url()) }));
     let heard = heard(&recorder, &entry);
     assert!(heard.contains(&format!("?key={CANARY} HTTP/1.1")), "{heard}");
+}
+
+#[test]
+fn s03_key_in_a_urls_path_arrives_and_is_on_no_command_line() {
+    let site = Site::start(json_answers());
+    let folder = tempfile::tempdir().unwrap();
+    for is_bridge in [false, true] {
+        let recorder = Recorder::before(site.address());
+        let url = format!("{}/s/{CANARY}/mcp", recorder.url());
+        let entry = match is_bridge {
+            false => json!({ "type": "http", "url": url }),
+            true => json!({ "command": "npx", "args": ["mcp-remote", url, "--transport", "http-only"] }),
+        };
+        let entry = wrapped(&folder, &entry);
+        let mut client = started(&entry);
+        let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+        client.request("1", "initialize", &about);
+        // The server knows no such path, but it has been asked for it.
+        eventually("the request arrives", SOON, || recorder.heard().contains(&format!("/s/{CANARY}/mcp HTTP/1.1")));
+        let lines = command_lines(client.process.id());
+        assert!(lines[0].contains("--url-env") && lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");
+    }
 }
 
 #[test]

@@ -110,6 +110,119 @@ fn a_dry_run_shows_everything_and_writes_nothing() {
     assert_eq!(fs::read_dir(home.path(".cursor")).unwrap().count(), 1);
 }
 
+const CANARY: &str = "CANARYkey0123456789abcdef";
+
+#[test]
+fn s03_no_line_that_is_shown_holds_a_secret() {
+    let home = Home::new();
+    let text = format!(
+        r#"{{ "mcpServers": {{
+      // "headers": {{ "Authorization": "Bearer {CANARY}" }}
+      // was {CANARY} until May
+      "a": {{ "command": "npx", "args": ["-y", "notes-server", "-k", "swordfish", "--pat", "swordfish", "{CANARY}",
+        "ghp_0123456789abcdefABCDEF0123456789abcd", "--conn=Server=db;Password=swordfish", "--root", "/srv/notes"] }},
+      "b": {{ "url": "https://mcp.example.com/s/{CANARY}/mcp", "headers": {{ "X-Key": "swordfish" }} }},
+      "c": {{ "type": "{CANARY}", "command": "x" }}
+    }} }}
+"#
+    );
+    let file = home.write(".cursor/mcp.json", &text);
+    let is_clean = |told: &Told| {
+        for secret in [CANARY, "swordfish", "ghp_0123"] {
+            assert!(!told.all.contains(secret), "{secret} is in\n{}", told.all);
+        }
+    };
+    let dry = home.wrap(&["--dry-run"]);
+    is_clean(&dry);
+    dry.is(
+        0,
+        &[
+            "a  wrapped",
+            "\"notes-server\", \"-k\", \"…\", \"--pat\", \"…\"",
+            "\"--conn=…\", \"--root\", \"/srv/notes\"",
+        ],
+    );
+    is_clean(&home.wrap(&["--yes"]));
+    let unwrapped = home.run(&["unwrap", "--yes"]);
+    is_clean(&unwrapped);
+    assert_eq!(fs::read_to_string(file).unwrap(), text);
+}
+
+#[test]
+fn s11_backups_are_private_named_by_unwrap_and_deleted_by_clean() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    home.wrap(&["--yes"]).is(0, &["written"]);
+    let backup = |number: u32| home.path(&format!(".cursor/mcp.json.mendline-backup-{number}"));
+    assert_eq!(backup(1).metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let foreign = home.write(".cursor/mcp.json.mendline-backup-old", "not ours");
+    symlink("mcp.json.mendline-backup-old", backup(7)).unwrap();
+
+    let listed = home.run(&["unwrap", "--clean", "--dry-run"]);
+    listed.is(0, &["~/.cursor/mcp.json.mendline-backup-1: a backup, to be deleted", "Nothing was written or deleted"]);
+    assert!(backup(1).exists());
+    home.run(&["unwrap", "--clean"]).is(2, &["no terminal to ask on"]);
+    assert!(backup(1).exists());
+
+    let unwrapped = home.run(&["unwrap", "--yes"]);
+    unwrapped.is(0, &["credentials included", "  ~/.cursor/mcp.json.mendline-backup-1\n", "mendline unwrap --clean"]);
+    assert!(unwrapped.all.contains("  ~/.cursor/mcp.json.mendline-backup-2\n"), "{}", unwrapped.all);
+    assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
+
+    // Nothing is wrapped any more.
+    home.run(&["unwrap", "--clean", "--yes"])
+        .is(0, &["not wrapped", "mendline-backup-1: deleted", "mendline-backup-2: deleted"]);
+    assert!(!backup(1).exists() && !backup(2).exists());
+    assert!(foreign.exists() && backup(7).symlink_metadata().is_ok(), "what is not ours stays");
+    home.run(&["unwrap", "--clean", "--yes"]).is(0, &["Nothing to do."]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
+}
+
+#[test]
+fn s11_clean_unwraps_deletes_what_it_made_and_keeps_what_is_needed() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    home.wrap(&["--yes"]).is(0, &["written"]);
+    home.run(&["unwrap", "--clean", "--yes"]).is(0, &["unwrapped", "written", "deleted"]);
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names(&home.path(".cursor")).len()), (CURSOR, 1));
+
+    // A file that is gone has left its backups.
+    home.wrap(&["--yes"]).is(0, &["written"]);
+    fs::remove_file(&file).unwrap();
+    home.run(&["unwrap"]).is(0, &["mcp.json.mendline-backup-1"]);
+    home.run(&["unwrap", "--clean", "--yes"]).is(0, &["mcp.json.mendline-backup-1: deleted"]);
+    assert_eq!(names(&home.path(".cursor")).len(), 0);
+
+    // An entry that cannot be unwrapped may need them.
+    let lost = r#"{"mcpServers": {"a": {"command": "mendline", "args": ["run", "--url-env", "GONE"]}}}"#;
+    home.write(".cursor/mcp.json", lost);
+    home.write(".cursor/mcp.json.mendline-backup-1", "old");
+    home.run(&["unwrap", "--clean", "--yes"]).is(0, &["kept: a server in its file stays wrapped", "Nothing to do."]);
+    assert!(home.path(".cursor/mcp.json.mendline-backup-1").exists());
+    home.run(&["unwrap", "--clean", "--server", "a"]).is(2, &["cannot be used with"]);
+}
+
+#[test]
+fn s11_real_path_is_shown_before_a_linked_file_is_changed() {
+    let home = Home::new();
+    home.write("elsewhere/mcp.json", CURSOR);
+    home.write("dotfiles/cursor.json", CURSOR);
+    symlink("../elsewhere/mcp.json", home.path("garden/.mcp.json")).unwrap();
+    fs::create_dir(home.path(".cursor")).unwrap();
+    symlink("../dotfiles/cursor.json", home.path(".cursor/mcp.json")).unwrap();
+    home.write("garden/shared.json", CURSOR);
+    symlink("garden", home.path("plot")).unwrap();
+    let told = home.wrap(&["--dry-run"]);
+    told.is(0, &["~/.cursor/mcp.json (Cursor, user)\n  reached through a link; the file is ~/dotfiles/cursor.json\n"]);
+    home.wrap(&["--dry-run", "--scope", "project"])
+        .is(0, &["reached through a link that leads out of this project; the file is ~/elsewhere/mcp.json\n"]);
+    let inside = home.path("plot/shared.json");
+    home.wrap(&["--dry-run", "--file", inside.to_str().unwrap()])
+        .is(0, &["reached through a link; the file is ~/garden/shared.json\n"]);
+    let direct = home.wrap(&["--dry-run", "--file", "shared.json"]);
+    assert!(direct.code == 0 && !direct.all.contains("through a link"), "{}", direct.all);
+}
+
 #[test]
 fn what_was_wrapped_comes_back_from_the_entries_alone() {
     let home = Home::new();

@@ -27,6 +27,8 @@ mod connection;
 mod dial;
 mod dials;
 mod exchange;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gauge;
 mod origin;
 mod pool;

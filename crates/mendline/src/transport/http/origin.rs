@@ -101,10 +101,10 @@ impl Location {
         if authority.as_str().contains('@') {
             return Err(UrlFault::Credentials);
         }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        let host = host_of(authority.host()).ok_or(UrlFault::NotAUrl)?;
         // A port that is no number is dropped by the parser, which would lead somewhere else.
         let named_port = authority.as_str()[authority.host().len()..].trim_start_matches(':');
-        if host.is_empty() || (authority.port_u16().is_none() && !named_port.is_empty()) {
+        if authority.port_u16().is_none() && !named_port.is_empty() {
             return Err(UrlFault::NotAUrl);
         }
         let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
@@ -139,6 +139,14 @@ impl Location {
         path.parse::<Uri>().map_err(|_| UrlFault::NotAUrl)?;
         Ok(Location { origin: self.origin.clone(), path })
     }
+}
+
+/// A host without its brackets, which belong around an IPv6 address and nowhere else.
+fn host_of(written: &str) -> Option<String> {
+    let inside = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_sound =
+        |host: &str| !host.is_empty() && !host.contains(['[', ']']) && host.contains(':') == inside.is_some();
+    Some(inside.unwrap_or(written)).filter(|host| is_sound(host)).map(str::to_ascii_lowercase)
 }
 
 /// Nothing that a URL must not hold and that some parsers would let pass or repair, each in its own way.
@@ -212,6 +220,13 @@ mod tests {
         for not in
             ["", "/mcp", "x", "http://", "http:///a", "http://x/a b", "http://x\\y/", "http://x:99999/", "http://ü/"]
         {
+            assert_eq!(Location::parse(not), Err(UrlFault::NotAUrl), "{not}");
+        }
+    }
+
+    #[test]
+    fn s11_brackets_belong_around_an_address_and_nowhere_else() {
+        for not in ["https://server.tes[::1]:80/", "http://[abc]/", "http://[]/", "http://[::1/", "http://a]/"] {
             assert_eq!(Location::parse(not), Err(UrlFault::NotAUrl), "{not}");
         }
     }

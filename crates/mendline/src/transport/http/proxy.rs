@@ -362,6 +362,7 @@ mod tests {
         assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
         assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
         assert_eq!(answered(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
+        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
         assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
     }
 
