@@ -6,7 +6,7 @@
 #[path = "../../../fuzz/src/targets.rs"]
 mod targets;
 
-const SEEDS: [&[u8]; 15] = [
+const SEEDS: [&[u8]; 17] = [
     br#"{"method":{"a":[{"b":"\\"}],"c":
 "x"}"#,
     br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,2.5e-3,null]},"_meta":{"progressToken":"t"}}}"#,

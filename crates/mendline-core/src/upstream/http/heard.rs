@@ -213,7 +213,7 @@ impl Upstream {
             let again = self.calls.get(key).is_some_and(|call| call.refused_once);
             let complaint = Complaint::of(message.clone(), again, turn.quote);
             if self.says_session_lost(id, key, &complaint) {
-                return self.refused_for_session(id, key, complaint, turn);
+                return self.refused_for_session(id, key, &complaint, turn);
             }
             // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
             let headers_refused = refused && complaint.code == code::HEADER_MISMATCH && !complaint.again;

@@ -158,7 +158,7 @@ impl Upstream {
     }
 
     /// A call was refused with an error that says that its session is lost.
-    pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, complaint: Complaint, turn: &mut Turn<'_>) {
+    pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, complaint: &Complaint, turn: &mut Turn<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let life = exchange.life;
