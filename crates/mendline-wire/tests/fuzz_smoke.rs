@@ -1,7 +1,7 @@
 //! The fuzz targets on a seeded, mutated corpus: a few seconds of what `cargo fuzz` does for hours.
 //!
 //! The inputs are the same in every run, so a failure here is a failure for everybody. What a long run of the real
-//! fuzzer finds becomes a seed below.
+//! fuzzer finds becomes a seed below. `MENDLINE_FUZZ_ROUNDS` asks for more or fewer inputs.
 
 #[path = "../../../fuzz/src/targets.rs"]
 mod targets;
@@ -45,7 +45,8 @@ fn every_target_holds_on_a_seeded_corpus() {
             target(seed);
         }
     }
-    for _ in 0..40_000 {
+    let rounds = std::env::var("MENDLINE_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40_000);
+    for _ in 0..rounds {
         let mut input = SEEDS[roll(SEEDS.len())].to_vec();
         for _ in 0..=roll(6) {
             mutate(&mut input, &mut roll);
