@@ -1,9 +1,7 @@
 //! The command line as it is written: every flag with its words, its parser and its complaint.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
@@ -41,18 +39,6 @@ pub(crate) const NEEDS_LOGIN: u8 = 6;
 
 /// Exit code: the command line or the configuration cannot be carried out as written.
 pub(crate) const USAGE: u8 = 2;
-
-/// Prints to stdout, where whoever reads may have had enough: that is no mistake.
-pub(crate) fn print(bytes: &[u8]) -> ExitCode {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("error: stdout: {error}");
-            ExitCode::from(NEGATIVE)
-        }
-        _ => ExitCode::SUCCESS,
-    }
-}
 
 /// Keeps MCP connections alive.
 ///

@@ -14,7 +14,7 @@ use clap::{Arg, Args, Command, ValueHint};
 use clap_complete::generate;
 
 use self::names::SERVERS;
-use crate::{cli, help};
+use crate::{help, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +50,10 @@ enum Shell {
 /// Prints them.
 pub(crate) fn run(options: &CompletionsOptions) -> ExitCode {
     match (options.shell, &options.names) {
-        (Some(shell), _) => cli::print(script(shell).as_bytes()),
+        (Some(shell), _) => {
+            output::data(script(shell).as_bytes());
+            ExitCode::SUCCESS
+        }
         (None, line) => names::answer(line.as_deref().unwrap_or_default()),
     }
 }

@@ -29,6 +29,7 @@ use table::{Row, table};
 
 use crate::cli::NEGATIVE;
 use crate::ink::{Ink, width};
+use crate::output;
 use crate::prose::folded;
 
 /// What we end with when somebody did not want to see the rest.
@@ -57,6 +58,8 @@ pub(crate) fn run(options: &DemoOptions) -> ExitCode {
     match shown {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NEGATIVE),
+        // A reader that has gone has seen enough; any other failed write is reported at the end.
+        Err(_) if output::has_failed() => ExitCode::SUCCESS,
         Err(error) if error.kind() == ErrorKind::Interrupted => {
             eprintln!("stopped; every process and file of the demonstration is gone");
             ExitCode::from(STOPPED)

@@ -4,12 +4,14 @@
 //! the groups below comes out under "More", and a test asks for a better place. What the first page, the completions and
 //! the manual pages show is the same command.
 
+use std::process::ExitCode;
+
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
 
 use crate::cli::Cli;
-use crate::ink::width;
+use crate::ink::{Ink, width};
 use crate::prose::folded;
 
 /// What people want, and the commands that do it.
@@ -52,19 +54,31 @@ pub(crate) fn visible() -> Command {
     visible.long_about(whole.get_long_about().cloned().unwrap_or_default())
 }
 
-/// The command line of this process. Ends it after help and after mistakes, as is usual.
-pub(crate) fn parse() -> Cli {
+/// The command line of this process; after help and after mistakes, which are written here, the exit code.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let first = std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned());
     // A bridge has to be there in a moment, and must not pay for a page that nobody asked for.
     let asks_for_it = first.as_deref().is_none_or(|word| word.starts_with('-') || word == "help");
     let command = if asks_for_it { command() } else { Cli::command() };
     match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli,
+        Ok(cli) => Ok(cli),
         Err(mut error) => {
             advise(&mut error, &Cli::command(), first.as_deref());
-            error.exit()
+            Err(show(&error))
         }
     }
+}
+
+/// Writes help to stdout and a mistake to stderr, and returns the exit code for it.
+fn show(error: &clap::Error) -> ExitCode {
+    let page = error.render();
+    let text = |ink: Ink| if ink.is_coloured() { page.ansi().to_string() } else { page.to_string() };
+    if error.use_stderr() {
+        eprint!("{}", text(Ink::for_stderr()));
+    } else {
+        print!("{}", text(Ink::for_stdout()));
+    }
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 /// The groups that have commands, with the commands in their order.

@@ -27,6 +27,7 @@ use mendline_config::{Name, nearest};
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::ink::Ink;
+use crate::output;
 use filter::{CallId, Filter};
 use folder::Folder;
 use lines::Line;
@@ -128,8 +129,8 @@ impl Count {
 pub(crate) fn run(options: &LogsOptions) -> ExitCode {
     match answer(options) {
         Ok(code) => code,
-        // Whoever read us has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        // A reader that has gone has seen enough; any other failed write is reported at the end.
+        Err(_) if output::has_failed() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::from(NEGATIVE)
@@ -166,7 +167,7 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
         }
     }
     let show = Show::new(&folder, Ink::for_stdout(), options.json, options.full);
-    let mut out = Output { out: BufWriter::new(io::stdout().lock()), show, shown: 0 };
+    let mut out = Output { out: BufWriter::new(output::Stdout), show, shown: 0 };
     let mut merge = match &options.call {
         Some(_) if !options.follow => story(options, &folder, &filter, &mut out)?,
         _ => lines(options, &folder, &filter, &mut out)?,
@@ -187,13 +188,13 @@ pub(crate) fn servers(directory: &Path) -> Vec<String> {
 }
 
 /// Where lines are shown.
-struct Output<'a> {
-    out: BufWriter<io::StdoutLock<'a>>,
+struct Output {
+    out: BufWriter<output::Stdout>,
     show: Show,
     shown: usize,
 }
 
-impl Output<'_> {
+impl Output {
     /// Shows a line, if it can be read and was asked for.
     fn line(&mut self, line: &Line, filter: &Filter) -> io::Result<()> {
         if let Some(record) = Record::parse(&line.text).filter(|record| filter.takes(record)) {
@@ -229,7 +230,7 @@ impl Output<'_> {
 }
 
 /// The last lines, or all that there are.
-fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output<'_>) -> io::Result<Merge> {
+fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output) -> io::Result<Merge> {
     let is_narrowed = options.since.is_some() || options.until.is_some() || options.grep.is_some();
     let usual = match (options.follow, is_narrowed || options.call.is_some()) {
         (true, false) => Count::Last(BEFORE_FOLLOWING),
@@ -269,7 +270,7 @@ fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
 }
 
 /// The story of one call. Calls of several processes may have the same number: the latest one is meant.
-fn story(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output<'_>) -> io::Result<Merge> {
+fn story(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output) -> io::Result<Merge> {
     let mut merge = Merge::forward(folder, options.since.map(|moment| moment.stamp));
     let mut found: Vec<Line> = Vec::new();
     while let Some(line) = merge.next()? {

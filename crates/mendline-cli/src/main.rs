@@ -3,7 +3,8 @@
 //! The guard comes before everything else: it is started with every bridge, has to be there in a millisecond and to stay
 //! small, so it must not pay for parsing a command line.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its user")]
+#[macro_use]
+mod output;
 
 mod call;
 mod check;
@@ -48,7 +49,15 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
         return mendline::transport::guard::keep_watch();
     }
-    match help::parse().command {
+    let code = match help::parse() {
+        Ok(cli) => carry_out(cli.command),
+        Err(code) => code,
+    };
+    output::finish(code)
+}
+
+fn carry_out(command: Command) -> ExitCode {
+    match command {
         Command::Run(options) => run::run(options),
         Command::Status(options) => status::run(&options),
         Command::Reconnect(options) => steer::reconnect(&options),

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use clap::{Args, Command};
 use clap_mangen::Man;
 
-use crate::cli::{self, NEGATIVE, UNKNOWN};
-use crate::help;
+use crate::cli::{NEGATIVE, UNKNOWN};
+use crate::{help, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +36,10 @@ pub(crate) struct ManOptions {
 /// What every command may end with.
 pub(crate) const EXIT_CODES: [(&str, &str); 7] = [
     ("0", "ok"),
-    ("1", "a negative result: a server that never became ready, a check that failed, a tool that reported an error"),
+    (
+        "1",
+        "a negative result: a server that never became ready, a check that failed, a tool that reported an error, output that could not be written",
+    ),
     ("2", "the command line or the configuration cannot be carried out as written"),
     ("3", "nothing of that name, or nothing running"),
     ("4", "a call was sent and its outcome is unknown"),
@@ -85,14 +88,18 @@ pub(crate) fn run(options: &ManOptions) -> ExitCode {
             }
         };
     }
-    let Some(name) = &options.command else { return cli::print(page(&root).as_bytes()) };
-    match root.find_subcommand(name) {
-        Some(command) => cli::print(page(command).as_bytes()),
-        None => {
-            eprintln!("error: there is no command {name:?}\n\nThey are listed by `mendline --help`.");
-            ExitCode::from(UNKNOWN)
-        }
-    }
+    let asked = match &options.command {
+        None => &root,
+        Some(name) => match root.find_subcommand(name) {
+            Some(command) => command,
+            None => {
+                eprintln!("error: there is no command {name:?}\n\nThey are listed by `mendline --help`.");
+                return ExitCode::from(UNKNOWN);
+            }
+        },
+    };
+    output::data(page(asked).as_bytes());
+    ExitCode::SUCCESS
 }
 
 fn write_all(root: &Command, folder: &Path) -> std::io::Result<usize> {

@@ -3,7 +3,7 @@
 //! It is drawn only where somebody sees it, and wiped before anything else is written there, so that nothing of it is left
 //! behind. Where stderr is no terminal, nothing is drawn at all.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -41,7 +41,6 @@ impl Screen {
         let line = bar(progress, seconds, width(std::io::stderr()).saturating_sub(1));
         state.is_drawn = true;
         eprint!("\r\x1b[K{line}");
-        let _ = std::io::stderr().flush();
     }
 
     /// Writes a line above it.
@@ -55,7 +54,6 @@ impl Screen {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_drawn) {
             eprint!("\r\x1b[K");
-            let _ = std::io::stderr().flush();
         }
     }
 }

@@ -25,7 +25,7 @@ mod words;
 mod wrapped;
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,6 +37,7 @@ use plan::{Chosen, Fate, Plan, Way};
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
 use crate::ink::Ink;
+use crate::output;
 
 /// Wraps.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
@@ -282,7 +283,10 @@ impl Walk<'_> {
         }
         let what = if files == 1 { "this file".to_owned() } else { format!("these {files} files") };
         print!("Write {what}? [y/N] ");
-        let _ = io::stdout().flush();
+        if output::has_failed() {
+            // What the operator cannot see, the operator cannot agree to.
+            return Ok(false);
+        }
         let mut answer = String::new();
         let _ = stdin.lock().read_line(&mut answer);
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))

@@ -15,10 +15,10 @@ use mendline::observe::files::FOLDER;
 use mendline::state::state_directory;
 
 use super::line::Place;
-use crate::cli::{Cli, NEGATIVE, print};
-use crate::logs;
+use crate::cli::{Cli, NEGATIVE};
 use crate::named::{locate, read};
 use crate::plan::Plan;
+use crate::{logs, output};
 
 /// How long everything may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -68,7 +68,8 @@ pub(super) fn answer(line: &str) -> ExitCode {
     std::thread::spawn(move || sender.send(names(&place, wanted)));
     let names = receiver.recv_timeout(PATIENCE).unwrap_or_default();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-    print(lines.as_bytes())
+    output::data(lines.as_bytes());
+    ExitCode::SUCCESS
 }
 
 /// Whose names are wanted in this place.

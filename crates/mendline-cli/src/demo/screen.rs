@@ -3,8 +3,6 @@
 //! In a terminal the two rows of a fault grow side by side; elsewhere each row is one line, written when it is complete. A
 //! row is never longer than the terminal is wide: a line that wraps could not be drawn over.
 
-use std::io::Write;
-
 use super::fault::{Fault, Over};
 use super::peer::Reply;
 use super::shift::Moment;
@@ -12,6 +10,7 @@ use super::stage::Side;
 use super::stop;
 use super::tally::Tally;
 use crate::ink::Ink;
+use crate::output;
 
 /// The room that stands before the marks of a row.
 const BEFORE: usize = 18;
@@ -157,8 +156,8 @@ pub(super) fn group(over: Over) -> &'static str {
 
 /// Writes at once. A pipe that nobody reads any more is a reason to end.
 fn write(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+    print!("{text}");
+    if output::has_failed() {
         stop::ask();
     }
 }

@@ -53,9 +53,7 @@ struct Site {
 /// Listens on this port of loopback, any free one for 0, until stdin ends.
 pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-    let mut stdout = std::io::stdout();
-    writeln!(stdout, "http://{}/mcp", listener.local_addr()?)?;
-    stdout.flush()?;
+    println!("http://{}/mcp", listener.local_addr()?);
     let site = Arc::new(Site {
         tempers,
         ledger,

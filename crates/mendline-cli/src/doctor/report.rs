@@ -1,6 +1,6 @@
 //! All that was found, for people as it is found and for programs at the end.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -209,7 +209,6 @@ impl Report {
     pub(crate) fn keep_server(&mut self, mut sheet: Sheet) {
         if let Outlet::Later(printer, text) = std::mem::replace(&mut sheet.outlet, Outlet::None) {
             print!("{}{text}", printer.wiped());
-            let _ = std::io::stdout().flush();
         }
         self.servers.push(sheet);
     }
@@ -229,7 +228,6 @@ impl Report {
             };
             println!("\n{painted}");
         }
-        let _ = std::io::stdout().flush();
         ExitCode::from(code)
     }
 
@@ -331,7 +329,6 @@ impl Printer {
     fn begin(self, layer: &str) {
         if self.width < usize::MAX {
             print!("{}  {} {layer}", self.wiped(), self.ink.faint("…"));
-            let _ = std::io::stdout().flush();
         }
     }
 

@@ -32,7 +32,7 @@ const TURN: u64 = 4 << 20;
 const MOST_WAITING: usize = 20_000;
 
 /// Shows what comes after what was there, until somebody ends it or nobody reads any more.
-pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &mut Filter, out: &mut Output<'_>) -> io::Result<()> {
+pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &mut Filter, out: &mut Output) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
@@ -95,7 +95,7 @@ impl Following {
         Ok(())
     }
 
-    fn show(&mut self, filter: &mut Filter, out: &mut Output<'_>) -> io::Result<()> {
+    fn show(&mut self, filter: &mut Filter, out: &mut Output) -> io::Result<()> {
         // What says whose a message is may come after it, and both wait here.
         self.waiting.iter().for_each(|line| filter.learn(line));
         self.waiting.sort_by_key(|line| line.stamp);

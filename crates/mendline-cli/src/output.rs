@@ -1,0 +1,157 @@
+//! The way out of the process: everything that a command writes to stdout and to stderr.
+//!
+//! The macros of the standard library panic when a write fails. Here they are replaced by macros of the same names, so that
+//! no command can use the others by accident.
+//!
+//! - A reader that closes the pipe has seen enough. The command carries out what it does, writes nothing more, and exits
+//!   with the code that its work has earned: a tool that was called may have run.
+//! - Any other failed write, such as one to a full disk, is reported once, on stderr, when the command ends. It turns exit
+//!   code 0 into 1; every other code says more and stays.
+//! - A failed write to stderr is not reported, because there is no place left to report it.
+//!
+//! Descriptors 0 to 2 that are closed when the process starts are opened on `/dev/null` by the standard library before
+//! `main`, so no socket or file gets their numbers.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::cli::NEGATIVE;
+
+/// Writes text to stdout.
+macro_rules! print {
+    ($($text:tt)*) => { $crate::output::out(format_args!($($text)*)) };
+}
+
+/// Writes a line to stdout.
+macro_rules! println {
+    () => { $crate::output::out(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::out(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Writes text to stderr.
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::output::err(format_args!($($text)*)) };
+}
+
+/// Writes a line to stderr.
+macro_rules! eprintln {
+    () => { $crate::output::err(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::err(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// The first failure of a write to stdout. Nothing is written after it.
+static FAILURE: OnceLock<Errno> = OnceLock::new();
+
+/// Stdout without a buffer. It remembers the first failure for [`finish`].
+pub(crate) struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(errno) = FAILURE.get() {
+            return Err((*errno).into());
+        }
+        write_some(rustix::stdio::stdout(), bytes).map_err(|errno| (*FAILURE.get_or_init(|| errno)).into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Stderr without a buffer.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        write_some(rustix::stdio::stderr(), bytes).map_err(io::Error::from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_some(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    loop {
+        match retry_on_intr(|| rustix::io::write(to, bytes)) {
+            // Another process that shares the descriptor has made it non-blocking.
+            Err(Errno::AGAIN) => retry_on_intr(|| poll(&mut [PollFd::new(&to, PollFlags::OUT)], None)).map(drop)?,
+            written => return written,
+        }
+    }
+}
+
+/// Writes text to stdout; a failure is kept for [`finish`].
+pub(crate) fn out(text: fmt::Arguments<'_>) {
+    let _ = Stdout.write_all(text.to_string().as_bytes());
+}
+
+/// Writes text to stderr.
+pub(crate) fn err(text: fmt::Arguments<'_>) {
+    let _ = Stderr.write_all(text.to_string().as_bytes());
+}
+
+/// Writes bytes to stdout exactly as they are, for programs.
+pub(crate) fn data(bytes: &[u8]) {
+    let _ = Stdout.write_all(bytes);
+}
+
+/// Whether a write to stdout has failed, for whatever reason.
+pub(crate) fn has_failed() -> bool {
+    FAILURE.get().is_some()
+}
+
+fn is_end_of_reading(errno: Errno) -> bool {
+    matches!(errno, Errno::PIPE | Errno::CONNRESET)
+}
+
+/// Reports a failed write, and returns the exit code of the process whose command has ended with this one.
+pub(crate) fn finish(code: ExitCode) -> ExitCode {
+    match FAILURE.get() {
+        Some(errno) if !is_end_of_reading(*errno) => {
+            eprintln!("error: cannot write to stdout: {}", reason(*errno));
+            if code == ExitCode::SUCCESS { ExitCode::from(NEGATIVE) } else { code }
+        }
+        _ => code,
+    }
+}
+
+/// The words of the system for an error, without its number.
+fn reason(errno: Errno) -> String {
+    let words = errno.to_string();
+    words.split(" (os error").next().unwrap_or(&words).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_has_no_number() {
+        assert_eq!(reason(Errno::NOSPC), "No space left on device");
+    }
+
+    #[test]
+    fn write_waits_for_a_full_non_blocking_pipe() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        let filled = std::iter::from_fn(|| rustix::io::write(&writer, &[b'x'; 4096]).ok()).sum::<usize>();
+        let drained = std::thread::spawn(move || {
+            let mut read = 0;
+            let mut bytes = vec![0; 4096];
+            while let Ok(count @ 1..) = rustix::io::read(&reader, &mut bytes) {
+                read += count;
+            }
+            read
+        });
+        let written = write_some(std::os::fd::AsFd::as_fd(&writer), b"last").unwrap();
+        drop(writer);
+        assert_eq!(drained.join().unwrap(), filled + written);
+    }
+}

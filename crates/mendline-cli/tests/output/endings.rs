@@ -1,0 +1,308 @@
+//! Every command with its reader gone, a full disk, and closed descriptors: no panic, no signal, and the exit code of the
+//! table.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+
+use serde_json::json;
+
+use crate::stage::{Ended, MENDLINE, Stage, finish, initialize, wait};
+
+/// Where a command line writes to, when all is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    /// Its result to stdout and nothing to stderr.
+    Out,
+    /// Nothing to stdout.
+    Err,
+    /// To stdout, and to stderr as well.
+    Both,
+}
+
+/// A command line, and its exit code when everything can be written.
+struct Line {
+    arguments: Vec<String>,
+    code: i32,
+    writes: Writes,
+}
+
+fn line(arguments: &[&str], code: i32, writes: Writes) -> Line {
+    Line { arguments: arguments.iter().map(|&word| word.to_owned()).collect(), code, writes }
+}
+
+/// A stage with a configuration and a client's file.
+fn stage() -> Stage {
+    let demo = |tempers: &[&str]| {
+        let tempers = tempers.iter().flat_map(|temper| ["--temper", temper]);
+        let arguments: Vec<&str> = ["demo-server"].into_iter().chain(tempers).collect();
+        json!({ "command": MENDLINE, "args": arguments })
+    };
+    let stage = Stage::new(&json!({ "mcpServers": { "demo": demo(&[]), "dies": demo(&["die-after=1"]) } }));
+    fs::write(stage.path().join("client.json"), json!({ "mcpServers": { "demo": demo(&[]) } }).to_string()).unwrap();
+    fs::write(stage.path().join("wrong.json"), "{ \"mcpServers\": 5 }").unwrap();
+    stage
+}
+
+/// Every command, in more than one form where it writes in more than one way. `notes` runs while they do.
+fn lines() -> Vec<Line> {
+    use Writes::{Both, Err, Out};
+    vec![
+        line(&["--help"], 0, Out),
+        line(&["--version"], 0, Out),
+        line(&[], 2, Err),
+        line(&["--no-such-flag"], 2, Err),
+        line(&["help", "run"], 0, Out),
+        line(&["run", "--help"], 0, Out),
+        line(&["run"], 2, Err),
+        line(&["run", "nosuch"], 3, Err),
+        line(&["status"], 0, Out),
+        line(&["status", "--json"], 0, Out),
+        line(&["status", "--schema"], 0, Out),
+        line(&["status", "--probe"], 0, Out),
+        line(&["status", "nosuch"], 3, Err),
+        line(&["status", "--json", "nosuch"], 3, Out),
+        line(&["status", "--watch"], 2, Err),
+        line(&["reconnect", "notes"], 0, Out),
+        line(&["isolate", "notes"], 0, Out),
+        line(&["resume", "notes"], 0, Out),
+        line(&["resume", "nosuch"], 3, Err),
+        line(&["check"], 0, Out),
+        line(&["check", "wrong.json"], 2, Err),
+        line(&["schema"], 0, Out),
+        line(&["schema", "--table"], 0, Out),
+        line(&["wrap", "--dry-run", "--binary", MENDLINE, "--file", "client.json"], 0, Out),
+        line(&["unwrap", "--file", "nosuch.json"], 3, Err),
+        line(&["unwrap", "--dry-run", "--file", "client.json"], 0, Out),
+        line(&["doctor", "demo"], 0, Out),
+        line(&["doctor", "--json", "demo"], 0, Out),
+        line(&["doctor", "--", "/nonexistent/program"], 1, Out),
+        line(&["doctor", "nosuch"], 3, Err),
+        line(&["tools", "demo"], 0, Out),
+        line(&["tools", "demo", "lookup"], 0, Out),
+        line(&["tools", "--json", "demo"], 0, Out),
+        line(&["tools", "nosuch"], 3, Err),
+        line(&["call", "demo", "lookup", "--arg", "key=k"], 0, Out),
+        line(&["call", "--json", "demo", "lookup", "--arg", "key=k"], 0, Out),
+        line(&["call", "demo", "big", "--arg", "bytes=300000"], 0, Out),
+        // The tool has run, and nothing tells whether: the worst that there is to say.
+        line(&["call", "dies", "create_note"], 4, Err),
+        line(&["call", "--json", "dies", "create_note"], 4, Both),
+        line(&["call", "demo", "nosuch"], 3, Err),
+        line(&["call", "--", "/nonexistent/program"], 2, Err),
+        line(&["logs", "--level", "debug"], 0, Out),
+        line(&["logs", "--json"], 0, Out),
+        line(&["logs", "nosuch"], 3, Err),
+        line(&["demo", "--calls", "1"], 2, Err),
+        line(&["completions", "bash"], 0, Out),
+        line(&["completions", "zsh"], 0, Out),
+        line(&["completions", "--names", "mendline run "], 0, Out),
+        line(&["man"], 0, Out),
+        line(&["man", "run"], 0, Out),
+        line(&["man", "nosuch"], 3, Err),
+        line(&["man", "--output", "other-pages"], 0, Out),
+        line(&["demo-server", "--http"], 0, Out),
+        line(&["demo-server", "--temper", "exit-at-once=0"], 0, Err),
+        line(&["demo-server", "--temper", "stderr-flood=9"], 0, Err),
+        line(&["tools", "--prompts", "--", "/nonexistent/program"], 5, Err),
+    ]
+}
+
+/// What is wrong with the descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Stdout is a pipe whose reader has gone before the command starts, as with `| true`.
+    NoReader,
+    /// The reader goes after the first line, as with `| head -1`.
+    OneLine,
+    /// Stdout is a file on a full disk.
+    FullDisk,
+    /// Stdout is closed, as with `>&-`.
+    Closed,
+    /// Stderr is a pipe whose reader has gone.
+    NoReaderOfErrors,
+    /// Stderr is a file on a full disk.
+    FullDiskForErrors,
+    /// Stderr is closed.
+    ClosedErrors,
+    /// All three are closed.
+    ClosedAll,
+}
+
+/// The writing end of a pipe that has no reader.
+fn unread() -> OwnedFd {
+    rustix::pipe::pipe().unwrap().1
+}
+
+fn full() -> fs::File {
+    OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+impl Way {
+    fn run(self, stage: &Stage, arguments: &[String]) -> Ended {
+        match self {
+            Way::NoReader => finish(stage.command(arguments).stdout(unread())),
+            Way::OneLine => one_line(&mut stage.command(arguments)),
+            Way::FullDisk => finish(stage.command(arguments).stdout(full())),
+            Way::Closed => finish(&mut stage.through_shell(">&-", arguments)),
+            Way::NoReaderOfErrors => finish(stage.command(arguments).stderr(unread())),
+            Way::FullDiskForErrors => finish(stage.command(arguments).stderr(full())),
+            Way::ClosedErrors => finish(&mut stage.through_shell("2>&-", arguments)),
+            Way::ClosedAll => finish(&mut stage.through_shell("<&- >&- 2>&-", arguments)),
+        }
+    }
+
+    /// The exit code that a line must have.
+    fn code(self, line: &Line) -> i32 {
+        match self {
+            // What could not be written turns success into a failure; every other code says more.
+            Way::FullDisk if line.writes != Writes::Err && line.code == 0 => 1,
+            _ => line.code,
+        }
+    }
+}
+
+/// Reads one line and closes the pipe.
+fn one_line(command: &mut Command) -> Ended {
+    let mut process = command.spawn().unwrap();
+    let stdout = process.stdout.take().unwrap();
+    let mut stderr = process.stderr.take().unwrap();
+    let errors = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut stderr, &mut bytes).unwrap();
+        bytes
+    });
+    let mut first = Vec::new();
+    // With the smallest buffer, so that no more than the line is taken from the pipe at once.
+    BufReader::with_capacity(1, stdout).read_until(b'\n', &mut first).unwrap();
+    let status = wait(&mut process, command);
+    Ended { status, stdout: first, stderr: errors.join().unwrap() }
+}
+
+fn assert_calm(what: &str, status: ExitStatus, stderr: &str) {
+    assert!(status.signal().is_none(), "{what}: ended by a signal: {status}");
+    assert!(!stderr.contains("panicked"), "{what}: {stderr}");
+}
+
+/// Runs every line in this way.
+fn all(way: Way) {
+    let stage = stage();
+    let _bridge = stage.bridge("notes");
+    for line in lines() {
+        let what = format!("{way:?} {:?}", line.arguments);
+        let ended = way.run(&stage, &line.arguments);
+        let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_calm(&what, ended.status, &stderr);
+        assert_eq!(ended.status.code(), Some(way.code(&line)), "{what}: {stderr}");
+        let complaints = stderr.matches("cannot write to stdout").count();
+        match way {
+            Way::FullDisk if line.writes != Writes::Err => {
+                assert!(
+                    stderr.contains("error: cannot write to stdout: No space left on device\n"),
+                    "{what}: {stderr}"
+                );
+                assert_eq!(complaints, 1, "{what}: {stderr}");
+            }
+            _ => assert_eq!(complaints, 0, "{what}: {stderr}"),
+        }
+        if matches!(way, Way::NoReaderOfErrors | Way::FullDiskForErrors | Way::ClosedErrors) {
+            assert_eq!(ended.stdout.is_empty(), line.writes == Writes::Err, "{what}");
+        }
+        if matches!(way, Way::NoReader | Way::OneLine | Way::Closed) && line.writes == Writes::Out {
+            assert_eq!(stderr, "", "{what}");
+        }
+    }
+}
+
+#[test]
+fn u01_reader_that_never_reads_ends_no_command_badly() {
+    all(Way::NoReader);
+}
+
+#[test]
+fn u01_reader_of_one_line_ends_no_command_badly() {
+    all(Way::OneLine);
+}
+
+#[test]
+fn u01_full_disk_is_reported_once_with_exit_code() {
+    all(Way::FullDisk);
+}
+
+#[test]
+fn u01_closed_stdout_ends_no_command_badly() {
+    all(Way::Closed);
+}
+
+#[test]
+fn u01_stderr_without_reader_ends_no_command_badly() {
+    all(Way::NoReaderOfErrors);
+}
+
+#[test]
+fn u01_stderr_on_full_disk_ends_no_command_badly() {
+    all(Way::FullDiskForErrors);
+}
+
+#[test]
+fn u01_closed_stderr_ends_no_command_badly() {
+    all(Way::ClosedErrors);
+}
+
+#[test]
+fn u01_closed_descriptors_end_no_command_badly() {
+    all(Way::ClosedAll);
+}
+
+#[test]
+fn u01_every_command_is_in_the_table() {
+    let listed: BTreeSet<String> = lines().into_iter().filter_map(|line| line.arguments.into_iter().next()).collect();
+    let missing: Vec<String> = stage().commands().difference(&listed).cloned().collect();
+    assert_eq!(missing, Vec::<String>::new(), "add a line for each of them to `lines`");
+}
+
+/// The demonstration takes long; without a reader it ends early.
+#[test]
+fn u01_demonstration_ends_when_it_cannot_be_shown() {
+    let stage = stage();
+    for (way, code) in [(Way::NoReader, 0), (Way::OneLine, 0), (Way::FullDisk, 1)] {
+        let ended = way.run(&stage, &["demo".to_owned()]);
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_calm("demo", ended.status, &stderr);
+        assert_eq!(ended.status.code(), Some(code), "{way:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), usize::from(code == 1), "{way:?}: {stderr}");
+    }
+}
+
+/// A bridge whose client has gone ends, whatever its descriptors are.
+#[test]
+fn u01_bridge_ends_when_its_output_fails() {
+    let stage = stage();
+    let arguments = ["run", "--startup", "wait", "--", MENDLINE, "demo-server"].map(str::to_owned);
+    for way in
+        [Way::NoReader, Way::FullDisk, Way::Closed, Way::NoReaderOfErrors, Way::FullDiskForErrors, Way::ClosedErrors]
+    {
+        let mut command = match way {
+            Way::Closed => stage.through_shell(">&-", &arguments),
+            Way::ClosedErrors => stage.through_shell("2>&-", &arguments),
+            _ => stage.command(&arguments),
+        };
+        match way {
+            Way::NoReader => command.stdout(unread()),
+            Way::FullDisk => command.stdout(full()),
+            Way::NoReaderOfErrors => command.stderr(unread()),
+            Way::FullDiskForErrors => command.stderr(full()),
+            _ => &mut command,
+        };
+        let requests = stage.path().join("requests");
+        fs::File::create(&requests).unwrap().write_all(initialize().as_bytes()).unwrap();
+        let ended = finish(command.stdin(Stdio::from(fs::File::open(&requests).unwrap())));
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_calm(&format!("run, {way:?}"), ended.status, &stderr);
+        assert_eq!(ended.status.code(), Some(0), "{way:?}: {stderr}");
+    }
+}

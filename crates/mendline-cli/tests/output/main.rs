@@ -1,0 +1,7 @@
+//! Everything that every command writes: where it goes, what becomes of it when it cannot be written, and what it must not
+//! hold.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it fails")]
+
+mod endings;
+mod stage;
