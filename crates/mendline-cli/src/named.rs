@@ -7,6 +7,7 @@ use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weigh
 
 use crate::cli::{UNKNOWN, USAGE};
 use crate::ink::Ink;
+use crate::outside::one_line;
 use crate::plan::Plan;
 use crate::server_flags::Line;
 
@@ -110,13 +111,16 @@ pub(crate) fn paint() -> Paint {
 fn unknown(name: &str, loaded: &Loaded) -> String {
     let path = loaded.source.path().display();
     let names: Vec<&str> = loaded.names.iter().map(String::as_str).collect();
-    let mut words = format!("error: there is no server {name:?} in {path}");
+    let mut words = format!("error: there is no server {name:?} in {}", one_line(&path.to_string()));
     if let Some(meant) = nearest(name, names.iter().copied()) {
         words.push_str(&format!("; did you mean {meant:?}?"));
     }
     match names.as_slice() {
         [] => words.push_str("\n\nThere are none at all in it."),
-        names => words.push_str(&format!("\n\nThere are: {}", names.join(", "))),
+        names => {
+            let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
+            words.push_str(&format!("\n\nThere are: {}", names.join(", ")));
+        }
     }
     words
 }

@@ -20,6 +20,7 @@ use mendline_config::{Name, Reach, Server, expand};
 use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
+use crate::outside::one_line;
 use crate::server_flags::{Line, TransportFlag};
 
 /// The environment variable that names further authorities, as Node has it: people who need it have set it already.
@@ -158,7 +159,7 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
         // Only its first line: the rest is help for another command line.
         format!(
             "`{}` runs Mendline, with arguments that it does not take: {}",
-            server.name,
+            one_line(&server.name),
             said.lines().next().unwrap_or_default()
         )
     })?;
@@ -166,14 +167,14 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
     if options.target.as_deref().is_some_and(|target| !target.contains("://")) {
         return Err(format!(
             "`{}` runs `mendline run` with a name, which leads back to a file like this one",
-            server.name
+            one_line(&server.name)
         ));
     }
     // Its variables are those that a client would have set for it.
     let own =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
     let plain = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
-        .map_err(|why| format!("`{}`: {why}", server.name))?;
+        .map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
     let mut upstream = server.policies.clone();
     upstream.transport = plain.upstream.transport;
     upstream.place.clone_from(&plain.upstream.place);
@@ -181,7 +182,7 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
         // It was read as a command, which has longer.
         upstream.timeouts.handshake = defaults::HANDSHAKE_HTTP;
     }
-    options.choices.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", server.name))?;
+    options.choices.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
     Ok(Plan { upstream, ..plain })
 }
 

@@ -190,7 +190,7 @@ impl Walk<'_> {
         let mut candidates: Vec<Candidate> = Vec::new();
         for path in &self.which.file {
             if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-                return Err(Refusal(format!("there is no file {}", path.display()), UNKNOWN));
+                return Err(Refusal(format!("there is no file {}", plain(&path.display().to_string())), UNKNOWN));
             }
             if !candidates.iter().any(|candidate| is_same(&candidate.path, path)) {
                 candidates.push(Candidate { path: path.clone(), owner: String::new(), sections: Vec::new() });
