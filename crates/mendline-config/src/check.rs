@@ -12,7 +12,7 @@ use crate::file::{Entry, Is, Value};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
-use crate::variables::expand;
+use crate::variables::{expand, is_surely_a_variable};
 
 /// Whose file it is: that decides what an unknown key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,7 +295,10 @@ impl<'a> Checker<'a> {
         }
         let value = self.surroundings.variable(variable);
         if value.is_none() {
-            let what = format!("the variable {variable} is not set");
+            let what = match is_surely_a_variable(variable) {
+                true => format!("the variable {variable} is not set"),
+                false => "the variable that is named here is not set".to_owned(),
+            };
             self.find(Finding::error(at.clone(), what).help("set it where Mendline is started").of_circumstances());
         }
         value

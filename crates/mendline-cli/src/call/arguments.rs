@@ -58,7 +58,7 @@ impl Arguments {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in single {
             let (name, value) =
-                pair.split_once('=').ok_or_else(|| format!("--arg is written as KEY=VALUE, not as {pair:?}"))?;
+                pair.split_once('=').ok_or("--arg is written as KEY=VALUE, for example --arg query=milk")?;
             if pairs.iter().any(|(known, _)| known == name) {
                 return Err(format!("--arg {name}= is given twice; a list is written as --arg '{name}=[…]'"));
             }
@@ -92,7 +92,7 @@ fn single(name: &str, text: &str, argument: Option<&Argument>) -> Result<Box<Raw
         Some(true) => Ok(as_text()),
         Some(false) => {
             let kind = argument.map_or_else(|| "something else".to_owned(), |argument| one_line(&argument.kind));
-            as_json().map_err(|_| format!("--arg {name}: this tool takes {kind} here, and {text:?} is not"))
+            as_json().map_err(|_| format!("--arg {name}: this tool takes {kind} here, and the value is not"))
         }
         None => Ok(as_json().unwrap_or_else(|_| as_text())),
     }

@@ -5,4 +5,5 @@
 
 mod endings;
 mod hostile;
+mod slips;
 mod stage;
