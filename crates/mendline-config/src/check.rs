@@ -140,7 +140,8 @@ impl<'a> Checker<'a> {
     }
 
     fn find_unknown(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
-        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_))).map(|key| key.name);
+        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_) | Kind::NotYet(_)));
+        let usable = usable.map(|key| key.name);
         let meant = nearest(&entry.key, usable.clone());
         let what = format!("there is no key `{}` here", entry.key);
         let help = match meant {
@@ -204,6 +205,13 @@ impl<'a> Checker<'a> {
                 self.hide(value);
                 self.find(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
                 Some(What::Foreign)
+            }
+            Kind::NotYet(instead) => {
+                self.hide(value);
+                // In another program's file the key may be that program's, which carries it out itself.
+                let what = format!("`{name}` is not supported yet");
+                self.find_slip(entry.key_at.clone(), what, Some((*instead).to_owned()));
+                None
             }
         }
     }
