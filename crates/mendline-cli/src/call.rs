@@ -24,6 +24,7 @@ use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
 use crate::conversation::{Aside, Conversation, Trouble, raw};
 use crate::ink::Ink;
 use crate::named::{Refusal, meant};
+use crate::output;
 use crate::outside::one_line;
 use crate::plan::Plan;
 use crate::progress::Screen;
@@ -45,11 +46,11 @@ Examples:
   mendline call echo --arg message=hello -- npx -y @modelcontextprotocol/server-everything
 
 `mendline tools SERVER` lists the tools, `mendline tools SERVER TOOL` says what one of them takes.
-The result goes to stdout, everything else to stderr. On a terminal, what a server says is
-escaped; a pipe gets it as it is. Ctrl-C takes the call back.
-Exit codes: 0 ok, 1 the tool says that it failed, 2 wrong usage or configuration, 3 no server or
-tool of that name, 4 it was sent and nobody knows whether it ran, 5 it was not sent or refused,
-6 the server needs a login.";
+The result goes to stdout, everything else to stderr. On a terminal and on stderr, characters that
+could change what you see are escaped; a pipe gets the result as it is. Ctrl-C takes the call back.
+Exit codes: 0 ok, 1 the tool says that it failed or its result cannot be written, 2 wrong usage or
+configuration, 3 no server or tool of that name, 4 it was sent and nobody knows whether it ran,
+5 it was not sent or refused, 6 the server needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline call [OPTIONS] <URL|NAME> <TOOL> [JSON|@FILE|-]\n       mendline call [OPTIONS] <TOOL> [JSON|@FILE|-] -- <COMMAND> [ARGUMENTS]...")]
@@ -235,13 +236,17 @@ async fn interrupted() {
 fn answered(result: &RawValue, tool: &str, options: &CallOptions) -> ExitCode {
     let shown = Shown::of(result, tool, options.output.as_deref());
     if options.json {
-        println!("{}", crate::json_text::pretty(result));
+        output::json(&crate::json_text::pretty(result));
         shown.notes.iter().for_each(|note| eprintln!("{note}"));
         return ExitCode::from(shown.outcome.exit_code());
     }
     match shown.outcome {
         Outcome::Well => {
-            print!("{}", shown.text);
+            if shown.is_escaped {
+                print!("{}", shown.text);
+            } else {
+                output::data(shown.text.as_bytes());
+            }
             shown.notes.iter().for_each(|note| eprintln!("{note}"));
         }
         Outcome::Failed | Outcome::NotMended(_) => {

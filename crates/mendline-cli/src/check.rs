@@ -9,6 +9,7 @@ use mendline_config::{Loaded, Server};
 
 use crate::cli::{CheckOptions, SchemaOptions, USAGE};
 use crate::named::{locate, paint, read};
+use crate::outside::one_line;
 use crate::plan::{Plan, Way};
 
 /// Says everything about a file; carries nothing out.
@@ -54,7 +55,7 @@ fn counted(count: usize, what: &str) -> String {
 fn summary(loaded: &Loaded) -> (String, bool) {
     let mut lines = String::new();
     let mut is_right = !loaded.has_errors();
-    let width = loaded.servers.iter().map(|server| server.name.chars().count()).max().unwrap_or_default();
+    let width = loaded.servers.iter().map(|server| one_line(&server.name).chars().count()).max().unwrap_or_default();
     for server in &loaded.servers {
         match Plan::of_server(server, None) {
             Ok(plan) if !loaded.has_errors() => describe(server, &plan, width, &mut lines),
@@ -74,10 +75,10 @@ fn describe(server: &Server, plan: &Plan, width: usize, lines: &mut String) {
     if server.is_disabled {
         parts = vec!["disabled".to_owned()];
     }
-    let (name, rest) = (&server.name, " ".repeat(width));
+    let (name, rest) = (one_line(&server.name), " ".repeat(width));
     for (index, part) in parts.iter().enumerate() {
         let left = if index == 0 { format!("{name:width$}") } else { rest.clone() };
-        let _ = writeln!(lines, "  {left}  {part}");
+        let _ = writeln!(lines, "  {left}  {}", one_line(part));
     }
 }
 

@@ -63,9 +63,58 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
         Err(mut error) => {
+            let words: Vec<String> =
+                std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            conceal(&mut error, &words);
             advise(&mut error, &Cli::command(), first.as_deref());
             Err(show(&error))
         }
+    }
+}
+
+/// What stands for a word of the command line that is not shown.
+const CONCEALED: &str = "…";
+
+/// Takes the values out of a mistake. A slip, such as a header without quotes, can put a secret into any place of a command
+/// line; the name of the flag and the form that it wants say enough. `words` is the command line, to say which word it is.
+pub(crate) fn conceal(error: &mut clap::Error, words: &[String]) {
+    let text = |error: &clap::Error, kind: ContextKind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    if error.get(ContextKind::InvalidValue).is_some() {
+        error.insert(ContextKind::InvalidValue, ContextValue::String(CONCEALED.to_owned()));
+    }
+    let (kind, is_shown): (_, fn(&str) -> bool) = match error.kind() {
+        ErrorKind::UnknownArgument => (ContextKind::InvalidArg, is_flag),
+        ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, is_command),
+        _ => return,
+    };
+    let Some(word) = text(error, kind).filter(|word| !is_shown(word)) else { return };
+    let place = words.iter().position(|it| *it == word).map(|at| format!(" (word {})", at + 1));
+    let concealed = format!("{CONCEALED}{}", place.unwrap_or_default());
+    error.insert(kind, ContextValue::String(concealed));
+    // The tip repeats the word.
+    error.remove(ContextKind::Suggested);
+}
+
+/// Whether a word is a flag and nothing more.
+fn is_flag(word: &str) -> bool {
+    let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-').filter(|name| name.chars().count() == 1));
+    name.is_some_and(is_command)
+}
+
+/// Whether a word can be meant as the name of a command.
+fn is_command(word: &str) -> bool {
+    (1..=32).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte == b'_')
+}
+
+/// The text of a mistake without the sign for a value that is not shown.
+fn without_value(text: &str) -> String {
+    let (lead, tail) = ("invalid value '", "' for '");
+    match text.split_once(lead).and_then(|(before, after)| Some((before, after.split_once(tail)?.1))) {
+        Some((before, after)) => format!("{before}invalid value for '{after}"),
+        None => text.to_owned(),
     }
 }
 
@@ -74,7 +123,7 @@ fn show(error: &clap::Error) -> ExitCode {
     let page = error.render();
     let text = |ink: Ink| if ink.is_coloured() { page.ansi().to_string() } else { page.to_string() };
     if error.use_stderr() {
-        eprint!("{}", text(Ink::for_stderr()));
+        eprint!("{}", without_value(&text(Ink::for_stderr())));
     } else {
         print!("{}", text(Ink::for_stdout()));
     }
@@ -200,6 +249,37 @@ mod tests {
         assert!(said("mendline https://example.com/mcp").contains("'mendline run URL'"));
         assert!(said("mendline uvx notes-server").contains("'mendline run -- COMMAND'"));
         assert!(said("mendline completions").contains("for example 'mendline completions bash"));
+    }
+
+    #[test]
+    fn s10_mistake_names_the_flag_and_never_the_value() {
+        let said = |line: &[&str]| {
+            let words: Vec<String> = line.iter().map(|&word| word.to_owned()).collect();
+            let mut error = command().try_get_matches_from(&words).unwrap_err();
+            conceal(&mut error, &words[1..]);
+            advise(&mut error, &command(), line.get(1).copied());
+            without_value(&error.to_string())
+        };
+        for line in [
+            &["mendline", "run", "--header", "Authorization:", "Bearer", "S3cret-value", "https://x.test/"][..],
+            &["mendline", "run", "--call-timeout", "S3cret-value", "https://x.test/"],
+            &["mendline", "run", "--name", "S3cret value", "https://x.test/"],
+            &["mendline", "run", "--tokn=S3cret-value", "https://x.test/"],
+            &["mendline", "run", "-S3cret-value", "https://x.test/"],
+            &["mendline", "https://me:S3cret-value@x.test/"],
+            &["mendline", "S3cret-value"],
+            &["mendline", "logs", "--call", "S3cret-value"],
+            &["mendline", "completions", "S3cret-value"],
+        ] {
+            let words = said(line);
+            assert!(!words.contains("S3cret") && !words.contains("3cret"), "{line:?}: {words}");
+        }
+        let words = said(&["mendline", "run", "--call-timeout", "S3cret-value", "x"]);
+        assert!(words.contains("invalid value for '--call-timeout <DURATION>': must be"), "{words}");
+        let words = said(&["mendline", "run", "--header", "Authorization:", "Bearer", "S3cret-value"]);
+        assert!(words.contains("unexpected argument '… (word 5)' found"), "{words}");
+        assert!(said(&["mendline", "run", "--fast"]).contains("unexpected argument '--fast' found"));
+        assert!(said(&["mendline", "chek"]).contains("unrecognized subcommand 'chek'"));
     }
 
     #[test]

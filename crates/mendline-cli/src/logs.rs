@@ -28,6 +28,7 @@ use mendline_config::{Name, nearest};
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::ink::Ink;
 use crate::output;
+use crate::outside::one_line;
 use filter::{CallId, Filter};
 use folder::Folder;
 use lines::Line;
@@ -333,5 +334,6 @@ fn nothing_there(path: &str, name: Option<&str>, all: &Folder) -> String {
     if let Some(meant) = nearest(name, names.iter().copied()) {
         words.push_str(&format!("; did you mean {meant:?}?"));
     }
+    let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
     format!("{words}\n\nThere are logs of: {}", names.join(", "))
 }

@@ -7,7 +7,8 @@ use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weigh
 
 use crate::cli::{UNKNOWN, USAGE};
 use crate::ink::Ink;
-use crate::plan::Plan;
+use crate::outside::one_line;
+use crate::plan::{Plan, check_headers};
 use crate::server_flags::Line;
 
 /// Why nothing was started, for a person, and the exit code that says so to a program.
@@ -31,6 +32,8 @@ pub(crate) struct Named {
 
 /// The plan for the server of this name.
 pub(crate) fn named(name: &str, line: &Line<'_>) -> Result<Named, Refusal> {
+    // A header without quotes around it puts its value in the place of the name, which must not be shown then.
+    check_headers(line)?;
     let found = match locate(line.server.config.as_deref()) {
         Ok(found) => found,
         Err(why) => return Err(Refusal::from(neither(name, line.verb, &why))),
@@ -110,18 +113,32 @@ pub(crate) fn paint() -> Paint {
 fn unknown(name: &str, loaded: &Loaded) -> String {
     let path = loaded.source.path().display();
     let names: Vec<&str> = loaded.names.iter().map(String::as_str).collect();
-    let mut words = format!("error: there is no server {name:?} in {path}");
+    let shown = if may_hold_a_secret(name) { "of that name".to_owned() } else { format!("{name:?}") };
+    let mut words = format!("error: there is no server {shown} in {}", one_line(&path.to_string()));
     if let Some(meant) = nearest(name, names.iter().copied()) {
         words.push_str(&format!("; did you mean {meant:?}?"));
     }
     match names.as_slice() {
         [] => words.push_str("\n\nThere are none at all in it."),
-        names => words.push_str(&format!("\n\nThere are: {}", names.join(", "))),
+        names => {
+            let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
+            words.push_str(&format!("\n\nThere are: {}", names.join(", ")));
+        }
     }
     words
 }
 
+/// Whether what was written for a name may be something else: a URL without its scheme, with a password or a key in it.
+fn may_hold_a_secret(name: &str) -> bool {
+    name.contains(['@', '?', '='])
+}
+
 fn neither(target: &str, verb: &str, why: &str) -> String {
+    if may_hold_a_secret(target) {
+        return format!(
+            "the server is neither a URL, which begins with https:// or http://, nor a name that can be looked up\n\n  {why}"
+        );
+    }
     format!(
         "{target:?} is not a URL, and as a name it cannot be looked up\n\n  {why}\n\nA command comes after `--`:\n\n  mendline {verb} -- {target} …"
     )

@@ -9,15 +9,21 @@
 //!   code 0 into 1; every other code says more and stays.
 //! - A failed write to stderr is not reported, because there is no place left to report it.
 //!
+//! Text passes [`Escaped`](mendline::observe::escaped::Escaped)'s rule on its way out: whatever is not harmless is shown as
+//! an escape, but for line ends, tabs and, on a terminal, the few control sequences that Mendline itself writes. This is the
+//! second wall. Names and messages of others are escaped where they are put into a sentence, because only there a line end
+//! in them can be told from one of ours. JSON has escapes of its own, and [`data`] is for programs and left as it is.
+//!
 //! Descriptors 0 to 2 that are closed when the process starts are opened on `/dev/null` by the standard library before
 //! `main`, so no socket or file gets their numbers.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use mendline::observe::escaped::{EscapedJson, is_harmless};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -89,12 +95,17 @@ fn write_some(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
 
 /// Writes text to stdout; a failure is kept for [`finish`].
 pub(crate) fn out(text: fmt::Arguments<'_>) {
-    let _ = Stdout.write_all(text.to_string().as_bytes());
+    let _ = Stdout.write_all(shown(&text.to_string(), io::stdout().is_terminal()).as_bytes());
 }
 
 /// Writes text to stderr.
 pub(crate) fn err(text: fmt::Arguments<'_>) {
-    let _ = Stderr.write_all(text.to_string().as_bytes());
+    let _ = Stderr.write_all(shown(&text.to_string(), io::stderr().is_terminal()).as_bytes());
+}
+
+/// Writes a JSON text and a line end to stdout, with the escapes of JSON for everything that is not harmless.
+pub(crate) fn json(text: &str) {
+    let _ = Stdout.write_all(format!("{}\n", EscapedJson(text)).as_bytes());
 }
 
 /// Writes bytes to stdout exactly as they are, for programs.
@@ -122,6 +133,39 @@ pub(crate) fn finish(code: ExitCode) -> ExitCode {
     }
 }
 
+/// Control sequences with which Mendline draws over a line.
+const DRAWS_OVER: [&str; 3] = ["\r\x1b[K", "\r\x1b[2K", "\x1b[2A"];
+
+/// The most digits and semicolons of a colour of ours.
+const LONGEST_COLOUR: usize = 16;
+
+/// Text with escapes for everything that is not harmless, but for line ends, tabs and, on a terminal, our own sequences.
+fn shown(text: &str, is_terminal: bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let own = if is_terminal { own_sequence(rest) } else { 0 };
+        let taken = own.max(character.len_utf8());
+        if own > 0 || is_harmless(character) || matches!(character, '\n' | '\t') {
+            shown.push_str(&rest[..taken]);
+        } else {
+            shown.extend(character.escape_default());
+        }
+        rest = &rest[taken..];
+    }
+    shown
+}
+
+/// The length of the control sequence at the beginning of a text, if it is one that Mendline writes.
+fn own_sequence(text: &str) -> usize {
+    if let Some(sequence) = DRAWS_OVER.iter().find(|sequence| text.starts_with(*sequence)) {
+        return sequence.len();
+    }
+    let Some(after) = text.strip_prefix("\x1b[") else { return 0 };
+    let codes = after.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
+    if codes <= LONGEST_COLOUR && after[codes..].starts_with('m') { codes + 3 } else { 0 }
+}
+
 /// The words of the system for an error, without its number.
 fn reason(errno: Errno) -> String {
     let words = errno.to_string();
@@ -131,6 +175,17 @@ fn reason(errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s07_text_keeps_only_the_sequences_of_mendline() {
+        let text = "\x1b[1;32mok\x1b[0m\r\x1b[K\ta\n\x1b]0;x\x07\x1b[2J\u{9b}2J\u{202e}\r\x1b[2Ky";
+        let escaped = "ok\\u{1b}[0m\\r\\u{1b}[K\ta\n\\u{1b}]0;x\\u{7}\\u{1b}[2J\\u{9b}2J\\u{202e}\\r\\u{1b}[2Ky";
+        assert_eq!(shown(text, false), format!("\\u{{1b}}[1;32m{escaped}"));
+        let seen = "\x1b[1;32mok\x1b[0m\r\x1b[K\ta\n\\u{1b}]0;x\\u{7}\\u{1b}[2J\\u{9b}2J\\u{202e}\r\x1b[2Ky";
+        assert_eq!(shown(text, true), seen);
+        assert_eq!(shown("\x1b[", true), "\\u{1b}[");
+        assert_eq!(own_sequence(&format!("\x1b[{}m", "1;".repeat(40))), 0);
+    }
 
     #[test]
     fn reason_has_no_number() {

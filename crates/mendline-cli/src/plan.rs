@@ -17,10 +17,12 @@ use mendline::decisions::config::{Dialect, Transport};
 use mendline::decisions::{Secret, UpstreamConfig, defaults};
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::{ProxyRules, Target, TlsOptions, UrlFault};
-use mendline_config::{Name, Reach, Server, expand};
+use mendline_config::{Name, Reach, Server, expand, is_surely_a_variable, is_variable};
 use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
+use crate::help::conceal;
+use crate::outside::one_line;
 use crate::server_flags::{Line, TransportFlag};
 
 /// The environment variable that names further authorities, as Node has it: people who need it have set it already.
@@ -67,7 +69,12 @@ impl Plan {
             (Some(written), _) => {
                 remote(expand(written, variable).map_err(|fault| fault.to_string())?, written, line, variable)?
             }
-            (None, Some(name)) => remote(held_by(name, variable)?, &format!("${{{name}}}"), line, variable)?,
+            (None, Some(name)) => {
+                if !is_variable(name) {
+                    return Err(URL_ENV_FORM.to_owned());
+                }
+                remote(held_by("--url-env", name, variable)?, URL_IN_VARIABLE, line, variable)?
+            }
             (None, None) => child(line)?,
         };
         if let Some(choices) = line.choices {
@@ -163,12 +170,13 @@ impl Plan {
 /// A command line of our own in somebody's file, with the policies of that entry.
 fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secret)]) -> Result<Plan, String> {
     let line = ["mendline run"].into_iter().chain(arguments.iter().map(String::as_str));
-    let inner = Wrapped::try_parse_from(line).map_err(|error| {
+    let inner = Wrapped::try_parse_from(line).map_err(|mut error| {
+        conceal(&mut error, &[]);
         let said = error.to_string();
         // Only its first line: the rest is help for another command line.
         format!(
             "`{}` runs Mendline, with arguments that it does not take: {}",
-            server.name,
+            one_line(&server.name),
             said.lines().next().unwrap_or_default()
         )
     })?;
@@ -176,14 +184,14 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
     if options.target.as_deref().is_some_and(|target| !target.contains("://")) {
         return Err(format!(
             "`{}` runs `mendline run` with a name, which leads back to a file like this one",
-            server.name
+            one_line(&server.name)
         ));
     }
     // Its variables are those that a client would have set for it.
     let own =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
     let plain = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
-        .map_err(|why| format!("`{}`: {why}", server.name))?;
+        .map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
     let mut upstream = server.policies.clone();
     upstream.transport = plain.upstream.transport;
     upstream.place.clone_from(&plain.upstream.place);
@@ -191,7 +199,7 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
         // It was read as a command, which has longer.
         upstream.timeouts.handshake = defaults::HANDSHAKE_HTTP;
     }
-    options.choices.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", server.name))?;
+    options.choices.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
     Ok(Plan { upstream, ..plain })
 }
 
@@ -220,6 +228,9 @@ fn child(line: &Line<'_>) -> Result<Plan, String> {
     Ok(Plan { upstream, way: Way::Child(command), limits: Limits::default() })
 }
 
+/// What stands for a URL that is in the variable of `--url-env`.
+const URL_IN_VARIABLE: &str = "";
+
 /// A server at a URL. What stands in variables is nobody's to see, so a URL that is none is shown as it was written.
 fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
     if let Err(fault) = Target::parse(&url)
@@ -229,7 +240,8 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
             UrlFault::Scheme(_) => "the scheme must be http or https".to_owned(),
             fault => fault.to_string(),
         };
-        return Err(format!("{what}: {} (what the variable holds is not shown)", without_secrets(written)));
+        let shown = if written == URL_IN_VARIABLE { "--url-env".to_owned() } else { without_secrets(written) };
+        return Err(format!("{what}: {shown} (what the variable holds is not shown)"));
     }
     let (headers, connect_timeout) = (headers(line, variable)?, line.server.connect_timeout);
     let (is_hidden, allow_http) = (url != written, line.server.allow_http);
@@ -273,21 +285,34 @@ impl Address {
     }
 }
 
+/// Says so if a header on the command line is not written as headers are, before anything else is said about the line.
+pub(crate) fn check_headers(line: &Line<'_>) -> Result<(), String> {
+    line.server.header.iter().try_for_each(|header| header_parts(header).map(drop))?;
+    line.server.header_env.iter().try_for_each(|header| header_env_parts(header).map(drop))
+}
+
+fn header_parts(header: &str) -> Result<(&str, &str), String> {
+    let (name, value) = header.split_once(':').unwrap_or_default();
+    let (name, value) = (name.trim(), value.trim());
+    if is_header_name(name) && !value.is_empty() { Ok((name, value)) } else { Err(HEADER_FORM.to_owned()) }
+}
+
+fn header_env_parts(header: &str) -> Result<(&str, &str), String> {
+    let (name, holder) = header.split_once('=').unwrap_or_default();
+    let name = name.trim();
+    if is_header_name(name) && is_variable(holder) { Ok((name, holder)) } else { Err(HEADER_ENV_FORM.to_owned()) }
+}
+
 fn headers(line: &Line<'_>, variable: Lookup<'_>) -> Result<Vec<(String, Secret)>, String> {
     let one = |header: &String| {
-        let (name, value) = header.split_once(':').ok_or_else(|| {
-            // Only the beginning is shown: the rest may be a secret.
-            let shown: String = header.chars().take(8).collect();
-            format!("a header is written as 'Name: value', not as {shown:?}…")
-        })?;
-        let value = expand(value.trim(), variable).map_err(|fault| fault.to_string())?;
-        Ok((name.trim().to_owned(), Secret::new(value)))
+        let (name, value) = header_parts(header)?;
+        let value = expand(value, variable).map_err(|fault| format!("--header: {fault}"))?;
+        Ok((name.to_owned(), Secret::new(value)))
     };
     let held = |header: &String| {
-        let (name, holder) = header
-            .split_once('=')
-            .ok_or_else(|| format!("--header-env is written as NAME=VARIABLE, not as {header:?}"))?;
-        Ok((name.trim().to_owned(), Secret::new(held_by(holder, variable)?.trim().to_owned())))
+        let (name, holder) = header_env_parts(header)?;
+        let value = held_by("--header-env", holder, variable)?;
+        Ok((name.to_owned(), Secret::new(value.trim().to_owned())))
     };
     line.server.header.iter().map(one).chain(line.server.header_env.iter().map(held)).collect()
 }
@@ -299,9 +324,36 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What a variable that is named plainly holds.
-fn held_by(name: &str, variable: Lookup<'_>) -> Result<String, String> {
-    variable(name).ok_or_else(|| format!("the variable {name} is not set"))
+/// The content of the variable that a flag names. The name is shown only if it can be nothing but one: an operator who
+/// mistakes the flag writes the secret in its place.
+fn held_by(flag: &str, name: &str, variable: Lookup<'_>) -> Result<String, String> {
+    variable(name).ok_or_else(|| match is_surely_a_variable(name) {
+        true => format!("{flag}: the variable {name} is not set"),
+        false => format!("{flag}: the variable that it names is not set (its name is not shown, it may be a secret)"),
+    })
+}
+
+const HEADER_FORM: &str = "--header is written as one word, 'Name: value', with quotes around it
+
+  mendline run --header 'Authorization: Bearer ${TOKEN}' https://mcp.example.com/mcp
+
+What was written is not shown, because it may hold a secret.";
+
+const HEADER_ENV_FORM: &str = "--header-env is written as NAME=VARIABLE, with the name of an environment variable
+
+  mendline run --header-env Authorization=MY_AUTHORIZATION https://mcp.example.com/mcp
+
+What was written is not shown, because it may hold a secret.";
+
+const URL_ENV_FORM: &str = "--url-env takes the name of an environment variable that holds the URL, not the URL
+
+  mendline run --url-env MY_URL
+
+What was written is not shown, because it may hold a secret.";
+
+/// Whether a text is a token as names of headers are.
+fn is_header_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 fn plain(environment: &[(String, Secret)]) -> Vec<(OsString, OsString)> {
@@ -339,11 +391,32 @@ const NO_COMMAND: &str = "there is no server to run
 Everything after `--` is the server's command; a name is looked up in the configuration file. `mendline run --help` says
 more.";
 
-/// A URL without what may be a secret in it: its query, and a user's name and password.
+/// A URL without what may be a secret in it: its path and query, and a user's name and password.
 fn without_secrets(url: &str) -> String {
     let shown = url.split(['?', '#']).next().unwrap_or_default();
-    match (shown.split_once("://"), shown.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
-        _ => shown.to_owned(),
+    let Some((scheme, rest)) = shown.split_once("://") else { return "…".to_owned() };
+    // A password may hold a slash that should have been escaped.
+    let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
+    match rest.split_once('/') {
+        Some((host, path)) => format!("{scheme}://{user}{host}/{}", if path.is_empty() { "" } else { "…" }),
+        None => format!("{scheme}://{user}{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s10_url_is_shown_without_path_query_and_user() {
+        for (url, shown) in [
+            ("https://me:s3cret@x.test/s/key?token=t#f", "https://…@x.test/…"),
+            ("https://me:s3/cret@x.test/", "https://…@x.test/"),
+            ("ftp://x.test/key", "ftp://x.test/…"),
+            ("me:s3cret@x.test", "…"),
+            ("https://x.test", "https://x.test"),
+        ] {
+            assert_eq!(without_secrets(url), shown, "{url}");
+        }
     }
 }

@@ -23,6 +23,7 @@ use mendline::control::words::Mood;
 use crate::choices::duration;
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::ink::Ink;
+use crate::output;
 use crate::target::{Wanted, nothing_runs, unknown};
 use crate::watch::{self, WatchOptions};
 use page::Page;
@@ -114,7 +115,7 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
 fn show(report: &Report, options: &StatusOptions) -> ExitCode {
     if options.json {
         match serde_json::to_string_pretty(report) {
-            Ok(json) => println!("{json}"),
+            Ok(json) => output::json(&json),
             Err(error) => {
                 eprintln!("error: {error}");
                 return ExitCode::from(USAGE);

@@ -13,6 +13,7 @@ use mendline::control::{Command, Process, Registry, Silence};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::ink::Ink;
+use crate::outside::one_line;
 use crate::target::{Wanted, nothing_runs, unknown};
 
 /// How long a process has to take a command.
@@ -146,7 +147,7 @@ fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
                 let (name, pid) = (&found.process.name, found.process.pid);
                 names.push(name.clone());
                 if is_meant(name, pid) {
-                    outcomes.push((format!("{name} (process {pid})"), Outcome::from(silence)));
+                    outcomes.push((format!("{} (process {pid})", one_line(name)), Outcome::from(silence)));
                 }
             }
         }
@@ -163,7 +164,7 @@ fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
         let at_work: Vec<_> = meant.iter().map(|meant| (meant, scope.spawn(|| does(meant)))).collect();
         for (meant, worker) in at_work {
             let outcome = worker.join().unwrap_or_else(|_| Outcome::ill("it could not be found out"));
-            outcomes.push((format!("{} (process {})", meant.before.name, meant.pid), outcome));
+            outcomes.push((format!("{} (process {})", one_line(&meant.before.name), meant.pid), outcome));
         }
     });
     let ink = Ink::for_stdout();
@@ -173,7 +174,8 @@ fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
         println!("nothing to do: all {} were so before", outcomes.len());
     }
     for (who, outcome) in outcomes.iter().filter(|(_, outcome)| is_told(outcome)) {
-        let words = if outcome.is_well { ink.green(&outcome.words) } else { ink.red(&outcome.words) };
+        let words = one_line(&outcome.words);
+        let words = if outcome.is_well { ink.green(&words) } else { ink.red(&words) };
         println!("{}: {words}", ink.bold(who));
     }
     match outcomes.iter().all(|(_, outcome)| outcome.is_well) {

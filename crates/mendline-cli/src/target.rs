@@ -2,6 +2,8 @@
 
 use mendline_config::nearest;
 
+use crate::outside::one_line;
+
 /// A server by its name, by its process, or by both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -43,7 +45,7 @@ pub(crate) fn unknown(wanted: &Wanted, running: &[String]) -> String {
     if let Some(meant) = nearest(text, running.iter().map(String::as_str)) {
         words.push_str(&format!("; did you mean {meant:?}?"));
     }
-    let mut names: Vec<&str> = running.iter().map(String::as_str).collect();
+    let mut names: Vec<String> = running.iter().map(|name| one_line(name)).collect();
     names.dedup();
     words.push_str(&format!("\n\nRunning: {}", names.join(", ")));
     words

@@ -17,6 +17,7 @@ use crate::conversation::{Conversation, Greeting, Trouble};
 use crate::ink::Ink;
 use crate::json_text::{Members, pretty};
 use crate::named::{Refusal, meant};
+use crate::output;
 use crate::outside::{counted, cut, headline, lines, one_line, width};
 use crate::plan::{Plan, Way};
 use crate::reporter::Reporter;
@@ -109,9 +110,9 @@ pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &Trouble) -> Re
     if !trouble.is_of_the_server() {
         let target = match (line.target, line.command) {
             (Some(target), _) if target.contains('?') || target.contains('@') => "URL".to_owned(),
-            (Some(target), _) => target.to_owned(),
-            (None, [program]) => format!("-- {}", program.to_string_lossy()),
-            (None, [program, ..]) => format!("-- {} …", program.to_string_lossy()),
+            (Some(target), _) => one_line(target),
+            (None, [program]) => format!("-- {}", one_line(&program.to_string_lossy())),
+            (None, [program, ..]) => format!("-- {} …", one_line(&program.to_string_lossy())),
             (None, []) => "URL".to_owned(),
         };
         words.push_str(&format!("\n\nTo find out what is wrong, and what to do:\n\n  mendline doctor {target}"));
@@ -132,7 +133,7 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     runtime.shutdown_background();
     let heard = heard?;
     if options.json {
-        println!("{}", heard.json());
+        output::json(&heard.json());
         return Ok(());
     }
     let ink = Ink::for_stdout();

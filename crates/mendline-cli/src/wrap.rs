@@ -235,7 +235,7 @@ impl Walk<'_> {
         for path in &self.which.file {
             let is_missing = path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
             if is_missing && !self.finds_backups(path) {
-                return Err(Refusal(format!("there is no file {}", path.display()), UNKNOWN));
+                return Err(Refusal(format!("there is no file {}", plain(&path.display().to_string())), UNKNOWN));
             }
             if !candidates.iter().any(|candidate| is_same(&candidate.path, path)) {
                 candidates.push(Candidate {

@@ -12,7 +12,7 @@ use crate::file::{Entry, Is, Value};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
-use crate::variables::expand;
+use crate::variables::{expand, is_surely_a_variable};
 
 /// Whose file it is: that decides what an unknown key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,8 @@ impl<'a> Checker<'a> {
     }
 
     fn find_unknown(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
-        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_))).map(|key| key.name);
+        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_) | Kind::NotYet(_)));
+        let usable = usable.map(|key| key.name);
         let meant = nearest(&entry.key, usable.clone());
         let what = format!("there is no key `{}` here", entry.key);
         let help = match meant {
@@ -204,6 +205,13 @@ impl<'a> Checker<'a> {
                 self.hide(value);
                 self.find(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
                 Some(What::Foreign)
+            }
+            Kind::NotYet(instead) => {
+                self.hide(value);
+                // In another program's file the key may be that program's, which carries it out itself.
+                let what = format!("`{name}` is not supported yet");
+                self.find_slip(entry.key_at.clone(), what, Some((*instead).to_owned()));
+                None
             }
         }
     }
@@ -295,7 +303,10 @@ impl<'a> Checker<'a> {
         }
         let value = self.surroundings.variable(variable);
         if value.is_none() {
-            let what = format!("the variable {variable} is not set");
+            let what = match is_surely_a_variable(variable) {
+                true => format!("the variable {variable} is not set"),
+                false => "the variable that is named here is not set".to_owned(),
+            };
             self.find(Finding::error(at.clone(), what).help("set it where Mendline is started").of_circumstances());
         }
         value

@@ -15,6 +15,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use mendline::observe::escaped::Escaped;
+
 use crate::finding::Finding;
 pub(crate) use mask::mask;
 
@@ -43,7 +45,10 @@ impl Source {
     pub fn read(path: &Path) -> Result<Source, String> {
         match text_of(path) {
             Ok(text) => Ok(Source::new(path, text)),
-            Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
+            Err(error) => {
+                let path = Escaped(path.to_string_lossy().as_bytes()).to_string();
+                Err(format!("{path} cannot be read: {error}"))
+            }
         }
     }
 

@@ -4,9 +4,11 @@
 //! three. A finding knows which server it concerns and whether it is a mistake in the file or only in the circumstances (a
 //! variable that is not set here): that decides what may still be started ([`crate::Loaded::obstacles`]).
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use mendline::observe::escaped::{Escaped, is_harmless};
 
 use crate::file::Source;
 
@@ -89,9 +91,10 @@ impl Finding {
             }
             None => path.to_string(),
         };
+        let what = escaped(&self.what);
         match &self.help {
-            Some(help) => format!("{place}: {}; {help}", self.what),
-            None => format!("{place}: {}", self.what),
+            Some(help) => format!("{}: {what}; {}", escaped(&place), escaped(help)),
+            None => format!("{}: {what}", escaped(&place)),
         }
     }
 
@@ -102,16 +105,19 @@ impl Finding {
             Weight::Warning => Level::WARNING,
             Weight::Note => Level::NOTE,
         };
-        let path = source.path().display().to_string();
-        let title = level.primary_title(self.what.as_str());
+        let path = escaped(&source.path().display().to_string());
+        let what = escaped(&self.what);
+        let title = level.primary_title(what.as_str());
         let mut group = match &self.at {
             Some(at) => {
-                let snippet = Snippet::source(source.shown()).path(path.as_str());
-                title.element(snippet.annotation(AnnotationKind::Primary.span(at.clone())))
+                let (text, at) = harmless(source.shown(), at);
+                let snippet = Snippet::source(text).path(path.as_str());
+                title.element(snippet.annotation(AnnotationKind::Primary.span(at)))
             }
             None => title.element(annotate_snippets::Origin::path(path.as_str())),
         };
-        if let Some(help) = &self.help {
+        let help = self.help.as_deref().map(escaped);
+        if let Some(help) = &help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
         let renderer = match paint {
@@ -120,6 +126,35 @@ impl Finding {
         };
         renderer.render(&[group])
     }
+}
+
+/// A text on one line, with escapes for what a name in the file may hold.
+fn escaped(text: &str) -> String {
+    Escaped(text.as_bytes()).to_string()
+}
+
+/// A file's text with a sign in the place of every character that is not harmless, so that columns stay what they are, and
+/// where a span of it then lies.
+fn harmless<'a>(text: &'a str, span: &Range<usize>) -> (Cow<'a, str>, Range<usize>) {
+    let is_kept = |at: usize, character: char| {
+        is_harmless(character) || matches!(character, '\n' | '\t') || text[at..].starts_with("\r\n")
+    };
+    if text.char_indices().all(|(at, character)| is_kept(at, character)) {
+        return (Cow::Borrowed(text), span.clone());
+    }
+    let mut shown = String::with_capacity(text.len());
+    let (mut start, mut end) = (None, None);
+    for (at, character) in text.char_indices() {
+        if at >= span.start {
+            start.get_or_insert(shown.len());
+        }
+        if at >= span.end {
+            end.get_or_insert(shown.len());
+        }
+        shown.push(if is_kept(at, character) { character } else { char::REPLACEMENT_CHARACTER });
+    }
+    let (start, end) = (start.unwrap_or(shown.len()), end.unwrap_or(shown.len()));
+    (Cow::Owned(shown), start..end)
 }
 
 /// How findings are painted.
@@ -134,6 +169,25 @@ pub enum Paint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s07_finding_shows_no_hostile_character_and_keeps_its_column() {
+        let text = "{ \"n\u{9b}2J\u{202e}\u{200b}\u{e0041}\": 5, \"B\": 6 }\r\n";
+        let source = Source::new("/etc/x\u{9b}.json", text);
+        let at = text.find('6').unwrap();
+        let finding = Finding::error(at..at + 1, "`n\u{1b}]0;x\u{7}\nerror: forged` is wrong").help("not \u{2066}this");
+        let (line, column) = source.position(at);
+        for shown in [finding.render(&source, Paint::Plain), finding.line(&source)] {
+            assert!(shown.chars().all(|it| is_harmless(it) || it == '\n'), "{shown:?}");
+            assert!(!shown.contains("\nerror: forged"), "{shown}");
+            assert!(shown.contains(&format!(":{line}:{column}")), "{shown}");
+        }
+        let shown = finding.render(&source, Paint::Plain);
+        let lines: Vec<&str> = shown.lines().collect();
+        let at = lines.iter().position(|line| line.contains("\"B\": 6")).unwrap();
+        let column = |line: &str, sign: char| line.chars().position(|it| it == sign);
+        assert_eq!(column(lines[at], '6'), column(lines[at + 1], '^'), "{shown}");
+    }
 
     #[test]
     fn a_finding_shows_its_place_and_never_a_secret_beside_it() {

@@ -53,6 +53,9 @@ pub enum Kind {
     Codes(&'static [&'static str]),
     /// Another program's: known, and of no use here, for this reason.
     Foreign(&'static str),
+    /// Planned and not built. It is refused, with what to do until then, because a key that is accepted and does nothing
+    /// is a promise that is not kept. Neither the schema nor the table offers it.
+    NotYet(&'static str),
 }
 
 /// The longest time that can be meant.
@@ -86,8 +89,8 @@ pub const CODEX_SERVERS: &str = "mcp_servers";
 pub const MENDLINE: &[Key] = &[
     key("defaults", Kind::Block(POLICIES), "", "Policies for all servers; what a server says itself wins."),
     key("logs", Kind::Block(LOGS), "", "What is kept in log files, for `mendline logs`; holds from the next start on."),
-    key("access", Kind::Block(ACCESS), "", "Who may use the gateway. Not used yet."),
-    key("store", Kind::Block(STORE), "", "What several gateways share. Not used yet."),
+    key("access", Kind::NotYet(GATEWAY), "", "Who may use the gateway."),
+    key("store", Kind::NotYet(GATEWAY), "", "What several gateways share."),
 ];
 
 const LOGS: &[Key] = &[
@@ -106,10 +109,6 @@ const LOGS: &[Key] = &[
     ),
     key("wire", Kind::Flag, "false", "Whether the messages themselves are kept, too, without secrets."),
 ];
-
-const ACCESS: &[Key] = &[key("tokens", Kind::Words, "", "The tokens of those who may.")];
-
-const STORE: &[Key] = &[key("url", Kind::Url, "", "Where it is, as `redis://…`.")];
 
 /// What may be said about one server: how it is reached, the policies for it, and what other programs have there.
 pub const SERVER: &[Key] = &[
@@ -141,7 +140,7 @@ pub const SERVER: &[Key] = &[
     KEEP_ALIVE,
     RESUME,
     LIMITS,
-    key("auth", Kind::Block(AUTH), "", "How to log in. Not used yet: write `headers` with ${VAR}."),
+    key("auth", Kind::NotYet("use `headers` with ${VAR}"), "", "How to log in."),
     key("tools", Kind::Each(TOOL), "{}", "What holds for single tools, whatever the server says of them."),
     CATALOGUE,
     STARTUP,
@@ -198,6 +197,8 @@ const ASKED: &str = "whom the client asks before a tool is called is the client'
 const CLIENTS: &str = "it concerns the client only";
 const FILTER: &str = "Mendline passes every tool on; the client still leaves them out";
 const SANDBOX: &str = "Mendline starts servers without a sandbox";
+/// The reason why a key for the gateway is not supported.
+const GATEWAY: &str = "it is for the gateway, which this version does not have; remove it";
 /// What is said of everything that is about logging in.
 pub const LOGIN: &str = "Mendline does not log in yet; write `headers` with ${VAR}";
 
@@ -296,16 +297,6 @@ const LIMITS_KEYS: &[Key] = &[
     key("messageBytes", Kind::Whole(1024, 256 << 20), "16777216", "The longest message."),
 ];
 
-const AUTH: &[Key] = &[
-    key("type", Kind::Choice(&["oauth", "command", "file", "env"]), "", "Where the credential comes from."),
-    key("command", Kind::Words, "", "What prints it."),
-    key("path", Kind::Text, "", "The file that holds it."),
-    key("variable", Kind::Text, "", "The variable that holds it."),
-    key("CLIENT_ID", Kind::Foreign(LOGIN), "", "Cursor's."),
-    key("CLIENT_SECRET", Kind::Foreign(LOGIN), "", "Cursor's."),
-    key("scopes", Kind::Foreign(LOGIN), "", "Cursor's."),
-];
-
 const TOOL: &[Key] = &[
     key(
         "effect",
@@ -323,12 +314,8 @@ const CATALOGUE_KEYS: &[Key] =
 
 const STARTUP: Key =
     key("startup", Kind::Choice(&["atOnce", "wait"]), "atOnce", "Whether a client's greeting waits for the server.");
-const SHARING: Key = key(
-    "sharing",
-    Kind::Choice(&["shared", "perClient"]),
-    "shared",
-    "One child for all clients of the gateway, or one each. Not used yet.",
-);
+const SHARING: Key =
+    key("sharing", Kind::NotYet(GATEWAY), "", "One child for all clients of the gateway, or one each.");
 const TRUST_HINTS: Key =
     key("trustHints", Kind::Flag, "true", "Whether what a server says about its own tools is believed.");
 

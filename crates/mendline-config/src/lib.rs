@@ -47,7 +47,7 @@ pub use name::Name;
 pub use nearest::nearest;
 pub use place::{Found, NoFile, find};
 pub use schema::{key_table, schema};
-pub use variables::{VariableFault, expand};
+pub use variables::{VariableFault, expand, is_surely_a_variable, is_variable};
 pub use watch::Watch;
 
 /// What a variable holds.

@@ -119,11 +119,6 @@ impl<'a> Sayings<'a> {
 
 /// What holds for all servers, and what is said about the rest of `mendline`.
 pub(crate) fn defaults(top: &Block, checker: &mut Checker<'_>) -> Block {
-    for path in ["mendline.access", "mendline.store", "mendline.defaults.sharing"] {
-        if let Some(said) = top.find(path) {
-            not_used_yet(said, checker);
-        }
-    }
     let defaults = match top.find("mendline.defaults").map(|said| &said.what) {
         Some(What::Block(block)) => block.clone(),
         _ => Block::default(),
@@ -132,11 +127,6 @@ pub(crate) fn defaults(top: &Block, checker: &mut Checker<'_>) -> Block {
     let own = Sayings { own: &defaults, defaults: &Block::default() };
     policies::contradictions(own, checker);
     defaults
-}
-
-fn not_used_yet(said: &Said, checker: &mut Checker<'_>) {
-    let what = format!("`{}` is for the gateway, which this version does not have yet", said.key.name);
-    checker.find(Finding::note(said.key_at.clone(), what));
 }
 
 /// Reads one server and adds it to the others, if it can be understood.
@@ -202,14 +192,8 @@ fn is_disabled(sayings: Sayings<'_>) -> bool {
     sayings.flag("disabled").unwrap_or_else(|| sayings.flag("enabled") == Some(false))
 }
 
-/// What is known, and not done.
+/// What contradicts itself.
 fn remark(sayings: Sayings<'_>, checker: &mut Checker<'_>) {
-    if let Some(said) = sayings.own.find("auth") {
-        checker.find(Finding::warning(said.key_at.clone(), format!("`auth` does nothing yet: {}", keys::LOGIN)));
-    }
-    if let Some(said) = sayings.own.find("sharing") {
-        not_used_yet(said, checker);
-    }
     if let (Some(true), Some(true)) = (sayings.flag("disabled"), sayings.flag("enabled")) {
         let at = sayings.own_place("enabled").unwrap_or(0..0);
         checker.find_slip(at, "it cannot be `disabled` and `enabled` at once".to_owned(), None);

@@ -35,7 +35,8 @@ fn duration_definition() -> Value {
 }
 
 fn block(keys: &'static [Key]) -> Value {
-    let properties: Map<String, Value> = keys.iter().map(|key| (key.name.to_owned(), described(key))).collect();
+    let offered = keys.iter().filter(|key| !matches!(key.kind, Kind::NotYet(_)));
+    let properties: Map<String, Value> = offered.map(|key| (key.name.to_owned(), described(key))).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
@@ -76,7 +77,7 @@ fn of_kind(kind: &'static Kind) -> Value {
             "patternProperties": { "^-?[0-9]+$": { "enum": words } },
             "additionalProperties": false
         }),
-        Kind::Foreign(_) => json!({}),
+        Kind::Foreign(_) | Kind::NotYet(_) => json!({}),
     }
 }
 
@@ -90,7 +91,7 @@ pub fn key_table() -> String {
 
 fn rows(keys: &'static [Key], path: &str, table: &mut String) {
     for key in keys {
-        if matches!(key.kind, Kind::Foreign(_)) {
+        if matches!(key.kind, Kind::Foreign(_) | Kind::NotYet(_)) {
             continue;
         }
         let name = format!("{path}{}", key.name);
@@ -121,6 +122,6 @@ fn in_words(kind: &Kind) -> String {
         Kind::Block(_) => "a block".into(),
         Kind::Each(_) => "names with blocks".into(),
         Kind::Codes(words) => format!("error codes with {}", words.join(", ")),
-        Kind::Foreign(_) => "anything".into(),
+        Kind::Foreign(_) | Kind::NotYet(_) => "anything".into(),
     }
 }

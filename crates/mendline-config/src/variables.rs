@@ -50,8 +50,16 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
             (Some(value), _) => expanded.push_str(&value),
             (None, Some(default)) => expanded.push_str(default),
             (None, None) => {
-                let what = format!("the variable {name} is not set");
-                let help = format!("set it, or write `${{{name}:-default}}`");
+                let (what, help) = match is_surely_a_variable(name) {
+                    true => {
+                        (format!("the variable {name} is not set"), format!("set it, or write `${{{name}:-default}}`"))
+                    }
+                    // It may be the secret itself that stands between the braces.
+                    false => (
+                        "the variable that `${…}` names is not set".to_owned(),
+                        "set it, or write `${VAR:-default}`; its name is not shown, it may be a secret".to_owned(),
+                    ),
+                };
                 return Err(VariableFault { what, help, is_unset: true });
             }
         }
@@ -65,22 +73,53 @@ fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<S
     if matches!(name, "/" | "pathSeparator") {
         return Ok(Some(std::path::MAIN_SEPARATOR.to_string()));
     }
-    if let Some(input) = name.strip_prefix("input:") {
-        let what = format!("`${{input:{input}}}` would have to be asked for, and Mendline has nobody to ask");
+    if name.starts_with("input:") {
+        let what = "`${input:…}` would have to be asked for, and Mendline has nobody to ask".to_owned();
         let help = "put it into a variable and write `${VAR}`".to_owned();
         return Err(VariableFault { what, help, is_unset: false });
     }
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        let what = format!("`${{{name}}}` does not name a variable");
+    if !is_variable(name) {
+        let what = "`${…}` does not name a variable".to_owned();
         let help = "a name is made of letters, digits and `_`".to_owned();
         return Err(VariableFault { what, help, is_unset: false });
     }
     Ok(lookup(name))
 }
 
+/// Whether a text can be the name of a variable.
+pub fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Whether a text can be nothing but the name of a variable: capitals in words that are joined by `_`, none of them long,
+/// the first one without digits. Tokens of services do not look like this, so it may be shown in a message.
+pub fn is_surely_a_variable(name: &str) -> bool {
+    let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let first = name.split('_').find(|word| !word.is_empty()).unwrap_or_default();
+    name.len() <= 64
+        && name.bytes().all(is_capital)
+        && name.split('_').all(|word| word.len() <= 16)
+        && (1..=12).contains(&first.len())
+        && first.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s10_variable_is_named_only_if_it_is_surely_one() {
+        for name in ["TOKEN", "GITHUB_TOKEN", "MENDLINE_TEST_UNSET", "_KEY", "A_1"] {
+            assert!(is_surely_a_variable(name), "{name}");
+        }
+        for name in ["", "sk_live_1", "AKIAIOSFODNN7EXAMPLE", "JBSWY3DPEHPK3PXP", "ghp_ABCDEF", "token", "A-B", "1A"] {
+            assert!(!is_surely_a_variable(name), "{name}");
+        }
+        for text in ["${sk-S3cret}", "${S3cret}", "${input:S3cret}", "${S3cret", "a${S3cret:-x"] {
+            let fault = expand(text, |_| None).unwrap_err().to_string();
+            assert!(!fault.contains("S3cret"), "{text}: {fault}");
+        }
+    }
 
     fn world(name: &str) -> Option<String> {
         match name {

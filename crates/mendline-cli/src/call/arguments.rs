@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use mendline::observe::escaped::is_harmless;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -57,7 +58,7 @@ impl Arguments {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in single {
             let (name, value) =
-                pair.split_once('=').ok_or_else(|| format!("--arg is written as KEY=VALUE, not as {pair:?}"))?;
+                pair.split_once('=').ok_or("--arg is written as KEY=VALUE, for example --arg query=milk")?;
             if pairs.iter().any(|(known, _)| known == name) {
                 return Err(format!("--arg {name}= is given twice; a list is written as --arg '{name}=[…]'"));
             }
@@ -90,8 +91,8 @@ fn single(name: &str, text: &str, argument: Option<&Argument>) -> Result<Box<Raw
     match argument.and_then(|argument| argument.is_text) {
         Some(true) => Ok(as_text()),
         Some(false) => {
-            let kind = argument.map_or("something else", |argument| argument.kind.as_str());
-            as_json().map_err(|_| format!("--arg {name}: this tool takes {kind} here, and {text:?} is not"))
+            let kind = argument.map_or_else(|| "something else".to_owned(), |argument| one_line(&argument.kind));
+            as_json().map_err(|_| format!("--arg {name}: this tool takes {kind} here, and the value is not"))
         }
         None => Ok(as_json().unwrap_or_else(|_| as_text())),
     }
@@ -155,7 +156,7 @@ fn pointed(line: &str, column: usize) -> String {
     let at = before.chars().count();
     let from = at.saturating_sub(AROUND);
     let shown: String =
-        line.chars().skip(from).take(2 * AROUND).map(|it| if it.is_control() { ' ' } else { it }).collect();
+        line.chars().skip(from).take(2 * AROUND).map(|it| if !is_harmless(it) { ' ' } else { it }).collect();
     format!("  {shown}\n  {}^", " ".repeat(at - from))
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Shown {
     pub(crate) outcome: Outcome,
     /// The result itself.
     pub(crate) text: String,
+    /// Whether it is escaped, for a person.
+    pub(crate) is_escaped: bool,
     /// What is said about it.
     pub(crate) notes: Vec<String>,
 }
@@ -67,9 +69,8 @@ impl Shown {
             (Some(true), None) => Outcome::Failed,
             _ => Outcome::Well,
         };
-        // What goes to stdout is judged by stdout, an error by stderr.
-        let is_seen =
-            if outcome == Outcome::Well { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
+        // A result in a pipe is data for a program; an error is a message, wherever stderr leads.
+        let is_seen = outcome != Outcome::Well || std::io::stdout().is_terminal();
         let mut shower = Shower { is_seen, tool, output, text: String::new(), notes: Vec::new() };
         let structured = members.get("structuredContent").filter(|value| value.get() != "null");
         for block in members.list("content") {
@@ -78,7 +79,7 @@ impl Shown {
         if let Some(structured) = structured {
             shower.say(&pretty(structured));
         }
-        Shown { outcome, text: shower.text, notes: shower.notes }
+        Shown { outcome, text: shower.text, is_escaped: is_seen, notes: shower.notes }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mendline::decisions::config::RateLimit;
 use mendline::decisions::policy::effect::Effect;
+use mendline_config::keys::LONGEST;
 
 /// How many tries; `None`: no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +15,16 @@ pub(super) struct Retries(pub(super) Option<u32>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval(pub(super) Option<Duration>);
 
-/// A duration with its unit, longer than nothing.
+/// The shortest duration, as in the configuration file.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// A duration with its unit, longer than nothing and at most as long as in the configuration file.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const EXAMPLES: &str = "for example 30s, 5m or 1h30m";
     match humantime::parse_duration(text) {
         Ok(duration) if duration.is_zero() => Err(format!("must be longer than nothing, {EXAMPLES}")),
+        Ok(duration) if duration < SHORTEST => Err(format!("must be at least {}, {EXAMPLES}", shown(SHORTEST))),
+        Ok(duration) if duration > LONGEST => Err(format!("must be at most {}, {EXAMPLES}", shown(LONGEST))),
         Ok(duration) => Ok(duration),
         Err(_) => Err(format!("must be a number with its unit, {EXAMPLES}")),
     }
@@ -30,8 +36,13 @@ pub(super) fn keep_alive(text: &str) -> Result<Interval, String> {
         return Ok(Interval(None));
     }
     match humantime::parse_duration(text) {
-        Ok(interval) if interval >= LEAST => Ok(Interval(Some(interval))),
-        _ => Err("must be off or a duration of at least 1s with its unit, for example 30s".to_owned()),
+        Ok(interval) if (LEAST..=LONGEST).contains(&interval) => Ok(Interval(Some(interval))),
+        _ => {
+            let longest = shown(LONGEST);
+            Err(format!(
+                "must be off or a duration of at least 1s and at most {longest} with its unit, for example 30s"
+            ))
+        }
     }
 }
 
@@ -45,9 +56,10 @@ pub(super) fn retries(text: &str) -> Result<Retries, String> {
 }
 
 pub(super) fn multiplier(text: &str) -> Result<f64, String> {
+    const MOST: f64 = 1000.0;
     match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 1.0 => Ok(number),
-        _ => Err("must be a number from 1 (every wait is as long as the first) upwards, for example 1.5".to_owned()),
+        Ok(number) if (1.0..=MOST).contains(&number) => Ok(number),
+        _ => Err(format!("must be a number from 1 (every wait is as long as the first) to {MOST}, for example 1.5")),
     }
 }
 

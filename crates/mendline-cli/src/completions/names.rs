@@ -11,6 +11,7 @@ use std::time::Duration;
 use mendline::catalogue::peek;
 use mendline::control::Registry;
 use mendline::control::snapshot::StateKind;
+use mendline::observe::escaped::is_harmless;
 use mendline::observe::files::FOLDER;
 use mendline::state::state_directory;
 
@@ -103,7 +104,7 @@ fn names(place: &Place, whose: Whose) -> Vec<String> {
 
 /// Whether a name is one word that a command would take as such.
 fn is_fit(name: &str) -> bool {
-    let is_plain = !name.is_empty() && !name.starts_with('-') && !name.chars().any(char::is_control);
+    let is_plain = !name.is_empty() && !name.starts_with('-') && name.chars().all(is_harmless);
     is_plain && !name.contains("://") && !name.contains("${")
 }
 
@@ -156,7 +157,18 @@ mod tests {
         for name in ["notes", "my notes", "plugin:github", "$(reboot)", "grüsse", "a'b"] {
             assert!(is_fit(name), "{name}");
         }
-        for name in ["", "-x", "a\nb", "a\tb", "\u{1b}[2J", "https://example.com", "${HOME}"] {
+        for name in [
+            "",
+            "-x",
+            "a\nb",
+            "a\tb",
+            "\u{1b}[2J",
+            "a\u{9b}2J",
+            "a\u{202e}b",
+            "a\u{200b}b",
+            "https://example.com",
+            "${HOME}",
+        ] {
             assert!(!is_fit(name), "{name:?}");
         }
     }

@@ -11,6 +11,7 @@ use super::step::{Step, Verdict};
 use super::veil::Veil;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE};
 use crate::ink::Ink;
+use crate::output;
 use crate::outside::{counted, one_line, width};
 
 /// How wide the names of layers are.
@@ -217,7 +218,7 @@ impl Report {
     pub(crate) fn finish(self) -> ExitCode {
         let code = self.exit_code();
         if self.is_json {
-            println!("{:#}", self.json(code));
+            output::json(&format!("{:#}", self.json(code)));
         } else {
             let ink = Ink::for_stdout();
             let words = self.summary();

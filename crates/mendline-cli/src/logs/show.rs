@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use mendline::observe::escaped::Escaped;
+use mendline::observe::escaped::{Escaped, EscapedJson};
 
 use super::folder::Folder;
 use super::record::{Before, Record};
@@ -54,8 +54,7 @@ impl Show {
     /// Writes a record, which was read from this line.
     pub(super) fn write(&mut self, record: &Record<'_>, line: &[u8], out: &mut impl Write) -> io::Result<()> {
         if self.as_json {
-            out.write_all(line)?;
-            return out.write_all(b"\n");
+            return writeln!(out, "{}", EscapedJson(&String::from_utf8_lossy(line)));
         }
         let (mark, text) = self.text(record);
         let level = if record.is_message() { "wire" } else { &record.level };

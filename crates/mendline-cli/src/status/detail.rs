@@ -8,13 +8,17 @@ use mendline::control::words::{span_ms, took_us};
 use super::page::{size, tone, via};
 use super::report::Row;
 use crate::ink::Ink;
+use crate::outside::one_line;
 
 /// Everything about one server.
 pub(super) fn detail(row: &Row, ink: Ink, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let Row { server, process, .. } = row;
-    let state = tone(server.state.kind).paint(&server.state.words(), ink);
-    writeln!(f, "{}  {state}", ink.bold(&row.id))?;
-    let mut line = |title: &str, text: String| writeln!(f, "  {}  {text}", ink.faint(&format!("{title:10}")));
+    let state = tone(server.state.kind).paint(&one_line(&server.state.words()), ink);
+    writeln!(f, "{}  {state}", ink.bold(&one_line(&row.id)))?;
+    let mut line = |title: &str, text: String| {
+        // Everything in it may come from elsewhere: a client's name, a server's error.
+        writeln!(f, "  {}  {}", ink.faint(&format!("{title:10}")), one_line(&text))
+    };
     if let Some(why) = server.state.why.as_ref().filter(|_| server.state.kind == StateKind::Reconnecting) {
         line("because", why.clone())?;
     }

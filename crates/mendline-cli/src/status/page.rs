@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::report::{ProbeOutcome, Probed, Report, Row};
 use super::table::{Cell, Column, Table, Tone, shortened};
 use crate::ink::Ink;
+use crate::outside::one_line;
 
 /// An error that is older than this is no news in a table, if all is well again.
 const NEWS_MS: u64 = 60 * 60 * 1_000;
@@ -174,11 +175,11 @@ impl fmt::Display for Page<'_> {
         for (index, line) in lines.enumerate() {
             writeln!(f, "{line}")?;
             if let Some(remark) = self.report.servers.get(index).and_then(|row| self.remark(row, place)) {
-                writeln!(f, "{}", self.ink.faint(&shortened(&format!("  └ {remark}"), self.width)))?;
+                writeln!(f, "{}", self.ink.faint(&shortened(&format!("  └ {}", one_line(&remark)), self.width)))?;
             }
         }
         writeln!(f, "\n{}", self.summary())?;
-        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.ink.faint(&hint)))
+        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.ink.faint(&one_line(&hint))))
     }
 }
 

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::ink::Ink;
+use crate::outside::one_line;
 
 /// How a cell is painted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn new(text: impl Into<String>, tone: Tone) -> Cell {
-        Cell { text: text.into(), tone }
+        Cell { text: one_line(&text.into()), tone }
     }
 
     fn width(&self) -> usize {

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal};
 use super::signals::Heard;
 use super::{Goes, TICK, Watch};
 use crate::cli::Cli;
+use crate::outside::one_line;
 
 impl Watch {
     /// Shows the log of this server until somebody has seen enough of it.
@@ -23,7 +24,7 @@ impl Watch {
             return Ok(Goes::On);
         }
         self.screen.lend();
-        writeln!(io::stdout(), "The log of {name}; Ctrl-C comes back.")?;
+        writeln!(io::stdout(), "The log of {}; Ctrl-C comes back.", one_line(name))?;
         let begun = std::env::current_exe().and_then(|own| Command::new(own).args(["logs", "-f", "--", name]).spawn());
         let goes = match begun {
             Ok(child) => self.wait_for(child)?,

@@ -4,6 +4,7 @@
 
 use mendline::control::Level;
 use mendline::control::words::Mood;
+use mendline::observe::escaped::Escaped;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
@@ -89,14 +90,14 @@ impl<'a> Pen<'a> {
 
     /// Writes as much of a text as there is place for.
     pub(crate) fn write(&mut self, tone: Tone, text: &str) {
-        let text = cut(text, self.left().into());
+        let text = cut(&Escaped(text.as_bytes()).to_string(), self.left().into());
         let (x, _) = self.buffer.set_stringn(self.x, self.y, &text, self.left().into(), self.paint.style(tone));
         self.x = x;
     }
 
     /// Writes so that the text ends where the line does, if there is place for all of it and a space before.
     pub(crate) fn write_right(&mut self, tone: Tone, text: &str) {
-        let width = u16::try_from(width(text)).unwrap_or(u16::MAX);
+        let width = u16::try_from(width(&Escaped(text.as_bytes()).to_string())).unwrap_or(u16::MAX);
         if width < self.left() {
             self.x = self.end - width;
             self.write(tone, text);
@@ -147,6 +148,16 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!((cut("notes", 1).as_str(), cut("notes", 0).as_str()), ("…", ""));
+    }
+
+    #[test]
+    fn s07_screen_shows_no_hostile_character() {
+        let mut buffer = Buffer::empty(ratatui::layout::Rect::new(0, 0, 80, 1));
+        let mut pen = Pen::at(&mut buffer, Paint { is_coloured: true }, 0, 0, 80);
+        pen.write(Tone::Bold, "a\u{9b}b\u{200d}c\u{202e}d\u{ad}e\u{fe0f}\u{1b}]0;x\u{7}");
+        let shown: String = buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
+        let expected = "a\\u{9b}b\\u{200d}c\\u{202e}d\\u{ad}e\\u{fe0f}\\u{1b}]0;x\\u{7}";
+        assert_eq!(shown.trim_end(), expected);
     }
 
     #[test]

@@ -174,15 +174,8 @@ fn within<'a>(ranges: &'a [Range], line: &Range) -> &'a [Range] {
 
 /// A text without anything that a terminal would obey.
 pub(crate) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() && character != '\t' {
-            plain.extend(character.escape_default());
-        } else {
-            plain.push(character);
-        }
-    }
-    plain
+    use mendline::observe::escaped::Escaped;
+    text.split('\t').map(|part| Escaped(part.as_bytes()).to_string()).collect::<Vec<_>>().join("\t")
 }
 
 #[cfg(test)]

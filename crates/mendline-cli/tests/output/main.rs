@@ -4,4 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it fails")]
 
 mod endings;
+mod hostile;
+mod slips;
 mod stage;

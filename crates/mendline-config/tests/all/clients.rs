@@ -86,7 +86,8 @@ fn cursor() {
     assert_eq!(words[0], "/home/me/project/bin/tool");
     assert_eq!(environment, [("K", SECRET)]);
     let loaded = loaded("/home/me/project/.cursor/mcp.json", text);
-    assert!(loaded.findings.iter().any(|finding| finding.what.contains("`auth` does nothing yet")));
+    let login = loaded.findings.iter().find(|finding| finding.what.contains("`auth` is not supported yet")).unwrap();
+    assert_eq!(login.weight, Weight::Warning, "Cursor logs in by itself");
     assert!(loaded.server("oauth").is_some());
 }
 

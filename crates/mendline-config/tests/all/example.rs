@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use mendline::decisions::config::{Breaker, OnError, OpenFor, RateLimit, Startup, ToolPolicy};
 use mendline::decisions::policy::effect::Effect;
-use mendline_config::Weight;
 
 use crate::{loaded, server};
 
@@ -46,12 +45,9 @@ fn what_a_server_says_itself_wins_over_the_defaults_for_all() {
 }
 
 #[test]
-fn what_the_example_says_and_this_version_does_not_do_is_said() {
+fn nothing_is_found_to_be_wrong_with_the_example() {
     let loaded = loaded("config.jsonc", EXAMPLE);
-    let said: Vec<_> = loaded.findings.iter().map(|finding| (finding.weight, finding.what.as_str())).collect();
-    assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said[0].0 == Weight::Warning && said[0].1.contains("`auth` does nothing yet"));
-    assert!(said[1].1.contains("`sharing` is for the gateway") && said[2].1.contains("`access` is for the gateway"));
+    assert!(loaded.findings.is_empty(), "{:?}", loaded.findings);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use mendline_config::keys::{self, Key, Kind};
 use mendline_config::{key_table, schema};
 
 use crate::loaded;
@@ -144,6 +145,132 @@ fn every_key_of_the_schema_is_known_to_the_parser_and_every_other_is_not() {
             assert_eq!(unknown, !is_known, "{path}{suffix}: {text}: {:?}", loaded.findings);
         }
     }
+}
+
+/// Keys of our own that would be accepted and do nothing: each is refused with its place and with what to do.
+#[test]
+fn u11_key_that_does_nothing_yet_is_an_error() {
+    for (server, top, key, instead) in [
+        (r#""auth": { "type": "oauth" }"#, "", "auth", "use `headers` with ${VAR}"),
+        (r#""auth": { "type": "command", "command": ["op", "canary"] }"#, "", "auth", "use `headers`"),
+        (r#""auth": { "path": "canary", "variable": "X" }"#, "", "auth", "use `headers`"),
+        (r#""sharing": "perClient""#, "", "sharing", "it is for the gateway"),
+        ("", r#""defaults": { "sharing": "shared" }"#, "sharing", "it is for the gateway"),
+        ("", r#""access": { "tokens": ["canary"] }"#, "access", "it is for the gateway"),
+        ("", r#""store": { "url": "redis://u:canary@x" }"#, "store", "it is for the gateway"),
+    ] {
+        let comma = if server.is_empty() { "" } else { ", " };
+        let text = format!(
+            r#"{{ "mendline": {{ {top} }}, "mcpServers": {{ "a": {{ "url": "https://x.test/"{comma}{server} }} }} }}"#
+        );
+        let ours = loaded("config.json", &text);
+        let [finding] = ours.findings.as_slice() else { panic!("{text}: {:?}", ours.findings) };
+        assert!(finding.is_error() && finding.what == format!("`{key}` is not supported yet"), "{finding:?}");
+        assert!(finding.help.as_deref().unwrap().contains(instead), "{finding:?}");
+        assert_eq!(&text[finding.at.clone().unwrap()], format!("\"{key}\""), "{text}");
+        let painted = ours.render(&ours.findings, mendline_config::Paint::Plain);
+        assert!(!painted.contains("canary"), "{painted}");
+    }
+}
+
+/// A client's own file: what the client does itself is not our error.
+#[test]
+fn u11_key_of_another_program_is_only_warned_about() {
+    for entry in [r#""auth": { "CLIENT_ID": "x", "CLIENT_SECRET": "y" }"#, r#""sharing": "perClient""#] {
+        let text = format!(r#"{{ "mcpServers": {{ "a": {{ "url": "https://x.test/", {entry} }} }} }}"#);
+        let loaded = loaded("/home/me/.cursor/mcp.json", &text);
+        let weights: Vec<_> = loaded.findings.iter().map(|finding| finding.weight).collect();
+        assert_eq!(weights, [mendline_config::Weight::Warning], "{:?}", loaded.findings);
+        assert!(loaded.server("a").is_some() && loaded.obstacles("a").is_empty());
+    }
+}
+
+/// Values of this kind, of which at least one is not what holds anyway.
+fn values(kind: &Kind) -> Vec<String> {
+    match kind {
+        Kind::Flag => vec!["true".into(), "false".into()],
+        Kind::Text => vec![r#""A_TOKEN""#.into(), r#""ENV_FILE""#.into()],
+        Kind::Url => vec![r#""https://other.test/x""#.into()],
+        Kind::Words => vec![r#"["other"]"#.into()],
+        Kind::Pairs => vec![r#"{ "X-Other": "other" }"#.into()],
+        Kind::Variables => vec![r#"{ "X-Other": "A_TOKEN" }"#.into()],
+        Kind::Duration(_) => vec![r#""7s""#.into(), r#""2s""#.into()],
+        Kind::Seconds => vec!["7".into()],
+        Kind::Millis => vec!["7000".into()],
+        Kind::Whole(least, most) => {
+            vec![((*least).max(7)).min(*most).to_string(), (*least).max(70_001).min(*most).to_string()]
+        }
+        Kind::Real(least, most) => vec![least.max(0.25).min(*most).to_string(), least.max(7.5).min(*most).to_string()],
+        Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
+        Kind::Codes(words) => words.iter().map(|word| format!("{{ \"-32001\": \"{word}\" }}")).collect(),
+        Kind::Block(_) | Kind::Each(_) | Kind::Foreign(_) | Kind::NotYet(_) => Vec::new(),
+    }
+}
+
+/// The paths of all keys under these that have a value, with what may stand there.
+fn leaves(keys: &'static [Key], path: &[&'static str], out: &mut Vec<(Vec<&'static str>, &'static Kind)>) {
+    for key in keys {
+        let path = [path, &[key.name]].concat();
+        match &key.kind {
+            Kind::Block(inner) => leaves(inner, &path, out),
+            Kind::Each(inner) => leaves(inner, &[&path[..], &["some"]].concat(), out),
+            kind => out.push((path, kind)),
+        }
+    }
+}
+
+#[test]
+fn u11_every_key_that_is_offered_changes_something() {
+    let directory = tempfile::tempdir().unwrap();
+    let env_file = directory.path().join("env");
+    std::fs::write(&env_file, "OTHER=1\n").unwrap();
+    let understood = |server: &str, top: &str| {
+        let text = format!(r#"{{ "mendline": {{ {top} }}, "mcpServers": {{ "a": {{ {server} }} }} }}"#);
+        let text = text.replace("ENV_FILE", env_file.to_str().unwrap());
+        let loaded = loaded("config.json", &text);
+        (!loaded.has_errors()).then(|| format!("{:?} {:?}", loaded.servers, loaded.logs))
+    };
+    let nested = |path: &[&str], value: &str| {
+        // A limit needs its rate, and is then written beside it.
+        let beside = if path.ends_with(&["rateLimit", "burst"]) { r#", "perSecond": 1"# } else { "" };
+        let (last, before) = path.split_last().unwrap();
+        let inner = format!("\"{last}\": {value}{beside}");
+        before.iter().rev().fold(inner, |inner, key| format!("\"{key}\": {{ {inner} }}"))
+    };
+    let (mut of_servers, mut of_mendline) = (Vec::new(), Vec::new());
+    leaves(keys::SERVER, &[], &mut of_servers);
+    leaves(keys::MENDLINE, &[], &mut of_mendline);
+    let mut idle = Vec::new();
+    for (path, kind) in of_servers {
+        let changes = values(kind).iter().any(|value| {
+            let own = nested(&path, value);
+            let bases = [
+                r#""command": "x""#,
+                r#""url": "https://x.test/""#,
+                r#""rateLimit": { "perSecond": 1 }, "command": "x""#,
+            ];
+            bases.iter().any(|base| {
+                let with = understood(&format!("{base}, {own}"), "");
+                with.is_some() && with != understood(base, "")
+            }) || understood(&own, "").is_some()
+        });
+        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+            idle.push(path.join("."));
+        }
+    }
+    for (path, kind) in of_mendline {
+        let base = r#""command": "x""#;
+        let changes = values(kind).iter().any(|value| {
+            [base, r#""url": "https://x.test/""#].iter().any(|base| {
+                let with = understood(base, &nested(&path, value));
+                with.is_some() && with != understood(base, "")
+            })
+        });
+        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+            idle.push(format!("mendline.{}", path.join(".")));
+        }
+    }
+    assert_eq!(idle, Vec::<String>::new(), "these keys are offered and do nothing");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::now;
 use super::stories::{Before, Sent};
 use crate::driver::Way;
 use crate::observe::errno::{SystemError, status_told_by};
-use crate::observe::escaped::is_harmless;
+use crate::observe::escaped::{JsonEscape, is_harmless};
 use crate::observe::log::LogLevel;
 use crate::observe::redact::Redactor;
 
@@ -189,8 +189,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
                     '\\' => out.extend_from_slice(b"\\\\"),
                     '\n' => out.extend_from_slice(b"\\n"),
                     '\t' => out.extend_from_slice(b"\\t"),
-                    // None of these lies beyond what four digits can say.
-                    _ if !is_harmless(character) => _ = write!(out, "\\u{:04x}", u32::from(character)),
+                    _ if !is_harmless(character) => _ = write!(out, "{}", JsonEscape(character)),
                     _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
                 }
             }
