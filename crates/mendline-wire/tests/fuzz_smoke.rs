@@ -45,6 +45,7 @@ fn every_target_holds_on_a_seeded_corpus() {
             target(seed);
         }
     }
+    #[allow(clippy::disallowed_methods, reason = "how long a test takes is chosen outside")]
     let rounds = std::env::var("MENDLINE_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40_000);
     for _ in 0..rounds {
         let mut input = SEEDS[roll(SEEDS.len())].to_vec();
