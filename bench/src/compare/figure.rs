@@ -19,7 +19,7 @@ pub(crate) const CALLS: &str = "calls_per_second";
 pub(crate) const CPU_TOGETHER: &str = "cpu_together_us";
 pub(crate) const CPU_BUSY: &str = "cpu_busy_us";
 pub(crate) const FIRST_ANSWER: &str = "first_answer_p50_us";
-pub(crate) const PRIVATE_AFTER: &str = "after_private_kib";
+pub(crate) const PSS_AT_REST: &str = "idle_pss_kib";
 pub(crate) const PROCESSES: &str = "processes";
 
 pub(crate) const ALL: [Figure; 19] = [
@@ -36,8 +36,8 @@ pub(crate) const ALL: [Figure; 19] = [
     timed(FIRST_ANSWER, "start to first answer p50, ms", 1000.0, 2),
     plain("idle_private_kib", "memory at rest, private, MiB", 1024.0, 2),
     plain("idle_written_kib", "memory at rest, written, MiB", 1024.0, 2),
-    plain("idle_pss_kib", "memory at rest, PSS, MiB", 1024.0, 2),
-    plain(PRIVATE_AFTER, "memory after the run, private, MiB", 1024.0, 2),
+    plain(PSS_AT_REST, "memory at rest, PSS, MiB", 1024.0, 2),
+    plain("after_private_kib", "memory after the run, private, MiB", 1024.0, 2),
     plain("after_written_kib", "memory after the run, written, MiB", 1024.0, 2),
     plain("after_pss_kib", "memory after the run, PSS, MiB", 1024.0, 2),
     plain("peak_rss_kib", "largest resident set, MiB", 1024.0, 2),

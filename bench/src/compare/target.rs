@@ -11,7 +11,7 @@
 use serde_json::{Value, json};
 
 use super::contender::MENDLINE;
-use super::figure::{CALLS, CPU_BUSY, CPU_TOGETHER, FIRST_ANSWER, P50, PRIVATE_AFTER};
+use super::figure::{CALLS, CPU_BUSY, CPU_TOGETHER, FIRST_ANSWER, P50, PSS_AT_REST};
 use super::round::{Rounds, Spread};
 
 /// One line of the list.
@@ -45,8 +45,8 @@ const TARGETS: [Target; 6] = [
     times("CPU per call, all on one core", CPU_TOGETHER, Taken::AgainstFloor, Bound::AtMost(2.0)),
     times("CPU per call, 32 in flight", CPU_BUSY, Taken::AgainstFloor, Bound::AtMost(2.0)),
     Target {
-        what: "private memory after the run",
-        key: PRIVATE_AFTER,
+        what: "memory at rest (PSS)",
+        key: PSS_AT_REST,
         taken: Taken::AsItIs,
         bound: Bound::AtMost(8.0),
         unit: "MiB",
@@ -134,8 +134,8 @@ mod tests {
     use super::super::round::Figures;
     use super::*;
 
-    fn figures(p50: f64, calls: f64, cpu: f64, first: f64, private: f64) -> Figures {
-        let memory = (PRIVATE_AFTER, private);
+    fn figures(p50: f64, calls: f64, cpu: f64, first: f64, pss: f64) -> Figures {
+        let memory = (PSS_AT_REST, pss);
         [(P50, p50), (CALLS, calls), (CPU_TOGETHER, cpu), (CPU_BUSY, cpu), (FIRST_ANSWER, first), memory]
             .map(|(key, value)| (key.to_owned(), value))
             .into()
