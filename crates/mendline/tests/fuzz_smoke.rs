@@ -1,7 +1,7 @@
 //! The fuzz targets of the shell on a seeded, mutated corpus: a few seconds of what `cargo fuzz` does for hours.
 //!
 //! The inputs are the same in every run, so a failure here is a failure everywhere. What a long run of the real fuzzer finds
-//! becomes a seed below.
+//! becomes a seed below. `MENDLINE_FUZZ_ROUNDS` asks for more or fewer inputs.
 
 #[path = "../../../fuzz/src/shell.rs"]
 mod targets;

@@ -212,7 +212,7 @@ fn check(seed: u64, text: &str, syntax: Syntax, canary: &str) -> Result<bool, St
 }
 
 #[test]
-fn s03_no_secret_of_any_file_is_shown_or_becomes_an_argument() {
+fn s03_no_secret_in_a_file_is_shown_or_made_argument() {
     let (mut changed, mut wrong) = (0, Vec::new());
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn s03_a_url_is_open_only_when_it_is_made_of_short_words() {
+    fn s03_url_of_short_words_only_is_open() {
         for url in [
             "https://example.com/mcp",
             "https://mcp.example.com/api/v1/sse",

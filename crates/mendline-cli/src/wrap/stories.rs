@@ -82,7 +82,7 @@ fn a_url_that_may_be_a_secret_goes_into_the_environment() {
 }
 
 #[test]
-fn s03_url_with_key_in_its_path_or_host_goes_into_environment() {
+fn s03_url_with_secret_path_or_host_goes_into_environment() {
     for url in [
         "https://mcp.zapier.test/api/mcp/s/CANARYpathKEY0123456789abcdef/mcp",
         "https://e.com/s/4f9d1c/mcp",
@@ -102,7 +102,7 @@ fn s03_url_with_key_in_its_path_or_host_goes_into_environment() {
 }
 
 #[test]
-fn s03_literal_beside_a_variable_does_not_become_an_argument_of_ours() {
+fn s03_literal_beside_variable_is_no_argument_of_ours() {
     let text = file(
         r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/mcp", "--header", "Authorization: Bearer s3cret${X}"]}"#,
     );

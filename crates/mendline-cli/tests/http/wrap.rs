@@ -89,7 +89,7 @@ fn i12_a_key_in_a_url_arrives_and_is_on_no_command_line() {
 }
 
 #[test]
-fn s03_key_in_a_urls_path_arrives_and_is_on_no_command_line() {
+fn s03_key_in_url_path_is_on_no_command_line() {
     let site = Site::start(json_answers());
     let folder = tempfile::tempdir().unwrap();
     for is_bridge in [false, true] {

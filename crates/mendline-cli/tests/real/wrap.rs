@@ -179,7 +179,7 @@ fn s11_backups_are_private_named_by_unwrap_and_deleted_by_clean() {
 }
 
 #[test]
-fn s11_clean_unwraps_deletes_what_it_made_and_keeps_what_is_needed() {
+fn s11_clean_deletes_its_own_backup_and_keeps_needed_ones() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     home.wrap(&["--yes"]).is(0, &["written"]);
