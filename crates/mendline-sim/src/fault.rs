@@ -56,6 +56,7 @@ mod n07_host_unreachable;
 mod n08_tls_stall;
 mod n09_cert_expired;
 mod n10_v6_dead_v4_alive;
+mod notification_burst;
 mod p53_exit_idle;
 mod p54_kill9_mid_call;
 mod p55_crash_loop;
@@ -283,6 +284,7 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &r15_error_names_session::ErrorNamesSession,
     &t01_status_without_answer::StatusWithoutAnswer,
     &pretty_printed::PrettyPrinted,
+    &notification_burst::NotificationBurst,
 ];
 
 /// What happens to children where policies are chosen that such things show.
