@@ -4,6 +4,7 @@ use mendline::transport::http::probe::{Answer, NoAnswer, Probe};
 use serde_json::Value;
 
 use super::step::Step;
+use super::veil::Veil;
 use crate::outside::{headline, one_line};
 
 const LAYER: &str = "http";
@@ -33,10 +34,10 @@ fn is_json_rpc(answer: &Answer) -> bool {
 }
 
 /// What an answer to a greeting says about the kind of server.
-pub(crate) fn judged(answer: &Answer) -> Step {
+pub(crate) fn judged(answer: &Answer, veil: &Veil) -> Step {
     let (status, http) = (answer.status, version(answer));
     let kind = answer.content_type().unwrap_or_default();
-    let page = || match title(&answer.body) {
+    let page = || match title(&answer.body, veil) {
         Some(title) => format!(" ({title:?})"),
         None => String::new(),
     };
@@ -75,14 +76,14 @@ pub(crate) fn judged(answer: &Answer) -> Step {
     }
 }
 
-/// The title of a web page.
-fn title(body: &[u8]) -> Option<String> {
+/// The title of a web page. Secrets are hidden in it before it is cut.
+fn title(body: &[u8], veil: &Veil) -> Option<String> {
     let text = String::from_utf8_lossy(body);
     let lower = text.to_ascii_lowercase();
     let start = lower.find("<title")?;
     let start = start + lower[start..].find('>')? + 1;
     let end = start + lower[start..].find('<')?;
-    Some(headline(&text[start..end], 60)).filter(|title| !title.is_empty())
+    Some(headline(&veil.shown(&text[start..end]), 60)).filter(|title| !title.is_empty())
 }
 
 pub(crate) fn unanswered(fault: &NoAnswer, probe: &Probe) -> Step {
@@ -107,9 +108,12 @@ mod tests {
 
     #[test]
     fn the_title_of_a_page_is_found_and_cannot_talk_to_the_terminal() {
-        assert_eq!(title(b"<html><TITLE lang=x> Sign\x1b in </title>").as_deref(), Some("Sign\\u{1b} in"));
+        assert_eq!(
+            title(b"<html><TITLE lang=x> Sign\x1b in </title>", &Veil::default()).as_deref(),
+            Some("Sign\\u{1b} in")
+        );
         for body in [&b""[..], b"<title", b"<title>", b"<title></title>", b"\xff<title>"] {
-            assert_eq!(title(body), None);
+            assert_eq!(title(body, &Veil::default()), None);
         }
     }
 }

@@ -84,6 +84,11 @@ impl Sheet {
         self.veil = Veil::over(secrets);
     }
 
+    /// Hides secrets in what is cut before it is put.
+    pub(crate) fn veil(&self) -> &Veil {
+        &self.veil
+    }
+
     /// Shows what is being looked at, to whoever watches, until the step is put.
     pub(crate) fn begin(&self, layer: &str) {
         if let Outlet::Live(printer) = self.outlet {

@@ -30,6 +30,11 @@ impl Veil {
         step
     }
 
+    /// Text of a server without them.
+    pub(crate) fn shown(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.0.redact(text.as_bytes())).into_owned()
+    }
+
     fn hide(&self, text: &mut String) {
         if let Cow::Owned(redacted) = self.0.redact(text.as_bytes()) {
             *text = String::from_utf8_lossy(&redacted).into_owned();

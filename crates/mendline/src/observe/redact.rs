@@ -186,6 +186,12 @@ impl Quote for Redactor {
     }
 }
 
+/// How many bytes of texts this thread has looked at since it was last asked.
+#[cfg(test)]
+pub(crate) fn looked_at() -> u64 {
+    shapes::work::take()
+}
+
 /// Whether a variable of this name holds something that nobody may see. Names of accounts and profiles are no secrets, and
 /// often words that stand everywhere.
 pub fn holds_a_secret(name: &str) -> bool {

@@ -7,6 +7,7 @@ use mendline_core::Secret;
 use mendline_wire::Method;
 use serde_json::Value;
 
+use super::super::redact::looked_at;
 use super::super::stderr::Stderr;
 use super::*;
 
@@ -61,6 +62,33 @@ fn messages_are_written_to_files_of_their_own_when_that_was_asked_for() {
     assert_eq!((lines[0]["bytes"].as_u64(), lines[0]["cut"].as_bool()), (Some(100_000), Some(true)));
     assert!(lines[0]["text"].as_str().unwrap().len() <= LONGEST_MESSAGE);
     drop(stderr);
+}
+
+#[test]
+fn s09_wire_records_are_redacted_by_the_thread_that_writes() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
+    looked_at();
+    files.passed(NOTES, Way::FromServer, format!("{}open sesame", "b-".repeat(60_000)).as_bytes());
+    files.passed(NOTES, Way::FromServer, b"beware of open sesame");
+    assert_eq!(looked_at(), 0, "the thread that carries calls has looked at the message");
+    drop(files);
+    let lines = lines(home.path(), WIRE_SUFFIX);
+    assert_eq!(lines[1]["text"], "beware of ‹secret›");
+    drop(stderr);
+}
+
+#[test]
+fn s06_wire_record_cut_within_a_secret_shows_no_part_of_it() {
+    for before in LONGEST_MESSAGE - 12..LONGEST_MESSAGE {
+        let home = tempfile::tempdir().unwrap();
+        let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
+        files.passed(NOTES, Way::FromServer, format!("{}open sesame and more", "x".repeat(before)).as_bytes());
+        drop(files);
+        let lines = lines(home.path(), WIRE_SUFFIX);
+        assert!(!lines[0]["text"].as_str().unwrap().contains("ope"), "{before}");
+        drop(stderr);
+    }
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! A home of its own for the commands, whose files are all searched in the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::canary::search;
+use crate::client::{Client, MENDLINE, STATE};
+
+/// The home, and beside it what is given to the commands, which holds the secrets.
+pub(crate) struct Home {
+    folder: TempDir,
+    given: TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Home {
+        let home = Home { folder: tempfile::tempdir().unwrap(), given: tempfile::tempdir().unwrap() };
+        fs::create_dir(home.folder.path().join("tmp")).unwrap();
+        home
+    }
+
+    /// Puts a file there that the commands read.
+    pub(crate) fn give(&self, name: &str, text: &str) -> String {
+        let path = self.given.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let path = |name: &str| self.folder.path().join(name);
+        let mut command = Command::new(MENDLINE);
+        command.args(arguments).env_clear().current_dir(self.folder.path());
+        // What the system needs to find `sh`, and nothing of the person who runs the tests.
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.folder.path()).env("TMPDIR", path("tmp")).env("XDG_RUNTIME_DIR", path("run"));
+        command.env("XDG_CONFIG_HOME", path("config")).env(STATE, path("state"));
+        command
+            .env("MENDLINE_RUNTIME_DIR", path("run/mendline"))
+            .env("MENDLINE_DEMO_LEDGER", self.given.path().join("ledger"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A bridge that logs all it can, with this configuration.
+    pub(crate) fn bridge(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Client {
+        let all = ["run", "--record-wire", "--log-file-level", "debug", "--log-level", "debug", "--startup", "wait"];
+        let mut command = self.command(&[&all[..], arguments].concat());
+        command.envs(variables.iter().copied());
+        let mut client = Client::start(command.stdin(Stdio::piped()));
+        client.read_log();
+        client
+    }
+
+    /// Runs commands at the same time and searches what they print. Gives what they printed.
+    pub(crate) fn search_commands(&self, lines: &[&[&str]], variables: &[(&str, &str)]) -> Vec<String> {
+        let run = |line: &&[&str]| {
+            let Output { stdout, stderr, .. } = self.command(line).envs(variables.iter().copied()).output().unwrap();
+            let printed = [stdout, stderr].concat();
+            search(&format!("mendline {}", line.join(" ")), &printed);
+            String::from_utf8_lossy(&printed).into_owned()
+        };
+        thread::scope(|scope| {
+            let running: Vec<_> = lines.iter().map(|line| scope.spawn(move || run(line))).collect();
+            running.into_iter().map(|one| one.join().unwrap()).collect()
+        })
+    }
+
+    /// Searches every file that was made here.
+    pub(crate) fn search_files(&self) -> String {
+        let mut all = String::new();
+        for path in files(self.folder.path()) {
+            let text = fs::read(&path).unwrap_or_default();
+            search(&path.display().to_string(), &text);
+            search("the name of a file", path.to_str().unwrap().as_bytes());
+            all.push_str(&String::from_utf8_lossy(&text));
+        }
+        all
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files(&entry.path())),
+            Ok(kind) if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Searches the arguments of a process and of all that it has started.
+pub(crate) fn search_arguments(of: u32) {
+    let mut family = vec![of];
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<u32>().ok());
+        if parent == Some(of) {
+            family.push(pid);
+        }
+    }
+    for pid in family {
+        search("an argument", &fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
+    }
+}
+
+/// Ends a bridge at once, and searches everything that still comes from it and everything that it has logged.
+pub(crate) fn search_to_the_end(mut client: Client) -> String {
+    client.signal(Signal::TERM);
+    client.signal(Signal::TERM);
+    let log = client.whole_log();
+    search("stderr of run", log.as_bytes());
+    client.rest().iter().for_each(|line| search("an answer", line.as_bytes()));
+    log
+}
