@@ -7,6 +7,8 @@
 mod scene;
 
 mod a73_token_expired_401;
+mod bom_json;
+mod content_coding;
 mod endpoint_elsewhere;
 mod h26_500;
 mod h27_502;
@@ -25,6 +27,7 @@ mod h38_redirect_same_origin;
 mod h39_redirect_elsewhere;
 mod h40_405_on_get;
 mod h41_202_but_no_answer;
+mod http_1_0;
 mod m62_unknown_id;
 mod m63_duplicate_response;
 mod m64_late_response;
@@ -34,6 +37,10 @@ mod m67_notification_storm;
 mod m68_progress_forever;
 mod m69_era_flip;
 mod m72_list_hangs;
+mod newline_after;
+mod note_answered;
+mod pretty_json;
+mod questions_without_end;
 mod s42_sse_split_crlf_bom;
 mod s43_event_over_limit;
 mod s44_comments_only;
@@ -130,6 +137,13 @@ pub const ALL: &[&Fault] = &[
     &m69_era_flip::FAULT,
     &m72_list_hangs::FAULT,
     &a73_token_expired_401::FAULT,
+    &pretty_json::FAULT,
+    &newline_after::FAULT,
+    &bom_json::FAULT,
+    &content_coding::FAULT,
+    &http_1_0::FAULT,
+    &note_answered::FAULT,
+    &questions_without_end::FAULT,
 ];
 
 /// The fault with this name.

@@ -32,6 +32,8 @@ pub struct Counts {
     pub connections: u64,
     /// Those of them that are open now.
     pub open_connections: u64,
+    /// The most that were open at a time.
+    pub most_open_connections: u64,
     /// Bytes that were read from sockets, decrypted where TLS is.
     pub bytes_in: u64,
     /// Bytes that sockets accepted.

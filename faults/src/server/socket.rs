@@ -131,6 +131,7 @@ impl Socket {
         oracle.note(|counts| {
             counts.connections += 1;
             counts.open_connections += 1;
+            counts.most_open_connections = counts.most_open_connections.max(counts.open_connections);
         });
         Socket { line, grip, _open: Open(Arc::clone(&oracle)), oracle }
     }

@@ -1,0 +1,23 @@
+//! Every body begins with a byte order mark.
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "bom_json",
+    row: "",
+    does: "Answers with a byte order mark before the JSON text.",
+    value: "",
+    runs: Runs::Always,
+    strikes: Asked::is_request,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let messages = spoken.messages.iter().map(|message| [b"\xef\xbb\xbf", &message[..]].concat().into()).collect();
+    Ok(scene.say(spoken.admitted, messages).await)
+}

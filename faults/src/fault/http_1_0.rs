@@ -1,0 +1,32 @@
+//! The server speaks HTTP/1.0: no length, no chunks, the end of the body is the end of the connection.
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::{Answer, Content, Reply};
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "http_1_0",
+    row: "",
+    does: "Answers in HTTP/1.0 without a length, and closes (JSON over HTTP/1.1 without TLS only).",
+    value: "",
+    runs: Runs::Always,
+    strikes: Asked::is_request,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let reply = scene.say(spoken.admitted, spoken.messages).await;
+    Ok(match reply {
+        Reply::Answer(Answer { status, headers, content: Content::Whole(text) }) => {
+            let mut head = format!("HTTP/1.0 {status}\r\n");
+            for (name, value) in &headers {
+                head.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
+            }
+            Reply::LastWords([head.as_bytes(), b"\r\n", &text[..]].concat().into())
+        }
+        other => other,
+    })
+}

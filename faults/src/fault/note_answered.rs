@@ -1,0 +1,40 @@
+//! A notification, or an answer of the client, is taken in another way than with a bare 202, or slowly.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::{Answer, Reply};
+use crate::server::site::Refused;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "note_answered",
+    row: "",
+    does: "Takes what is no request with this status, after a while, with a body or none.",
+    value: "status (200), or an object of status, body and delayMs",
+    runs: Runs::Never,
+    strikes: is_note,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+fn is_note(asked: &Asked) -> bool {
+    asked.message.is_some() && !asked.is_request()
+}
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let value = scene.value.clone();
+    let taken = scene.serve().await;
+    tokio::time::sleep(Duration::from_millis(value["delayMs"].as_u64().unwrap_or(0))).await;
+    let status = value["status"].as_u64().or(value.as_u64()).and_then(|status| u16::try_from(status).ok());
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
+    Ok(match (taken, value["body"].as_str()) {
+        (Reply::Answer(Answer { status: StatusCode::ACCEPTED, .. }), Some(body)) => {
+            Reply::json(status, body.to_owned().into())
+        }
+        (Reply::Answer(Answer { status: StatusCode::ACCEPTED, .. }), None) => Reply::empty(status),
+        (refused, _) => refused,
+    })
+}

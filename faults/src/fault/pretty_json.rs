@@ -1,0 +1,46 @@
+//! Every answer is spread over several lines, as it is good JSON and no line of stdio.
+
+use bytes::Bytes;
+use serde::Serialize as _;
+use serde_json::Value;
+use serde_json::ser::{PrettyFormatter, Serializer};
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+use crate::settings::Answers;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "pretty_json",
+    row: "",
+    does: "Answers in indented JSON: as a body, or as an event of several data lines.",
+    value: "lf, crlf or tab (lf)",
+    runs: Runs::Always,
+    strikes: Asked::is_request,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let is_events = spoken.admitted.wants(&scene.site) == Answers::Events;
+    let style = scene.value.as_str().unwrap_or("lf").to_owned();
+    // In an event only a line feed is data of several lines.
+    let style = if is_events && style == "crlf" { "lf" } else { &style };
+    let messages = spoken.messages.iter().map(|message| pretty(message, style)).collect();
+    Ok(scene.say(spoken.admitted, messages).await)
+}
+
+fn pretty(message: &Bytes, style: &str) -> Bytes {
+    let Ok(value) = serde_json::from_slice::<Value>(message) else { return message.clone() };
+    let mut out = Vec::new();
+    let indent: &[u8] = if style == "tab" { b"\t" } else { b"  " };
+    let mut writer = Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(indent));
+    if value.serialize(&mut writer).is_err() {
+        return message.clone();
+    }
+    let text = String::from_utf8_lossy(&out);
+    // Inside of strings a line end is escaped, so that these are all between tokens.
+    Bytes::from(if style == "crlf" { text.replace('\n', "\r\n") } else { text.into_owned() })
+}

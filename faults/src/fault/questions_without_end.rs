@@ -1,0 +1,30 @@
+//! The server asks far more than any client can answer, and then gives the answer.
+
+use serde_json::json;
+
+use super::{Fault, Runs, Scene};
+use crate::Asked;
+use crate::server::reply::Reply;
+use crate::server::site::Refused;
+use crate::server::words;
+
+/// See the module.
+pub(super) const FAULT: Fault = Fault {
+    name: "questions_without_end",
+    row: "",
+    does: "Asks the client for its roots a thousand times (or the value) before the answer.",
+    value: "how many (1000)",
+    runs: Runs::Always,
+    strikes: Asked::is_call,
+    answer: |scene| Box::pin(answer(scene)),
+};
+
+/// As many as a stream keeps, so that the first ones are still there for a client that reads slowly.
+const MOST: u64 = 9_000;
+
+async fn answer(scene: Scene) -> Result<Reply, Refused> {
+    let spoken = scene.spoken().await?;
+    let asks = (0..scene.number(1_000).min(MOST))
+        .map(|number| words::request(&format!("question-{number}"), "roots/list", &json!({})));
+    Ok(scene.say(spoken.admitted, asks.chain(spoken.messages).collect()).await)
+}
