@@ -56,6 +56,7 @@ mod n07_host_unreachable;
 mod n08_tls_stall;
 mod n09_cert_expired;
 mod n10_v6_dead_v4_alive;
+mod notification_burst;
 mod p53_exit_idle;
 mod p54_kill9_mid_call;
 mod p55_crash_loop;
@@ -279,6 +280,7 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &x96b_route_or_address_changed::RouteOrAddressChanged,
     &x97_reload_during_calls::ReloadDuringCalls,
     &pretty_printed::PrettyPrinted,
+    &notification_burst::NotificationBurst,
 ];
 
 /// What happens to children where policies are chosen that such things show.

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use mendline_core::port::ExchangeId;
 use mendline_core::{Config, Moment, defaults};
-use mendline_wire::Method;
+use mendline_wire::{Kind, Message, Method};
 
 use super::Check;
+use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
 use crate::machine::{Act, Load};
 use crate::oracle::Oracle;
@@ -25,6 +27,16 @@ pub(super) struct Bounded {
     finished: bool,
     /// What new sessions are being told of what the last one knew, by the id that the server knows it under.
     restores: BTreeMap<(usize, Vec<u8>), Via>,
+    /// What is posted to a server and is no call, and whether it is a cancellation.
+    notes: BTreeMap<ExchangeId, (usize, bool)>,
+}
+
+/// Whether a request over HTTP carries a notification or an answer, and whether that is a cancellation. What completes a
+/// handshake is part of the handshake.
+fn is_note(request: &Request) -> Option<bool> {
+    let message = Message::parse(request.body.clone()?).ok()?;
+    let is_note = message.kind() != Kind::Request && message.method() != Method::Initialized;
+    is_note.then_some(message.method() == Method::Cancelled)
 }
 
 fn is_restore(method: Method) -> bool {
@@ -42,6 +54,7 @@ impl Bounded {
             last: Load::default(),
             finished: false,
             restores: BTreeMap::new(),
+            notes: BTreeMap::new(),
         }
     }
 }
@@ -53,6 +66,17 @@ impl Check for Bounded {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
+            Fact::Wanted(Act::Exchange(id, upstream, request)) => {
+                if let Some(is_cancellation) = is_note(request) {
+                    let kind = (*upstream, is_cancellation);
+                    self.notes.insert(*id, kind);
+                    let posted = self.notes.values().filter(|other| **other == kind).count();
+                    if posted > defaults::NOTES {
+                        return Err(format!("{posted} notifications or answers are posted at once"));
+                    }
+                }
+            }
+            Fact::Wanted(Act::Abort(id)) => _ = self.notes.remove(id),
             // What was answered before is not the client's any more.
             Fact::Handed { by, message, key: Some(key) }
                 if is_restore(message.method()) && oracle.of(*key).answers > 0 =>
@@ -69,8 +93,11 @@ impl Check for Bounded {
             }
             Fact::Exited(link) => self.restores.retain(|_, by| *by != Via::Child(*link)),
             // Over HTTP what is under way ends with its exchange, or is given up for the next session.
-            Fact::Reported { upstream, report: Report::End, .. }
-            | Fact::Given { by: Via::Exchange(upstream, _), .. } => {
+            Fact::Reported { upstream, exchange, report: Report::End } => {
+                self.notes.remove(exchange);
+                self.restores.retain(|(it, _), _| it != upstream);
+            }
+            Fact::Given { by: Via::Exchange(upstream, _), .. } => {
                 self.restores.retain(|(it, _), _| it != upstream);
             }
             Fact::Wanted(Act::Finished) => self.finished = true,
@@ -88,7 +115,7 @@ impl Check for Bounded {
                     ),
                     ("messages for links", load.for_links, defaults::LINK_QUEUE * self.upstreams + self.calls),
                     ("bytes", load.bytes, self.bytes),
-                    ("timers", load.timers, self.calls + 5 * self.upstreams + 2),
+                    ("timers", load.timers, self.calls + 6 * self.upstreams + 2),
                 ];
                 for (what, held, limit) in limits {
                     if held > limit {
