@@ -283,7 +283,9 @@ impl Conversation {
         let Conversation { to, from, mut driver, news, is_asking, .. } = self;
         if is_asking {
             // Nobody wants that answer any more. Said twice, it means at once; a driver that has ended need not be told.
-            let _ = news.send(Input::Stop).and_then(|()| news.send(Input::Stop));
+            for _ in 0..2 {
+                let _ = news.send(Input::Stop);
+            }
         }
         drop(from.unsplit(to));
         if timeout(FAREWELL, &mut driver).await.is_err() {

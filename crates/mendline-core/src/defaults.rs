@@ -200,7 +200,7 @@ pub const NOTES: usize = 16;
 /// How long a server may take to accept one of them: it has nothing to do for it but to take it.
 pub const NOTE: Duration = Duration::from_secs(30);
 /// Connections to one server that carry something else than calls and subscriptions: notifications, answers, cancellations,
-/// errands of ours, the stream for notices, the end of a session.
+/// internal requests, the stream for notices, the end of a session.
 pub const CONNECTIONS_BESIDE_CALLS: usize = 64;
 /// Messages queued for a client before we stop reading from a child that only this client uses.
 pub const CLIENT_QUEUE_SOFT: usize = 256;
@@ -210,7 +210,7 @@ pub const CLIENT_QUEUE_SOFT_BYTES: usize = 8 << 20;
 pub const CLIENT_QUEUE_HARD: usize = 4096;
 /// The same in bytes.
 pub const CLIENT_QUEUE_HARD_BYTES: usize = 64 << 20;
-/// All bytes that the engine holds for others, together.
+/// All bytes that are held for others, together: what waits in the engine, and what shells hold of unfinished answers.
 pub const LEDGER: usize = 256 << 20;
 
 // The end

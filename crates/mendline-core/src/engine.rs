@@ -226,6 +226,11 @@ impl Engine {
         self.ledger.left()
     }
 
+    /// How many calls of an upstream may be out at a time, as it is configured now.
+    pub fn in_flight_limit(&self, upstream: UpstreamId) -> usize {
+        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::in_flight_limit)
+    }
+
     /// A shell holds so many bytes of unfinished responses.
     pub fn note_buffered(&mut self, bytes: usize) {
         self.ledger.note_elsewhere(bytes);

@@ -131,15 +131,15 @@ fn s04_notes_of_a_lost_session_hold_no_place_in_the_next() {
 fn s04_initialized_is_sent_while_every_place_is_taken() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 200, Content::Events, Some("s1"));
+    let handshake = stage.takes();
+    stage.status(handshake.id, 200, Content::Events, Some("s1"));
     // A server may ask before it has answered the handshake, and be slow to take what it is told.
-    asks(&mut stage, &greeting, 1_000);
+    asks(&mut stage, &handshake, 1_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     stage.seen.clear();
-    let id = &greeting.json()["id"];
+    let id = &handshake.json()["id"];
     let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#);
-    stage.event(greeting.id, None, &answer);
+    stage.event(handshake.id, None, &answer);
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     assert_eq!(stage.takes().method(), "notifications/initialized");
     assert!(stage.seen.is_empty());

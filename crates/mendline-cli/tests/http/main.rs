@@ -20,6 +20,7 @@ mod name_server;
 mod names;
 mod namespace;
 mod network;
+mod one_line;
 mod policies;
 mod reach;
 mod recorder;

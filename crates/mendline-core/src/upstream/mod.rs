@@ -184,6 +184,11 @@ impl Upstream {
         self.calls.len()
     }
 
+    /// How many calls may be out at a time.
+    pub fn in_flight_limit(&self) -> usize {
+        self.config.limits.in_flight
+    }
+
     /// Messages queued for the link.
     pub fn queued(&self) -> usize {
         self.outbox.len()

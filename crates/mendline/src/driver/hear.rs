@@ -79,6 +79,7 @@ where
         for http in self.remote.iter_mut().chain(&mut self.left) {
             let observer = self.wired.then_some(&mut self.observer);
             http.limit_buffers(self.engine.read_budget());
+            http.limit_calls(self.engine.in_flight_limit(self.upstream));
             turn.again |= hear(http, &mut self.engine, observer, cx, now);
             buffered += http.buffered();
         }

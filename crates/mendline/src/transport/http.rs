@@ -90,6 +90,8 @@ pub struct Http<D: Dial = TcpDial> {
     held: BTreeSet<ExchangeId>,
     /// What those hold that read.
     budget: Budget,
+    /// How many connections may carry something at a time.
+    connections: usize,
     facts: VecDeque<Input>,
     bells: Bells<Key>,
     /// What the server spoke last.
@@ -102,6 +104,12 @@ enum Key {
     Connection(ConnectionId),
     Dial(ConnectionId),
     Exchange(ExchangeId),
+}
+
+/// How many connections carry something at a time when so many calls may be in flight: one for each of them, for each
+/// subscription, and for what is not a call.
+fn connections(calls: usize) -> usize {
+    calls.saturating_add(defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS)
 }
 
 impl<D: Dial> Http<D> {
@@ -120,6 +128,7 @@ impl<D: Dial> Http<D> {
             stirred: false,
             held: BTreeSet::new(),
             budget: Budget::new(defaults::LEDGER, target.limits.message_bytes),
+            connections: connections(defaults::IN_FLIGHT),
             facts: VecDeque::new(),
             bells: Bells::new(),
             speaks: None,
@@ -204,6 +213,11 @@ impl<D: Dial> Http<D> {
         self.budget.held()
     }
 
+    /// So many calls may be in flight from now on: with what else goes out, that bounds how many connections there are.
+    pub fn limit_calls(&mut self, calls: usize) {
+        self.connections = connections(calls);
+    }
+
     /// How many bytes of unfinished bodies and events may be held from now on.
     pub fn limit_buffers(&mut self, bytes: usize) {
         self.budget.set_limit(bytes);
@@ -260,7 +274,7 @@ impl<D: Dial> Http<D> {
         };
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
         // However many wait: a server, or a proxy before it, is not flooded with connections.
-        let wanted = wanted.min(self.target.connections.saturating_sub(self.pool.taken()));
+        let wanted = wanted.min(self.connections.saturating_sub(self.pool.taken()));
         let (target, trust, bells, dial) = (&self.target, &self.trust, &self.bells, &self.dial);
         self.dials.keep(wanted, |id| {
             let dialed = dial.dial(&place(target), target.connect_timeout);

@@ -180,7 +180,8 @@ async fn s05_body_in_single_bytes_is_one_buffer() {
 #[tokio::test(start_paused = true)]
 async fn s04_connections_that_carry_something_are_limited() {
     let (dial, mut servers) = cables();
-    let mut stage = Stage::new(target("http://x.test/").in_flight(2), dial);
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.http.limit_calls(2);
     let most = 2 + defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS;
     for _ in 0..most + 50 {
         stage.begin(post(PING));

@@ -2,8 +2,8 @@
 //!
 //! Some proxies and frameworks compress whatever they pass on. `gzip` and `deflate` are undone here, piece by piece: what
 //! has come is inflated at once, so that an event of a stream is not held back, and only [`PIECE`] bytes at a time, so that
-//! whoever counts them can stop long before a few kilobytes have become gigabytes. Any other coding is an error that names
-//! it.
+//! the reader, which counts them, can stop long before a few kilobytes have become gigabytes. Any other coding
+//! is an error that names it.
 
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_ENCODING, HeaderMap};

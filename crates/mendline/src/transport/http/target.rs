@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{self, HeaderName, HeaderValue};
-use mendline_core::{Secret, defaults};
+use mendline_core::Secret;
 use mendline_wire::Limits;
 
 use super::origin::{Location, Origin, UrlFault};
@@ -35,16 +35,9 @@ pub struct Target {
     pub(super) connect_timeout: Duration,
     pub(super) limits: Limits,
     pub(super) head_bytes: usize,
-    pub(super) connections: usize,
     pub(super) tls: TlsOptions,
     pub(super) proxy: Option<Proxy>,
     pub(super) wall_clock: fn() -> SystemTime,
-}
-
-/// How many connections carry something at a time when so many calls may be in flight: one for each of them, for each
-/// subscription, and for what is not a call.
-fn connections(calls: usize) -> usize {
-    calls.saturating_add(defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS)
 }
 
 /// Why a header cannot be sent. Never shows its value.
@@ -74,7 +67,6 @@ impl Target {
             connect_timeout: CONNECT,
             limits: Limits::default(),
             head_bytes: HEAD_BYTES,
-            connections: connections(defaults::IN_FLIGHT),
             tls: TlsOptions::default(),
             proxy: None,
             wall_clock: SystemTime::now,
@@ -131,13 +123,6 @@ impl Target {
     /// How long the head of a response may be.
     pub fn head_bytes(mut self, bytes: usize) -> Target {
         self.head_bytes = bytes;
-        self
-    }
-
-    /// How many calls may be in flight, as it is configured: with what else goes out it bounds how many connections there
-    /// are at a time.
-    pub fn in_flight(mut self, calls: usize) -> Target {
-        self.connections = connections(calls);
         self
     }
 

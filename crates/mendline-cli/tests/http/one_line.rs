@@ -1,0 +1,125 @@
+//! Bodies and events that are right over HTTP and would not be one line on stdio, or that are compressed: the client gets
+//! each message on one line all the same.
+
+use mendline_faults::{Rule, Settings};
+use serde_json::{Value, json};
+
+use crate::client::{Client, failure};
+use crate::site::{Site, WAITING, event_answers, json_answers, run};
+
+/// The framings of a good server, each with the rule that makes them.
+fn framings() -> Vec<Rule> {
+    vec![
+        Rule::new("pretty_json").value("lf"),
+        Rule::new("pretty_json").value("crlf"),
+        Rule::new("pretty_json").value("tab"),
+        Rule::new("newline_after"),
+        Rule::new("newline_after").value("\r\n\r\n"),
+        Rule::new("bom_json"),
+        Rule::new("content_coding"),
+        Rule::new("http_1_0"),
+    ]
+}
+
+/// A whole conversation with a server that frames its answers like this; each line that comes is one message.
+fn converse(settings: Settings, rule: Rule) {
+    let what = format!("{} {}", rule.fault, rule.value);
+    let site = Site::start(settings);
+    site.breaks(rule);
+    let mut client = run(&site.url(), &WAITING, &[]);
+    let who = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "roots": {} }, "clientInfo": who });
+    client.request("init", "initialize", &hello);
+    assert_eq!(message(&mut client)["result"]["serverInfo"]["name"], "mendline-faults", "{what}");
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    client.request("list", "tools/list", &json!({}));
+    assert!(message(&mut client)["result"]["tools"].is_array(), "{what}");
+    let params = json!({ "name": "slow", "arguments": { "key": "s", "steps": 2, "stepMs": 1 }, "_meta": { "progressToken": 7 } });
+    client.request("slow", "tools/call", &params);
+    let mut answer = message(&mut client);
+    while answer["method"] == "notifications/progress" {
+        answer = message(&mut client);
+    }
+    assert_eq!(
+        (&answer["id"], &answer["result"]["content"][0]["text"]),
+        (&json!("slow"), &json!("s is done")),
+        "{what}"
+    );
+    client.call("note", "create_note", &json!({ "key": "k" }));
+    let answer = message(&mut client);
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!("note"), &json!("wrote k")), "{what}");
+    assert_eq!(site.executions("k"), 1);
+}
+
+/// The next line, which has to be one message.
+fn message(client: &mut Client) -> Value {
+    let line = client.line();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+}
+
+#[test]
+fn w01_w05_json_body_in_every_framing_is_one_line() {
+    for rule in framings() {
+        converse(json_answers(), rule);
+    }
+}
+
+#[test]
+fn w01_w05_event_in_every_framing_is_one_line() {
+    for rule in framings().into_iter().filter(|rule| rule.fault != "http_1_0") {
+        converse(event_answers(), rule);
+    }
+}
+
+#[test]
+fn w01_notification_may_be_answered_in_any_way() {
+    for (status, body) in
+        [(200, None), (204, None), (200, Some("")), (200, Some("{}")), (200, Some("OK\n")), (202, Some("null\n"))]
+    {
+        let site = Site::start(json_answers());
+        site.breaks(Rule::new("note_answered").value(json!({ "status": status, "body": body })));
+        let mut client = site.client(&[]);
+        let result = client.result("a", "lookup", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "k is 42", "{status} {body:?}");
+        assert_eq!(site.counts().messages_of("initialize"), 1, "{status} {body:?}");
+    }
+}
+
+#[test]
+fn w01_hidden_message_in_a_result_does_not_reach_the_client() {
+    // What a result holds is the tool's business, another message included.
+    let site = Site::start(json_answers());
+    site.breaks(Rule::new("pretty_json").value("lf").tool("lookup"));
+    let mut client = site.client(&[]);
+    let key = "\n{\"jsonrpc\":\"2.0\",\"id\":\"b\",\"result\":{\"content\":[]}}\n";
+    client.call("a", "lookup", &json!({ "key": key }));
+    let answer = message(&mut client);
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!("a"), &json!(format!("{key} is 42"))));
+}
+
+#[test]
+fn r23_unknown_content_coding_is_named_and_not_asked_for_again() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&[]);
+    site.breaks(Rule::new("content_coding").value("br").tool("create_note"));
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("\"br\""), "{result}");
+    assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
+    assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (1, 1));
+}
+
+#[test]
+fn s04_questions_without_end_open_few_connections() {
+    let site = Site::start(event_answers());
+    site.breaks(Rule::new("questions_without_end").tool("lookup").value(2_000));
+    let mut client = site.client(&[]);
+    // From now on the server is slow to take what it is told.
+    site.breaks(Rule::new("note_answered").value(json!({ "status": 202, "delayMs": 600_000 })));
+    let result = client.result("a", "lookup", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
+    // One more call, so that all that the first one made has been begun.
+    client.result("b", "create_note", &json!({ "key": "l" }));
+    let counts = site.counts();
+    assert!(counts.messages_of("response") >= 16, "{counts:?}");
+    assert!(counts.most_open_connections <= 64, "{counts:?}");
+}

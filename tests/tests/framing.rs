@@ -1,0 +1,94 @@
+//! Framings that are right over HTTP and odd: the official clients read them all through Mendline, those that they could not
+//! read by themselves included.
+//!
+//! `cargo xtask peers` installs what is needed and runs these tests.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+
+mod programs;
+
+use std::ffi::OsString;
+use std::future::pending;
+use std::sync::{Once, OnceLock};
+
+use mendline_faults::{Answers, Era, Rule, Server, Settings};
+use mendline_peers::live::Live;
+use mendline_peers::stage::Client::{Python2, TypeScript2};
+use mendline_peers::stage::{Client, Over, Stage};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// How a server frames what it answers, and what it is called.
+fn framings() -> Vec<(&'static str, Answers, Rule)> {
+    let json = |name, rule| (name, Answers::Json, rule);
+    let events = |name, rule| (name, Answers::Events, rule);
+    vec![
+        json("indented-lf", Rule::new("pretty_json").value("lf")),
+        json("indented-crlf", Rule::new("pretty_json").value("crlf")),
+        json("indented-tab", Rule::new("pretty_json").value("tab")),
+        events("data-lines", Rule::new("pretty_json").value("lf")),
+        json("newline-after", Rule::new("newline_after")),
+        json("byte-order-mark", Rule::new("bom_json")),
+        json("gzip", Rule::new("content_coding")),
+        events("gzip-events", Rule::new("content_coding")),
+        json("http-1.0", Rule::new("http_1_0")),
+        json("note-200", Rule::new("note_answered").value(200)),
+        json("note-204", Rule::new("note_answered").value(204)),
+        json("note-200-body", Rule::new("note_answered").value(json!({ "status": 200, "body": "{}" }))),
+    ]
+}
+
+/// What a client is told by a server that frames its answers like this, with Mendline between: the texts of its calls.
+fn plays(stage: &Stage, name: &str, answers: Answers, rule: Rule) -> Result<Vec<String>, String> {
+    let settings = Settings { era: Era::Legacy, answers, ..Settings::default() };
+    let server = ground().block_on(Server::start(settings)).unwrap();
+    server.add(rule).unwrap();
+    let folder = stage.folder(&format!("framing-{name}"))?;
+    let steps = ["k", "l"].map(|key| json!({ "do": "call", "tool": "lookup", "arguments": { "key": key } }));
+    let words = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
+    let mut command: Vec<OsString> = vec![stage.programs.mendline.clone().into()];
+    command.extend(words.map(OsString::from));
+    command.push(server.url().into());
+    let report = Live::start(stage, folder, &steps, &command, &[])?.report()?;
+    let steps = report["steps"].as_array().cloned().unwrap_or_default();
+    let calls = steps.iter().filter(|step| step[0] == "call");
+    calls.map(|step| text(if step[2].is_array() { &step[2][0] } else { &step[2] })).collect()
+}
+
+fn text(result: &Value) -> Result<String, String> {
+    result["content"][0]["text"].as_str().map(str::to_owned).ok_or_else(|| result.to_string())
+}
+
+fn reads_every_framing(client: Client) {
+    let (server, era) = (mendline_peers::stage::Server::Fixture, mendline_peers::stage::Era::Legacy);
+    let stage = Stage { client, server, era, over: Over::Http, programs: programs::built() };
+    let mut wrong = Vec::new();
+    for (name, answers, rule) in framings() {
+        let told = plays(&stage, name, answers, rule);
+        if told.as_deref() != Ok(&["k is 42".to_owned(), "l is 42".to_owned()]) {
+            wrong.push(format!("{name}: {told:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "through Mendline:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn w01_r23_python_2_reads_every_framing_through_mendline() {
+    reads_every_framing(Python2);
+}
+
+#[test]
+fn w01_r23_typescript_2_reads_every_framing_through_mendline() {
+    reads_every_framing(TypeScript2);
+}
+
+/// Where the servers of all tests run: one thread, for as long as the process lives.
+fn ground() -> &'static Handle {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static DRIVEN: Once = Once::new();
+    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
+    DRIVEN.call_once(|| {
+        std::thread::spawn(|| runtime.block_on(pending::<()>()));
+    });
+    runtime.handle()
+}
