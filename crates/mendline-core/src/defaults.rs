@@ -226,6 +226,8 @@ pub const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Bytes kept of a client's name: enough to know it by.
 pub const CLIENT_NAME: usize = 64;
+/// Pings that are sent to confirm that a session is lost: a second one only if a broken connection took the first.
+pub const CONFIRMATIONS: u32 = 2;
 /// Bytes of a body that is not JSON-RPC in which the words for an error are looked for: the title of an HTML page is near its
 /// beginning.
 pub const PAGE_BYTES: usize = 4 * 1024;

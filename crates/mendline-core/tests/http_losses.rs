@@ -136,7 +136,13 @@ fn r15_a_bare_400_is_unknown_and_begins_nothing() {
 #[test]
 fn r15_an_unanswered_ping_makes_an_unsafe_call_unknown_and_repeats_a_read() {
     let ends: [fn(&mut Stage, &Seen); 4] = [
-        |stage, ping| stage.end(ping.id, EndHow::Cut("reset".into())),
+        |stage, ping| {
+            // A second ping goes out when a broken connection took the first.
+            stage.end(ping.id, EndHow::Cut("reset".into()));
+            let again = stage.takes();
+            assert_eq!(again.method(), "ping");
+            stage.end(again.id, EndHow::Cut("reset".into()));
+        },
         |stage, ping| {
             stage.status(ping.id, 503, Content::Empty, None);
             stage.end(ping.id, EndHow::Complete);

@@ -109,6 +109,7 @@ fn s04_cancellations_are_limited_and_none_is_dropped() {
 #[test]
 fn s04_notes_of_a_lost_session_hold_no_place_in_the_next() {
     let (mut stage, notices) = listening();
+    stage.use_session();
     asks(&mut stage, &notices, 1_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     stage.client_says(&call(1, "create_note"));

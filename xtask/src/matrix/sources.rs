@@ -7,7 +7,7 @@ use super::names::Names;
 use crate::command::root;
 
 /// Tests that start real processes.
-const REAL: &[&str] = &["crates/mendline-cli/tests", "tests/tests", "faults/tests"];
+const REAL: &[&str] = &["crates/mendline-cli/tests", "tests/tests", "faults/tests", "bench/tests"];
 
 /// Tests of library crates through their public interfaces.
 const CRATES: &[&str] = &[

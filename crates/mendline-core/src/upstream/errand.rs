@@ -121,6 +121,14 @@ impl Upstream {
             drop(self.take(key, turn));
             return self.ping_refused(exchange);
         }
+        let is_broken = exchange.status.is_none() && matches!(verdict, Verdict::Settle(..));
+        if errand == Errand::Confirm && is_broken && self.is_current(exchange) {
+            drop(self.take(key, turn));
+            if !self.ping_to_confirm(turn) {
+                self.confirmation_lost(turn);
+            }
+            return;
+        }
         if errand == Errand::Confirm && exchange.status.is_some() {
             drop(self.take(key, turn));
             return self.confirmation_ended(exchange.life, Refusal::of(exchange), false, turn);

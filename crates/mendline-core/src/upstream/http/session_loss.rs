@@ -9,8 +9,9 @@
 //! - the ping is answered: the session lives, and the refusal belongs to the call. An error in a body is the answer;
 //! - neither: it is not known. An unsafe call is `unknown`, a repeatable one is sent again.
 //!
-//! A session that has answered nothing but its handshake was never made: what it refuses is answered, and the next
-//! handshake waits for the backoff. Otherwise a server that forgets every session at once would be asked for ever.
+//! A session that has answered nothing but its handshake was never made: the next handshake waits for the backoff.
+//! Otherwise a server that forgets every session at once would be asked for ever. Each call goes out once more for a lost
+//! session; what the next session refuses too is answered.
 //!
 //! Some servers refuse every ping. What such a refusal is worth is learned from the pings that test an idle connection: one
 //! that is refused in a session that then answers a call proves nothing any more.
@@ -19,6 +20,7 @@ use mendline_wire::{Kind, Message, Patch, Spliced};
 
 use super::Http;
 use crate::config::Dialect;
+use crate::defaults;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::backoff;
 use crate::port::{Content, ExchangeId, Written};
@@ -88,6 +90,8 @@ pub struct Refused {
 pub(super) struct Suspicion {
     refusal: Refusal,
     refused: Vec<Refused>,
+    /// How many pings went out to find out.
+    pings: u32,
     /// It was the stream for notices that said so.
     by_notices: bool,
 }
@@ -186,7 +190,7 @@ impl Upstream {
             // It has been replaced meanwhile, perhaps for this very reason.
             let finding = if http.lost_life == Some(life) { Finding::Lost } else { Finding::Unconfirmed };
             if let Some(refused) = refused {
-                self.settle_refused(refused, finding, life, true, turn);
+                self.settle_refused(refused, finding, life, turn);
                 self.sort_waiting();
             }
             return;
@@ -195,16 +199,23 @@ impl Upstream {
             return suspicion.refused.extend(refused);
         }
         let is_pointless = http.refused_pings == RefusedPings::InLiveSession;
-        http.suspicion = Some(Suspicion { refusal, refused: refused.into_iter().collect(), by_notices: false });
+        http.suspicion =
+            Some(Suspicion { refusal, refused: refused.into_iter().collect(), pings: 0, by_notices: false });
         if is_pointless {
             return self.settle_suspicion(Finding::CannotBeConfirmed, turn);
         }
-        if let Some(ping) = ping() {
-            self.send_errand(Errand::Confirm, ping, turn);
-        }
-        if !self.runs(Errand::Confirm) {
+        if !self.ping_to_confirm(turn) {
             self.settle_suspicion(Finding::Unconfirmed, turn);
         }
+    }
+
+    /// Sends the ping that is to confirm a loss, once more if a broken connection took it. Says whether one is on its way.
+    pub(in crate::upstream) fn ping_to_confirm(&mut self, turn: &mut Turn<'_>) -> bool {
+        let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) else { return false };
+        let Some(ping) = ping().filter(|_| suspicion.pings < defaults::CONFIRMATIONS) else { return false };
+        suspicion.pings += 1;
+        self.send_errand(Errand::Confirm, ping, turn);
+        self.runs(Errand::Confirm)
     }
 
     /// The stream for notices was refused as if the session were lost.
@@ -249,6 +260,11 @@ impl Upstream {
         self.settle_suspicion(finding, turn);
     }
 
+    /// Whether an exchange was made in the session that is the current one.
+    pub(in crate::upstream) fn is_current(&self, exchange: &Exchange) -> bool {
+        self.http.as_ref().is_some_and(|http| http.life == exchange.life)
+    }
+
     /// The ping that is to confirm a loss got no answer.
     pub(in crate::upstream) fn confirmation_lost(&mut self, turn: &mut Turn<'_>) {
         self.settle_suspicion(Finding::Unconfirmed, turn);
@@ -278,7 +294,7 @@ impl Upstream {
         let Some(suspicion) = http.suspicion.take() else { return };
         let (life, was_made) = (http.life, http.has_answered);
         for refused in suspicion.refused {
-            self.settle_refused(refused, finding, life, was_made, turn);
+            self.settle_refused(refused, finding, life, turn);
         }
         self.sort_waiting();
         let Some(http) = &mut self.http else { return };
@@ -308,27 +324,27 @@ impl Upstream {
     }
 
     /// Decides about one refused call.
-    fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, was_made: bool, turn: &mut Turn<'_>) {
+    fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, turn: &mut Turn<'_>) {
         let Refused { key, refusal, answer, words } = refused;
         let Some(call) = self.calls.get_mut(key) else { return };
         let is_repeatable = call.effect.is_repeatable();
         let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice);
         let again = self.gate.resumes_at(turn.now) + pause;
         match (finding, answer) {
-            (Finding::Lost, _) if was_made => {
+            (Finding::Lost, _) => {
                 call.refused_once = true;
                 call.lost_in = Some(life);
                 let evidence = Evidence { written: Written::Whole, reply: Reply::SessionGone };
                 self.settle_saying(key, evidence, turn.now, "the server has lost the session".into(), turn);
             }
-            (Finding::Lost | Finding::Alive, Some(answer)) => self.pass_on(answer, turn),
+            (Finding::Alive, Some(answer)) => self.pass_on(answer, turn),
             // A server that repeats itself in so many words has answered; it need not be asked again.
             (_, Some(answer)) if is_repeatable && refusal.is_in_body() => self.pass_on(answer, turn),
-            (Finding::Lost | Finding::Alive, None) if refusal.status == 404 => {
+            (Finding::Alive, None) if refusal.status == 404 => {
                 self.note_health(key, None, turn);
                 self.fail(key, Cause::Refused, Outcome::Refused, words, turn);
             }
-            (Finding::Lost | Finding::Alive, None) => {
+            (Finding::Alive, None) => {
                 let evidence = Evidence { written: Written::Whole, reply: Reply::Status(refusal.status) };
                 self.settle_saying(key, evidence, again, words, turn);
             }
