@@ -4,7 +4,7 @@
 //! sessions of their own that have nothing to do with ours, and routers that know no such path. Sending a call again
 //! because of such words can run it twice, so they are only a claim. One ping on the same session decides it, on behalf of
 //! all calls that were refused:
-//! - the ping gets the same status and code: the session is lost. The handshake is made again, and each refused call is
+//! - the ping gets the same status and code, or an error that names the session: the session is lost. The handshake is made again, and each refused call is
 //!   sent once more, unsafe ones too, because a session that does not exist runs nothing;
 //! - the ping is answered: the session lives, and the refusal belongs to the call. An error in a body is the answer;
 //! - neither: it is not known. An unsafe call is `unknown`, a repeatable one is sent again.
@@ -67,11 +67,12 @@ impl Refusal {
         (200..300).contains(&self.status)
     }
 
-    /// Whether a ping that was refused like this confirms what was said: the status and the code are the same. Of some
-    /// refusals only the status is known; then the words of the ping's have to be about the session.
+    /// Whether a ping that was refused like this confirms what was said: the status and the code are the same, or the words
+    /// of its error are about the session, however the server puts it. A bare refusal with another status may be what this
+    /// server answers to every ping.
     fn confirms(self, said: Refusal) -> bool {
-        let is_same = self.code == said.code || (said.code.is_none() && self.names_session);
-        self.status == said.status && is_same
+        let is_same = self.status == said.status && self.code == said.code;
+        is_same || self.names_session
     }
 }
 
