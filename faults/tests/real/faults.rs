@@ -412,3 +412,61 @@ async fn a_rule_strikes_what_it_names_and_when_it_says() {
     let faults: Vec<_> = server.oracle().seen().into_iter().filter_map(|seen| seen.fault).collect();
     assert_eq!(faults, ["h26_500", "t13_reset_before_headers"]);
 }
+
+/// What a fault does to a call whose answer is a JSON body.
+async fn framed(rule: Rule) -> Got {
+    let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
+    let client = Client::legacy(server.address()).await;
+    server.add(rule).unwrap();
+    client.call("lookup", "k").await
+}
+
+#[tokio::test]
+async fn bodies_are_framed_in_odd_ways_and_say_the_same() {
+    let plain = framed(Rule::new("h26_500").method("nothing")).await.answer();
+    for (style, sign) in [("lf", "{\n  \""), ("crlf", "{\r\n  \""), ("tab", "{\n\t\"")] {
+        let got = framed(Rule::new("pretty_json").value(style)).await;
+        assert!(got.text().starts_with(sign), "{}", got.text());
+        assert_eq!(got.answer(), plain, "{style}");
+    }
+    let got = framed(Rule::new("newline_after")).await;
+    assert!(got.text().ends_with("}\n"), "{}", got.text());
+    assert_eq!(got.answer(), plain);
+    let got = framed(Rule::new("bom_json")).await;
+    assert_eq!(got.body.strip_prefix(b"\xef\xbb\xbf").map(|text| serde_json::from_slice(text).unwrap()), Some(plain));
+}
+
+#[tokio::test]
+async fn bodies_come_under_a_coding_or_in_the_oldest_version() {
+    let got = framed(Rule::new("content_coding")).await;
+    assert_eq!((got.header("content-encoding"), &got.body[..2]), (Some("gzip"), &b"\x1f\x8b"[..]));
+    assert_eq!(framed(Rule::new("content_coding").value("br")).await.header("content-encoding"), Some("br"));
+    let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
+    let client = Client::legacy(server.address()).await;
+    server.add(Rule::new("http_1_0")).unwrap();
+    let mut line = Line::dial(server.address()).await;
+    line.write(client.post(&call(3, "lookup", &json!({ "key": "k" }))).as_bytes()).await;
+    let mut text = Vec::new();
+    while let Ok(bytes) = line.bytes(1 << 16).await {
+        if bytes.is_empty() {
+            break;
+        }
+        text.extend(bytes);
+    }
+    assert!(text.starts_with(b"HTTP/1.0 200"), "{}", String::from_utf8_lossy(&text));
+}
+
+#[tokio::test]
+async fn a_notification_is_taken_with_any_status() {
+    let (_server, client) = stage(Rule::new("note_answered").value(204)).await;
+    let note = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
+    assert_eq!(client.send(&note).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_call_is_answered_after_many_questions() {
+    let (_server, client) = stage(Rule::new("questions_without_end").value(20)).await;
+    let messages = client.call("lookup", "k").await.messages();
+    assert_eq!(messages.iter().filter(|message| message["method"] == "roots/list").count(), 20);
+    assert_eq!(messages.last().unwrap()["result"]["content"][0]["text"], "k is 42");
+}
