@@ -281,8 +281,6 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &x96_suspend_resume::SuspendResume,
     &x96b_route_or_address_changed::RouteOrAddressChanged,
     &x97_reload_during_calls::ReloadDuringCalls,
-    &r15_error_names_session::ErrorNamesSession,
-    &t01_status_without_answer::StatusWithoutAnswer,
     &pretty_printed::PrettyPrinted,
     &notification_burst::NotificationBurst,
 ];
@@ -309,6 +307,8 @@ pub const POLICED_HTTP: &[&dyn Fault] = &[
     &internal_error_now_and_then::InternalErrorNowAndThen,
     &l84_one_tool_hangs::OneToolHangs,
     &t13_reset_before_headers::ResetBeforeHeaders,
+    &r15_error_names_session::ErrorNamesSession,
+    &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
 /// Every fault there is; some of them more than once.
