@@ -5,7 +5,7 @@
 use mendline_wire::{Method, meta};
 
 use super::Refusal;
-use super::session_loss::{Refused, under_number};
+use super::session_loss::{Refused, answer_of};
 use crate::config::Dialect;
 use crate::defaults;
 use crate::event::Dropped;
@@ -149,7 +149,7 @@ impl Upstream {
                 self.fail(key, Cause::Refused, Outcome::Refused, words, turn);
             }
             Verdict::Answered => {
-                if let Some(answer) = exchange.complaint.as_ref().and_then(|it| under_number(&it.message, key)) {
+                if let Some(answer) = exchange.complaint.as_ref().and_then(|it| answer_of(it, key)) {
                     self.pass_on(answer, turn);
                 }
             }

@@ -16,7 +16,7 @@
 //! Some servers refuse every ping. What such a refusal is worth is learned from the pings that test an idle connection: one
 //! that is refused in a session that then answers a call proves nothing any more.
 
-use mendline_wire::{Kind, Message, Patch, Spliced};
+use mendline_wire::{Id, Kind, Message};
 
 use super::Http;
 use crate::config::Dialect;
@@ -32,7 +32,7 @@ use crate::upstream::call::Owner;
 use crate::upstream::errand::Errand;
 use crate::upstream::exchange::{Complaint, Exchange, Purpose, names_session};
 use crate::upstream::keepalive::ping;
-use crate::words::Cause;
+use crate::words::{Cause, error_response};
 
 /// How a server refused a request: the HTTP status, and the code of the JSON-RPC error if one came.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +174,7 @@ impl Upstream {
             self.errand_lost(key, &words, turn);
             return self.session_said_lost(life, refusal, None, turn);
         }
-        let refused = Refused { key, refusal, answer: under_number(&complaint.message, key), words };
+        let refused = Refused { key, refusal, answer: answer_of(complaint, key), words };
         self.session_said_lost(life, refusal, Some(refused), turn);
     }
 
@@ -393,8 +393,11 @@ impl Upstream {
     }
 }
 
-/// An error that came for a call, under the number of that call.
-pub(in crate::upstream) fn under_number(error: &Message, key: Key) -> Option<Message> {
-    let at = error.id_span()?;
-    Message::parse(Spliced::new(error.text().clone(), [(at, Patch::number(key.number()))]).to_bytes()).ok()
+/// The answer that an error is to a call. One that names the call is the server's own answer and passes as it came. One that
+/// names another id, or none, is quoted: its code, and its words without secrets.
+pub(in crate::upstream) fn answer_of(error: &Complaint, key: Key) -> Option<Message> {
+    if error.message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number()) {
+        return Some(error.message.clone());
+    }
+    Message::parse(error_response(&Id::number(key.number()), error.code, &error.words)).ok()
 }
