@@ -7,7 +7,7 @@
 //! server, we send a removal when it is reaped, and when the socket ends, we are gone: the guard gives the groups that are
 //! left `BY_THEMSELVES` to go, then asks, then kills. With no group left it ends at once.
 //!
-//! The guard signals a group only through the pidfd of its leader ([`group`]), never by a bare number, so it cannot reach a
+//! The guard signals a group only through the pidfd of its leader (`group.rs`), never by a bare number, so it cannot reach a
 //! process that was given the number later. With every notice it drops the groups that are gone; a removal is sent
 //! while the ended process still holds its id, and a start that fails is reported too, since its process may have
 //! announced itself.
