@@ -122,7 +122,7 @@ impl Upstream {
             return self.ping_refused(exchange);
         }
         let is_broken = exchange.status.is_none() && matches!(verdict, Verdict::Settle(..));
-        if errand == Errand::Confirm && is_broken && self.is_current(exchange) {
+        if errand == Errand::Confirm && is_broken && self.is_current(exchange) && self.link.is_up() {
             drop(self.take(key, turn));
             if !self.ping_to_confirm(turn) {
                 self.confirmation_lost(turn);
