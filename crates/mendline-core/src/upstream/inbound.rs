@@ -358,7 +358,7 @@ fn speaks_of_a_dead_connection(answer: &Message) -> bool {
 }
 
 /// One of our numbers, come back as a string or with a fraction of zero.
-fn number_in_disguise(id: &[u8]) -> Option<u64> {
+pub(super) fn number_in_disguise(id: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(id).ok()?;
     match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
         Some(text) => Id::number_in(text.as_bytes()),

@@ -31,6 +31,7 @@ use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::errand::Errand;
 use crate::upstream::exchange::{Complaint, Exchange, Purpose, names_session};
+use crate::upstream::inbound::number_in_disguise;
 use crate::upstream::keepalive::ping;
 use crate::words::{Cause, error_response};
 
@@ -396,7 +397,8 @@ impl Upstream {
 /// The answer that an error is to a call. One that names the call is the server's own answer and passes as it came. One that
 /// names another id, or none, is quoted: its code, and its words without secrets.
 pub(in crate::upstream) fn answer_of(error: &Complaint, key: Key) -> Option<Message> {
-    if error.message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number()) {
+    let number = error.message.id().and_then(|raw| Id::from_raw(raw).as_u64().or_else(|| number_in_disguise(raw)));
+    if number == Some(key.number()) {
         return Some(error.message.clone());
     }
     Message::parse(error_response(&Id::number(key.number()), error.code, &error.words)).ok()
