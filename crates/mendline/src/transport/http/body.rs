@@ -152,3 +152,23 @@ impl Kind {
         (!text.is_empty()).then_some(text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s05_body_in_single_bytes_is_one_buffer() {
+        let read = Bytes::from(b"0123456789".repeat(90));
+        let mut kind = Kind::Whole(Gathered::First(Bytes::new()));
+        for at in 0..read.len() {
+            assert!(kind.take_chunk(read.slice(at..at + 1), read.len()));
+        }
+        assert!(read.is_unique(), "no chunk keeps what it was read into");
+        assert!(!kind.take(b"x", read.len()), "it is over the limit");
+        let mut kind = Kind::Whole(Gathered::First(Bytes::new()));
+        kind.take_chunk(read.clone(), read.len());
+        let place = read.as_ptr();
+        assert_eq!(kind.finish().map(|text| text.as_ptr()), Some(place), "one chunk is not copied");
+    }
+}
