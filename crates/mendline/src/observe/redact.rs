@@ -169,6 +169,9 @@ impl Redactor {
             found.extend(needle.places(text, goes_on));
             for reading in &readings {
                 found.extend(needle.places(&reading.bytes, goes_on).map(|place| reading.origin(&place)));
+                if !needle.alone {
+                    found.extend(reading.places_inside_escapes(needle.finder.needle(), HALF));
+                }
             }
         }
     }
@@ -329,6 +332,28 @@ mod tests {
             let seen = shown(&redactor, text);
             assert!(seen.contains(HIDDEN), "{text}: {seen}");
             assert!(!seen.contains("cr3t") && !seen.contains("ord") && !seen.contains("mine"), "{text}: {seen}");
+        }
+    }
+
+    #[test]
+    fn s10_stray_escape_sign_before_a_secret_does_not_hide_it() {
+        let redactor = knowing(&["r\\0+00AA\"z", "0041/abc\"def"]);
+        for text in [
+            r#"\r\\0+00AA\"z"#,
+            r#"{"a":"\\r\\\\0+00AA\\\"z"}"#,
+            r#"\u0041/abc\"def"#,
+            r#"\\u0041\/abc\u0022def"#,
+            "%0041%2Fabc%22def",
+            r"\x0041%2fabc%22def",
+        ] {
+            let seen = shown(&redactor, text);
+            assert!(seen.contains(HIDDEN) && !seen.contains("00AA") && !seen.contains("0041"), "{text}: {seen}");
+        }
+        for (text, cut) in [(r#"\r\\0+00AA\"z"#, 6..13), ("%0041%2Fabc%22def", 6..17)] {
+            for cut in cut {
+                let seen = String::from_utf8_lossy(&redactor.redact_cut(&text.as_bytes()[..cut])).into_owned();
+                assert!(!seen.contains("0+0") && !seen.contains("004"), "{text} cut at {cut}: {seen}");
+            }
         }
     }
 

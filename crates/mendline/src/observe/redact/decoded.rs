@@ -3,33 +3,63 @@
 //! A secret with a quote or a slash in it is written with escapes in JSON and in URLs, and a server may escape what needs
 //! none (`\u0073`). So a text is searched as it is and once more without escapes, and what is found there is hidden where
 //! it came from. JSON inside of JSON and a URL inside of JSON are read, too.
+//!
+//! A stray `\` or `%` before a secret makes an escape together with the secret's first characters (`\` and `r…`). So every
+//! character inside an escape is also tried as the beginning of a secret.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Two halves of a character outside of the basic plane: `\ud83e\udd80`.
 const LONGEST_ESCAPE: usize = 12;
 
 /// A text without escapes, and the origin of each of its bytes.
-pub(super) struct Decoded {
+pub(super) struct Decoded<'t> {
     pub(super) bytes: Vec<u8>,
     /// For each byte where it begins in the original, and at last the original's length.
     origins: Vec<u32>,
+    source: Source<'t>,
 }
 
-impl Decoded {
+/// The text that was decoded: the original, or one that was decoded from it.
+struct Source<'t> {
+    bytes: Cow<'t, [u8]>,
+    /// For each of its bytes where it begins in the original, if it is not the original itself.
+    origins: Option<Vec<u32>>,
+    code: Code,
+    /// The places of the escapes in it.
+    escapes: Vec<Range<u32>>,
+    goes_on: bool,
+}
+
+impl<'t> Decoded<'t> {
     /// Every reading of this text that differs from it. Of a text that was cut, an escape that is not whole at its end is
     /// left out.
-    pub(super) fn readings(text: &[u8], goes_on: bool) -> Vec<Decoded> {
+    pub(super) fn readings(text: &'t [u8], goes_on: bool) -> Vec<Decoded<'t>> {
         let mut readings = Vec::new();
-        readings.extend(Decoded::read(text, b'%', percent, goes_on));
-        if let Some(once) = Decoded::read(text, b'\\', backslash, goes_on) {
-            let deeper = [(b'\\', backslash as Escape), (b'%', percent)];
-            let read = |(sign, escape)| Decoded::read(&once.bytes, sign, escape, goes_on);
-            let deeper = deeper.into_iter().filter_map(read);
+        readings.extend(Decoded::read(Cow::Borrowed(text), PERCENT, goes_on));
+        if let Some(once) = Decoded::read(Cow::Borrowed(text), BACKSLASH, goes_on) {
+            let read = |code: Code| {
+                memchr::memchr(code.sign, &once.bytes)?;
+                Decoded::read(Cow::Owned(once.bytes.clone()), code, goes_on)
+            };
+            let deeper = [BACKSLASH, PERCENT].into_iter().filter_map(read);
             readings.extend(deeper.map(|twice| twice.behind(&once)));
             readings.push(once);
         }
         readings
+    }
+
+    /// The places in the original at which this secret begins inside of an escape. Where the text was cut, the first
+    /// `shortest` bytes of the secret are enough at its end.
+    pub(super) fn places_inside_escapes(&self, secret: &[u8], shortest: usize) -> impl Iterator<Item = Range<usize>> {
+        let source = &self.source;
+        let starts = source.escapes.iter().flat_map(|escape| escape.start as usize + 1..escape.end as usize);
+        starts.filter_map(move |start| {
+            let end = source.end_of(start, secret, shortest)?;
+            let origin = |at: usize| source.origins.as_ref().map_or(at, |origins| origins[at] as usize);
+            Some(origin(start)..origin(end))
+        })
     }
 
     /// The place in the original of a place in this text.
@@ -37,33 +67,87 @@ impl Decoded {
         self.origins[place.start] as usize..self.origins[place.end] as usize
     }
 
-    fn read(text: &[u8], sign: u8, escape: Escape, goes_on: bool) -> Option<Decoded> {
-        memchr::memchr(sign, text)?;
-        let mut read = Decoded { bytes: Vec::with_capacity(text.len()), origins: Vec::with_capacity(text.len() + 1) };
+    fn read(text: Cow<'t, [u8]>, code: Code, goes_on: bool) -> Option<Decoded<'t>> {
+        memchr::memchr(code.sign, &text)?;
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut origins = Vec::with_capacity(text.len() + 1);
+        let mut escapes = Vec::new();
         let mut at = 0;
-        while at < text.len() {
-            let found = if text[at] == sign { escape(&text[at..]) } else { None };
-            if goes_on && found.is_none() && text[at] == sign && text.len() - at < LONGEST_ESCAPE {
-                break;
+        while let Some(step) = code.step(&text, at, goes_on) {
+            bytes.extend_from_slice(step.written());
+            origins.extend(step.written().iter().map(|_| at as u32));
+            if step.length > 1 {
+                escapes.push(at as u32..(at + step.length) as u32);
             }
-            let mut buffer = [0; 4];
-            let (written, length) = match found {
-                Some((character, length)) => (character.encode(&mut buffer), length),
-                None => (&text[at..=at], 1),
-            };
-            read.bytes.extend_from_slice(written);
-            read.origins.extend(written.iter().map(|_| at as u32));
-            at += length;
+            at += step.length;
         }
-        read.origins.push(text.len() as u32);
-        Some(read)
+        origins.push(text.len() as u32);
+        Some(Decoded { bytes, origins, source: Source { bytes: text, origins: None, code, escapes, goes_on } })
     }
 
-    fn behind(mut self, first: &Decoded) -> Decoded {
+    fn behind(mut self, first: &Decoded<'_>) -> Decoded<'t> {
         for origin in &mut self.origins {
             *origin = first.origins[*origin as usize];
         }
+        self.source.origins = Some(first.origins.clone());
         self
+    }
+}
+
+impl Source<'_> {
+    /// The end of this secret if it begins here.
+    fn end_of(&self, start: usize, secret: &[u8], shortest: usize) -> Option<usize> {
+        let mut at = start;
+        let mut found = 0;
+        while found < secret.len() {
+            let Some(step) = self.code.step(&self.bytes, at, self.goes_on) else {
+                return (self.goes_on && found >= shortest).then_some(self.bytes.len());
+            };
+            if !secret[found..].starts_with(step.written()) {
+                return None;
+            }
+            found += step.written().len();
+            at += step.length;
+        }
+        Some(at)
+    }
+}
+
+/// A way to write escapes.
+#[derive(Clone, Copy)]
+struct Code {
+    sign: u8,
+    escape: Escape,
+}
+
+const BACKSLASH: Code = Code { sign: b'\\', escape: backslash };
+const PERCENT: Code = Code { sign: b'%', escape: percent };
+
+/// One character of a text: an escape, or a byte as it stands.
+struct Step {
+    buffer: [u8; 4],
+    width: usize,
+    /// How many bytes of the text it takes.
+    length: usize,
+}
+
+impl Step {
+    fn written(&self) -> &[u8] {
+        &self.buffer[..self.width]
+    }
+}
+
+impl Code {
+    /// The character at this place, unless the text ends here.
+    fn step(self, text: &[u8], at: usize, goes_on: bool) -> Option<Step> {
+        let byte = *text.get(at)?;
+        let found = if byte == self.sign { (self.escape)(&text[at..]) } else { None };
+        if goes_on && found.is_none() && byte == self.sign && text.len() - at < LONGEST_ESCAPE {
+            return None;
+        }
+        let mut buffer = [byte, 0, 0, 0];
+        let (width, length) = found.map_or((1, 1), |(meant, length)| (meant.encode(&mut buffer).len(), length));
+        Some(Step { buffer, width, length })
     }
 }
 

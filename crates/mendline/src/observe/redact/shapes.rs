@@ -612,8 +612,10 @@ mod tests {
         #[test]
         fn the_value_of_a_secret_is_hidden_in_json_at_any_depth(value in "[a-zA-Z0-9+/=_-]{4,60}", name in "[a-z]{0,8}_?") {
             for key in ["token", "apiKey", "password", "client_secret"] {
-                let text = serde_json::json!({ "a": [{ format!("{name}{key}"): value }] }).to_string();
-                prop_assume!(!text.contains("progress"));
+                let name = format!("{name}{key}");
+                let plain = name.replace('_', "").to_ascii_lowercase();
+                prop_assume!(!super::HARMLESS.iter().any(|harmless| plain.ends_with(harmless)));
+                let text = serde_json::json!({ "a": [{ name: value }] }).to_string();
                 let inner = serde_json::json!({ "text": text }).to_string();
                 prop_assert!(!shown(&text).contains(&format!("\"{value}\"")), "{}", shown(&text));
                 prop_assert!(!shown(&inner).contains(&format!("\\\"{value}\\\"")), "{}", shown(&inner));
