@@ -21,7 +21,7 @@ Options:
   --seeds N     how many seeds to live                  [default: 1000]
   --from S      the first of them                       [default: 0]
   --seed S      one seed only; the same as --from S --seeds 1
-  --log         print everything that happens (for one seed)
+  --log         print the log of every seed; two runs can be compared by it
   --defect K    wake planted defect K; 0 is the copy without any
   --threads N   how many threads                        [default: 2]
   --coverage    print what was visited
@@ -52,7 +52,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     }
     let options = parse(args)?;
     if options.log {
-        return tell(&options, &mut out);
+        return print_logs(&options, &mut out);
     }
     if options.all {
         return list(&options, &mut out);
@@ -87,19 +87,21 @@ fn parse(args: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// One seed with everything that happens in it.
-fn tell(options: &Options, out: &mut impl Write) -> Result<(), String> {
-    let report = run::run(options.from, options.driven, true);
-    let mut text = Plan::new(options.from).to_string();
-    for line in &report.lines {
-        text.push_str(line);
-        text.push('\n');
+/// Prints the log of every seed.
+fn print_logs(options: &Options, out: &mut impl Write) -> Result<(), String> {
+    for seed in options.from..options.from + options.seeds {
+        let report = run::run(seed, options.driven, true);
+        let mut text = Plan::new(seed).to_string();
+        for line in &report.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        out.write_all(text.as_bytes()).map_err(|error| error.to_string())?;
+        if let Some(violation) = report.violation {
+            return Err(violation.to_string());
+        }
     }
-    out.write_all(text.as_bytes()).map_err(|error| error.to_string())?;
-    match report.violation {
-        Some(violation) => Err(violation.to_string()),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Every broken promise among many seeds, with the first seeds that broke it.
