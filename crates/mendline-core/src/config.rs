@@ -126,7 +126,7 @@ pub struct Timeouts {
     pub total: Duration,
     /// Of waiting for an upstream that is not up.
     pub recovery: Duration,
-    /// Of a greeting that we replay.
+    /// Of a handshake that we replay.
     pub handshake: Duration,
     /// Of a ping.
     pub ping: Duration,
@@ -264,7 +264,7 @@ pub struct ToolPolicy {
 pub struct Catalogue {
     /// Whether its lists are kept, and answered from there while it is away.
     pub cache: bool,
-    /// What a greeting waits for.
+    /// What a handshake waits for.
     pub startup: Startup,
 }
 
@@ -274,7 +274,7 @@ impl Default for Catalogue {
     }
 }
 
-/// What a client's greeting waits for.
+/// What a client's handshake waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Startup {
     /// Nothing: it is answered while the server starts.

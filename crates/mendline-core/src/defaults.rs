@@ -15,7 +15,7 @@ pub const TOTAL: Duration = Duration::from_secs(30 * 60);
 /// wins over their timeout.
 /// Set by `timeouts.recovery`, `--recovery-timeout`.
 pub const RECOVERY: Duration = Duration::from_secs(45);
-/// How long a child may take to answer the greeting that we replay: `npx` may have to download it.
+/// How long a child may take to answer the handshake that we replay: `npx` may have to download it.
 /// Set by `timeouts.handshake`, `--handshake-timeout`.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
 
@@ -158,7 +158,7 @@ pub const DEAD_ANSWERS: u32 = 3;
 pub const MADE_UP_PROGRESS: f64 = 1e-6;
 /// Resources whose subscription is kept for the next session.
 pub const SUBSCRIPTIONS: usize = 1024;
-/// With nothing known of a server, it has this long to answer the first greeting itself, since only it knows its
+/// With nothing known of a server, it has this long to answer the first handshake itself, since only it knows its
 /// capabilities and its instructions: most servers need less, and clients that hurry give up after five seconds.
 pub const GRACE: Duration = Duration::from_secs(3);
 /// After that a list waits for the server for this long: many clients ask only once, and give up after thirty seconds.
@@ -173,7 +173,7 @@ pub const CATALOGUE_BYTES: usize = 8 << 20;
 pub const CATALOGUE_ENTRIES: usize = 512;
 /// How many things a new session is told at once of what the last one knew.
 pub const RESTORES: usize = 8;
-/// Errands of our own that are under way at once at most: the greeting, a ping, a look at the tools, four lists, and what is restored.
+/// Errands of our own that are under way at once at most: the handshake, a ping, a look at the tools, four lists, and what is restored.
 pub const ERRANDS: usize = 7 + RESTORES;
 /// Pages of a list that are read to find out whether it has changed.
 pub const LIST_PAGES: u32 = 64;

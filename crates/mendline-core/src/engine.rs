@@ -184,7 +184,7 @@ impl Engine {
                 Alarm::Link(upstream) => self.with_upstream(upstream, Upstream::handle_link_timer),
                 Alarm::KeepAlive(upstream) => self.with_upstream(upstream, Upstream::handle_keep_alive),
                 Alarm::Notices(upstream) => self.with_upstream(upstream, Upstream::handle_notices_timer),
-                Alarm::Greeting(upstream) => self.with_upstream(upstream, Upstream::handle_greeting_timer),
+                Alarm::Handshake(upstream) => self.with_upstream(upstream, Upstream::handle_handshake_timer),
                 Alarm::Notes(upstream) => self.with_upstream(upstream, Upstream::handle_notes_timer),
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),

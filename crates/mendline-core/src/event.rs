@@ -175,15 +175,15 @@ pub enum Event {
         method: Method,
         stale: bool,
     },
-    /// The server took too long to answer the greeting, so it was answered in its stead.
+    /// The server took too long to answer the handshake, so it was answered in its stead.
     CallAnsweredEarly {
         upstream: UpstreamId,
         call: u64,
         was_out: bool,
         took: Duration,
     },
-    /// A greeting that was answered before is answered by the server itself, for the first time.
-    GreetedInBackground {
+    /// A handshake that was answered before is answered by the server itself, for the first time.
+    HandshakeCompleted {
         upstream: UpstreamId,
         link: LinkId,
     },
@@ -359,7 +359,7 @@ impl Event {
             | Event::ListChanged { upstream, .. }
             | Event::AnsweredFromCatalogue { upstream, .. }
             | Event::CallAnsweredEarly { upstream, .. }
-            | Event::GreetedInBackground { upstream, .. }
+            | Event::HandshakeCompleted { upstream, .. }
             | Event::ToldOtherwise { upstream, .. }
             | Event::AnswerMislabelled { upstream }
             | Event::ToolLeftOut { upstream, .. }

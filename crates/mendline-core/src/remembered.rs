@@ -33,7 +33,7 @@ pub struct Entry {
 /// What an answer is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topic {
-    /// The revision that was spoken; for a greeting, the one that was asked for.
+    /// The revision that was spoken; for a handshake, the one that was asked for.
     pub(crate) version: String,
     pub(crate) method: Method,
     /// The page of a list; `None` is the first.

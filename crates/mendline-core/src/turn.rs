@@ -24,8 +24,8 @@ pub enum Alarm {
     KeepAlive(UpstreamId),
     /// The stream for notices may be opened again.
     Notices(UpstreamId),
-    /// A server had time enough for its part of the greeting: to name an endpoint, or to take `initialized`.
-    Greeting(UpstreamId),
+    /// A server had time enough for its part of the handshake: to name an endpoint, or to take `initialized`.
+    Handshake(UpstreamId),
     /// A server had time enough to take a notification or an answer.
     Notes(UpstreamId),
     /// Posts whose trunk is gone had time enough to end by themselves.

@@ -44,7 +44,7 @@ pub enum Cause {
     /// The server rejected the request and did not process it.
     Refused,
     /// The server speaks only revisions before 2026-07-28. A client that asks with `server/discover` which era it meets
-    /// expects what such a server says over stdio, *method not found*, and greets with `initialize` instead; so this is the
+    /// expects what such a server says over stdio, *method not found*, and initializes with `initialize` instead; so this is the
     /// one cause with a code that is not ours.
     OtherEra,
 }

@@ -220,7 +220,7 @@ impl ClientSession {
         }
     }
 
-    /// Whoever speaks says who he is: in the greeting, or with every request where there is none.
+    /// Whoever speaks says who he is: in the handshake, or with every request where there is none.
     fn listen_for_a_name(&mut self, message: &Message, turn: &mut Turn<'_>) {
         if self.is_introduced || message.method() == Method::Ping {
             return;

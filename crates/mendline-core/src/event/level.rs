@@ -66,7 +66,7 @@ impl Event {
             | Event::MessageDropped { .. } => Level::Warn,
             Event::UpstreamReady { .. }
             | Event::SessionReplayed { .. }
-            | Event::GreetedInBackground { .. }
+            | Event::HandshakeCompleted { .. }
             | Event::CallAnsweredEarly { .. }
             | Event::ListChanged { .. }
             | Event::BreakerHalfOpened { .. }

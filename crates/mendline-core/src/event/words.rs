@@ -38,7 +38,7 @@ impl fmt::Display for Event {
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
             Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
-            Event::ErrandSent { method: Method::Initialize, .. } => write!(f, "greeting replayed"),
+            Event::ErrandSent { method: Method::Initialize, .. } => write!(f, "handshake replayed"),
             Event::ErrandSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
             Event::ErrandFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
             Event::ListChanged { method, .. } => write!(f, "{} reads differently after the gap", name(method)),
@@ -53,9 +53,9 @@ impl fmt::Display for Event {
             Event::CallAnsweredEarly { call, took, .. } => {
                 write!(f, "call {call} (initialize) answered in the server's stead after {}", Short(*took))
             }
-            Event::GreetedInBackground { .. } => write!(f, "greeted, after the client was: initialize, initialized"),
+            Event::HandshakeCompleted { .. } => write!(f, "initialized, after the client was: initialize, initialized"),
             Event::ToldOtherwise { what, .. } => {
-                write!(f, "the server's greeting differs from what the client was told: {what}")
+                write!(f, "the server's handshake differs from what the client was told: {what}")
             }
             Event::AnswerMislabelled { .. } => {
                 write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")

@@ -6,8 +6,8 @@
 //! not wait for it.
 //!
 //! Every attempt at a client's call counts, the second as much as the first: the server sees no difference. What we ask on
-//! our own behalf (greetings, pings, lists after a gap) does not: there is little of it, it has limits of its own, and a
-//! session that could not be greeted for the crowd of calls that wait for it would help nobody.
+//! our own behalf (handshakes, pings, lists after a gap) does not: there is little of it, it has limits of its own, and a
+//! session that could not be initialized for the crowd of calls that wait for it would help nobody.
 
 use std::time::Duration;
 

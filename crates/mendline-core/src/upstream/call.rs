@@ -98,10 +98,10 @@ pub struct Call {
     pub confirmed: bool,
     /// We made progress up, so that the client sees that something is done.
     made_up: bool,
-    /// A greeting that is answered in the server's stead then.
+    /// A handshake that is answered in the server's stead then.
     pub grace: Option<Moment>,
-    /// A greeting that the client made and no longer waits for: the server may take as long for it as for any call.
-    pub is_first_greeting: bool,
+    /// A handshake that the client made and no longer waits for: the server may take as long for it as for any call.
+    pub is_first_handshake: bool,
     /// How long it waits for its upstream at most, when that is less than others do.
     pub waits: Option<Duration>,
     /// What held when it came, if that has changed since.
@@ -139,7 +139,7 @@ impl Call {
             confirmed: false,
             made_up: false,
             grace: None,
-            is_first_greeting: false,
+            is_first_handshake: false,
             waits: None,
             kept: None,
         }
@@ -202,7 +202,7 @@ impl Call {
         match self.owner {
             Owner::Us(Errand::Ping | Errand::Confirm) => Some(self.arrived + timeouts.ping),
             Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
-            Owner::Us(Errand::Greeting) if self.is_first_greeting => Some(self.arrived + timeouts.call),
+            Owner::Us(Errand::Handshake) if self.is_first_handshake => Some(self.arrived + timeouts.call),
             Owner::Us(_) => Some(self.arrived + timeouts.handshake),
             Owner::Client { .. } if self.listens() => None,
             Owner::Client { .. } => {

@@ -1,4 +1,4 @@
-//! What the server last said of itself: its greeting, its lists.
+//! What the server last said of itself: its handshake, its lists.
 //!
 //! Whatever passes is kept, page by page and byte for byte, in case somebody asks while the server is not there: when it
 //! starts, when it is away. A list is answered from here whole or not at all: a first page whose second one is missing would
@@ -18,7 +18,7 @@ use crate::moment::Moment;
 use crate::remembered::{Entry, Remembered, Topic};
 use crate::timers::TimerId;
 
-/// The revisions that begin with a greeting.
+/// The revisions that begin with a handshake.
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// What the server last said of itself.
@@ -110,16 +110,16 @@ impl Catalogue {
         None
     }
 
-    /// What the server would say to a greeting that asks for this revision: what it said to one that did, or to another if
+    /// What the server would say to a handshake that asks for this revision: what it said to one that did, or to another if
     /// it proves that the server speaks this one.
-    pub fn greeting(&self, requested: &str) -> Option<&Message> {
-        let greetings = || self.pages.iter().rev().filter(|page| page.topic.method == Method::Initialize);
+    pub fn handshake(&self, requested: &str) -> Option<&Message> {
+        let handshakes = || self.pages.iter().rev().filter(|page| page.topic.method == Method::Initialize);
         let agreed = |page: &&Page| page.answer.get_str(&["protocolVersion"]).as_deref() == Some(requested);
-        let page = greetings().find(|page| page.topic.version == requested).or_else(|| greetings().find(agreed))?;
+        let page = handshakes().find(|page| page.topic.version == requested).or_else(|| handshakes().find(agreed))?;
         Some(&page.answer)
     }
 
-    /// The conversation is held in the revision that this answer to a greeting names.
+    /// The conversation is held in the revision that this answer to a handshake names.
     pub fn speak(&mut self, answer: &Message) {
         self.spoken = answer.get_str(&["protocolVersion"]).map(std::borrow::Cow::into_owned);
     }
@@ -161,8 +161,8 @@ impl Catalogue {
         }
     }
 
-    /// The server no longer answers a greeting as it did.
-    pub fn forget_greetings(&mut self) {
+    /// The server no longer answers a handshake as it did.
+    pub fn forget_handshakes(&mut self) {
         let before = self.pages.len();
         self.pages.retain(|page| !matches!(page.topic.method, Method::Initialize | Method::Discover));
         self.unkept |= self.pages.len() < before;
@@ -201,7 +201,7 @@ pub fn living_for(answer: &Message, time: Duration) -> Message {
     Message::parse(text).unwrap_or_else(|_| answer.clone())
 }
 
-/// Is this a revision that begins with a greeting, and that is known here?
+/// Is this a revision that begins with a handshake, and that is known here?
 pub fn is_known_legacy(version: &str) -> bool {
     LEGACY.contains(&version)
 }
@@ -219,7 +219,7 @@ mod tests {
         message(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tools}]{next}}}}}"#))
     }
 
-    fn greeted() -> Catalogue {
+    fn initialized() -> Catalogue {
         let mut catalogue = Catalogue::default();
         catalogue.speak(&message(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#));
         catalogue
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_list_is_found_whole_or_not_at_all() {
-        let mut catalogue = greeted();
+        let mut catalogue = initialized();
         let [first, second] = ["{}", r#"{"cursor":"b"}"#].map(|params| topic(&catalogue, params).unwrap());
         catalogue.learn(first.clone(), &page("1", "b"), Moment::ZERO);
         assert!(catalogue.find(&first).is_none(), "its second page is missing");
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn only_the_page_that_is_asked_for_may_matter() {
-        let catalogue = greeted();
+        let catalogue = initialized();
         assert!(topic(&catalogue, r#"{"_meta":{"progressToken":1}}"#).is_some());
         assert!(topic(&catalogue, r#"{"cursor":null}"#).unwrap().cursor.is_none());
         assert!(topic(&catalogue, r#"{"cursor":5}"#).is_none());
@@ -259,21 +259,21 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_answered_with_what_the_server_said_to_one_like_it() {
+    fn a_handshake_is_answered_with_what_the_server_said_to_one_like_it() {
         let mut catalogue = Catalogue::default();
-        let greeting = |version: &str| Topic { version: version.into(), method: Method::Initialize, cursor: None };
+        let handshake = |version: &str| Topic { version: version.into(), method: Method::Initialize, cursor: None };
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#);
-        catalogue.learn(greeting("2025-11-25"), &answer, Moment::ZERO);
-        assert!(catalogue.greeting("2025-11-25").is_some(), "asked the same, it says the same");
-        assert!(catalogue.greeting("2025-06-18").is_some(), "it speaks this one");
-        assert!(catalogue.greeting("2024-11-05").is_none(), "nobody knows what it says to that");
-        catalogue.forget_greetings();
-        assert!(catalogue.greeting("2025-11-25").is_none());
+        catalogue.learn(handshake("2025-11-25"), &answer, Moment::ZERO);
+        assert!(catalogue.handshake("2025-11-25").is_some(), "asked the same, it says the same");
+        assert!(catalogue.handshake("2025-06-18").is_some(), "it speaks this one");
+        assert!(catalogue.handshake("2024-11-05").is_none(), "nobody knows what it says to that");
+        catalogue.forget_handshakes();
+        assert!(catalogue.handshake("2025-11-25").is_none());
     }
 
     #[test]
     fn what_is_kept_has_an_end_and_the_oldest_goes_first() {
-        let mut catalogue = greeted();
+        let mut catalogue = initialized();
         let big = format!("\"{}\"", "x".repeat(defaults::CATALOGUE_BYTES / 4));
         for cursor in 0..8 {
             let topic = topic(&catalogue, &format!(r#"{{"cursor":"{cursor}"}}"#)).unwrap();
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_list_holds_for_as_long_as_its_server_said_and_no_longer_once_it_is_in_doubt() {
-        let mut catalogue = greeted();
+        let mut catalogue = initialized();
         let topic = topic(&catalogue, "{}").unwrap();
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":60000,"cacheScope":"public"}}"#);
         catalogue.learn(topic.clone(), &answer, Moment::ZERO);
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(catalogue.find(&topic).unwrap().holds_for(later), Duration::from_secs(15));
         let mut remembered = catalogue.remember(later);
         remembered.grow_older(Duration::from_secs(10));
-        let mut next = greeted();
+        let mut next = initialized();
         next.recall(remembered, Moment::ZERO);
         let page = next.find(&topic).unwrap();
         assert_eq!(page.holds_for(Moment::ZERO), Duration::from_secs(5), "age outlives the process");

@@ -2,7 +2,7 @@
 //!
 //! An errand travels like a call: it has a name, a deadline and a place in the queue. It belongs to its link, so it is
 //! never sent again; when the link is gone, the next one has errands of its own. Nobody waits for its answer but us:
-//! - the *greeting*: the client's own, replayed on every new link before anything else;
+//! - the *handshake*: the client's own, replayed on every new link before anything else;
 //! - what the last session knew, *restored*: the log level and the subscriptions;
 //! - *lists*, read again to see what has changed behind the client's back (see [`super::gap`]);
 //! - the *ping* that tests an idle line (see [`super::keepalive`]), and the one that confirms that a session is lost.
@@ -23,8 +23,8 @@ use crate::turn::Turn;
 /// Why we ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
-    /// The client's own greeting, replayed.
-    Greeting,
+    /// The client's own handshake, replayed.
+    Handshake,
     /// The log level or a subscription, told to a new session.
     Restore,
     /// A page of a list.
@@ -56,7 +56,7 @@ impl Upstream {
     /// The server answered it.
     pub(super) fn errand_answered(&mut self, errand: Errand, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
         match errand {
-            Errand::Greeting => self.finish_replay(asked, answer, turn),
+            Errand::Handshake => self.finish_replay(asked, answer, turn),
             Errand::Restore => self.restored(asked, answer, turn),
             Errand::List(shelf) => self.page_read(shelf, asked, answer, turn),
             Errand::Lookup => self.lookup_answered(asked, answer, turn),
@@ -70,8 +70,8 @@ impl Upstream {
     pub(super) fn errand_lost(&mut self, key: Key, why: &str, turn: &mut Turn<'_>) {
         let Some(Call { owner: Owner::Us(errand), message, .. }) = self.take(key, turn) else { return };
         match errand {
-            // A greeting belongs to its link; the next link gets its own.
-            Errand::Greeting => {}
+            // A handshake belongs to its link; the next link gets its own.
+            Errand::Handshake => {}
             // Whoever waits for it does not wait for long.
             Errand::Lookup => {}
             Errand::Restore => {
@@ -94,13 +94,13 @@ impl Upstream {
     /// It was not answered in time.
     pub(super) fn errand_expired(&mut self, key: Key, errand: Errand, turn: &mut Turn<'_>) {
         self.drop_exchange(key, turn);
-        if errand != Errand::Greeting {
+        if errand != Errand::Handshake {
             return self.errand_lost(key, "no answer in time", turn);
         }
         let (Some(link), Some(_)) = (self.link.current(), self.take(key, turn)) else { return };
         turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: "no answer in time".to_owned() });
         self.session.lose();
-        self.drain_link("the server did not answer the greeting in time", Wish::Ours, turn);
+        self.drain_link("the server did not answer the handshake in time", Wish::Ours, turn);
     }
 
     /// Over HTTP: its exchange ended without an answer.
@@ -112,8 +112,8 @@ impl Upstream {
         exchange: &Exchange,
         turn: &mut Turn<'_>,
     ) {
-        if errand == Errand::Greeting {
-            return self.greeting_failed(key, verdict, turn);
+        if errand == Errand::Handshake {
+            return self.handshake_failed(key, verdict, turn);
         }
         if errand == Errand::Ping && exchange.status.is_some() {
             // Whatever it said, somebody is there.
@@ -160,7 +160,7 @@ impl Upstream {
         let under_way = self.calls.iter().filter(|(_, call)| call.owner == Owner::Us(Errand::Restore)).count();
         let at_once = if self.restore_lost { 1 } else { defaults::RESTORES };
         for _ in under_way..at_once {
-            if !self.session.is_greeted() || !self.link.is_up() {
+            if !self.session.is_initialized() || !self.link.is_up() {
                 return;
             }
             let Some(message) = self.to_restore.pop_front() else { return };
@@ -174,7 +174,7 @@ impl Upstream {
             call.method(),
             Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
         );
-        is_kept && self.session.was_greeted()
+        is_kept && self.session.was_initialized()
     }
 
     /// What this call of a client's wants to be kept in mind, if it does.
@@ -194,7 +194,7 @@ impl Upstream {
     pub(super) fn is_held(&self, call: &Message) -> bool {
         self.is_state(call)
             && (self.runs(Errand::Restore) || (!self.to_restore.is_empty() && !self.restore_lost))
-            && self.session.is_greeted()
+            && self.session.is_initialized()
     }
 
     /// The client has chosen anew: what it chose before is not told to anybody any more.

@@ -408,31 +408,31 @@ mod tests {
     fn r15_only_a_call_in_a_session_can_be_told_that_it_is_lost() {
         let mut refused = ended(Some(404), Content::Json);
         refused.session_named = Some("s1".into());
-        let greeted = Circumstances { can_lose_session: true, ..Circumstances::default() };
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+        let initialized = Circumstances { can_lose_session: true, ..Circumstances::default() };
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
         assert!(matches!(verdict, Verdict::SessionSaidLost(_)), "{verdict:?}");
         let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &Circumstances::default());
         assert!(matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
-        let verdict = judge(&ended(Some(404), Content::Json), &EndHow::Complete, Written::Whole, &greeted);
+        let verdict = judge(&ended(Some(404), Content::Json), &EndHow::Complete, Written::Whole, &initialized);
         assert!(matches!(verdict, Verdict::Refused(_)), "no session was named: {verdict:?}");
     }
 
     #[test]
     fn r15_a_400_speaks_of_the_session_only_if_its_words_do() {
-        let greeted = Circumstances { can_lose_session: true, ..Circumstances::default() };
+        let initialized = Circumstances { can_lose_session: true, ..Circumstances::default() };
         let mut refused = ended(Some(400), Content::Other);
         refused.session_named = Some("s1".into());
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
         assert_eq!(outcome(&verdict), Some(Outcome::Unknown));
         for words in
             ["No valid session ID provided", "Bad Request: Server not initialized", "Mcp-Session-Id is required"]
         {
             refused.page = Some(words.into());
-            let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+            let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
             assert!(matches!(verdict, Verdict::SessionSaidLost(_)), "{words}: {verdict:?}");
         }
         refused.page = Some("a field is missing".into());
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &greeted);
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
         assert_eq!(outcome(&verdict), Some(Outcome::Unknown));
     }
 

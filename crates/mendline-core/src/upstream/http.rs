@@ -156,10 +156,10 @@ impl Http {
         self.exchanges.len()
     }
 
-    /// The session and the version as headers, as far as the greeting has settled them.
-    fn session_headers(&self, greets: bool) -> Vec<(Cow<'static, str>, Arc<str>)> {
+    /// The session and the version as headers, as far as the handshake has settled them.
+    fn session_headers(&self, is_initialize: bool) -> Vec<(Cow<'static, str>, Arc<str>)> {
         let mut headers = Vec::new();
-        if !greets {
+        if !is_initialize {
             headers.reserve(2);
             let session = self.session.clone().or_else(|| self.early_session.clone());
             headers.extend(session.map(|session| (headers::SESSION_ID.into(), session)));
@@ -240,7 +240,7 @@ impl Upstream {
                 let ask = Ask { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
                 http.begin(Exchange::new(Purpose::Trunk), ask, Reuse::Fresh, turn);
                 http.release(turn);
-                http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Greeting(self.id));
+                http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
             }
             return;
         }
@@ -248,8 +248,8 @@ impl Upstream {
         if http.is_looking() || self.outbox.any(|out| places.has_room_for(out)) {
             return;
         }
-        if let Some(greeting) = self.session.greet_again() {
-            return self.replay(greeting, turn);
+        if let Some(handshake) = self.session.reinitialize() {
+            return self.replay(handshake, turn);
         }
         if !self.waiting.is_empty() && !self.gate.is_open(turn.now) {
             return self.watch_gate(turn);
@@ -257,8 +257,8 @@ impl Upstream {
         match self.waiting.pop_front() {
             Some(key) => self.let_out(key, turn),
             // Nobody wants anything. In a session there may be news, so it is looked for; else the next call will look.
-            None if self.session.is_greeted() && self.config.keep_alive.is_some() => self.ping(turn),
-            None if !self.session.was_greeted() && self.read_old_list(turn) => {}
+            None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(turn),
+            None if !self.session.was_initialized() && self.read_old_list(turn) => {}
             None => self.link.rest(turn),
         }
     }

@@ -203,9 +203,9 @@ impl Upstream {
         match call.method() {
             Method::Initialize => {
                 self.told = None;
-                self.is_greeted_once = true;
-                self.remember_greeting(&call.message, answer, turn);
-                self.session.learn_greeting(call.message.clone());
+                self.is_initialized_once = true;
+                self.cache_handshake(&call.message, answer, turn);
+                self.session.learn_handshake(call.message.clone());
                 self.shelves.clear();
             }
             Method::ToolsCall => {}
@@ -299,14 +299,14 @@ impl Upstream {
     pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, turn: &mut Turn<'_>) {
         turn.tell(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
-        let greets = call.method() == Method::Initialize;
+        let is_initialize = call.method() == Method::Initialize;
         let again = turn.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice);
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, turn);
         self.sort_waiting();
-        if greets {
-            // Nobody knows what was agreed, and a server must not be greeted twice: the next one is.
+        if is_initialize {
+            // Nobody knows what was agreed, and a server must not be initialized twice: the next one is.
             self.session.lose();
-            self.drain_link("its answer to the greeting could not be read", Wish::Ours, turn);
+            self.drain_link("its answer to the handshake could not be read", Wish::Ours, turn);
         }
         self.promote(turn);
     }
@@ -317,9 +317,9 @@ impl Upstream {
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
             let owner = self.calls.get(key).map(|call| call.owner);
-            if owner == Some(Owner::Us(Errand::Greeting)) {
+            if owner == Some(Owner::Us(Errand::Handshake)) {
                 self.session.lose();
-                self.drain_link("its answer to the greeting is over the limit for one message", Wish::Ours, turn);
+                self.drain_link("its answer to the handshake is over the limit for one message", Wish::Ours, turn);
             }
             self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, turn);
             if let Some(Owner::Us(Errand::List(shelf))) = owner {

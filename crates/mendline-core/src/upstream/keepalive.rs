@@ -51,7 +51,7 @@ impl KeepAlive {
 impl Upstream {
     /// Sees to it that the line is watched, once there is one that can be tested.
     pub(super) fn watch(&mut self, turn: &mut Turn<'_>) {
-        if let (None, true, Some(policy)) = (self.keep_alive.timer, self.session.is_greeted(), self.config.keep_alive) {
+        if let (None, true, Some(policy)) = (self.keep_alive.timer, self.session.is_initialized(), self.config.keep_alive) {
             self.keep_alive.timer = turn.timers.arm(self.keep_alive.heard + policy.interval, Alarm::KeepAlive(self.id));
         }
     }
@@ -79,7 +79,7 @@ impl Upstream {
 
     fn can_be_tested(&self) -> bool {
         let is_left_alone = self.closing || self.gate.is_isolated();
-        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_greeted() && !is_left_alone
+        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_initialized() && !is_left_alone
     }
 
     fn is_busy(&self) -> bool {

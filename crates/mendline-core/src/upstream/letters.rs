@@ -61,7 +61,7 @@ impl Upstream {
                 } else if method != Method::Initialized {
                     self.drop_message(method, Dropped::NoWay, turn);
                 } else if self.session.is_open() {
-                    // `initialized` is not lost: it is part of the greeting that will be replayed. Over HTTP the session would
+                    // `initialized` is not lost: it is part of the handshake that will be replayed. Over HTTP the session would
                     // outlive the gap without it, so it is given up.
                     self.forget_session(turn);
                 }
@@ -110,7 +110,7 @@ impl Upstream {
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
-        let grace = self.may_greet_early(&message).then(|| turn.now + defaults::GRACE);
+        let grace = self.may_initialize_early(&message).then(|| turn.now + defaults::GRACE);
         let is_early_list = self.told.is_some() && !self.ever_answered && Shelf::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, turn.now);

@@ -101,8 +101,8 @@ pub struct Upstream {
     /// Calls that listen until somebody ends them, whatever their state.
     listens: usize,
     ever_answered: bool,
-    /// A greeting has been answered by the server itself.
-    is_greeted_once: bool,
+    /// A handshake has been answered by the server itself.
+    is_initialized_once: bool,
     /// It said once that it lets nobody in without a login.
     wants_login: bool,
     /// Takes no new calls.
@@ -142,7 +142,7 @@ impl Upstream {
             budget: Budget::new(Moment::ZERO),
             listens: 0,
             ever_answered: false,
-            is_greeted_once: false,
+            is_initialized_once: false,
             wants_login: false,
             closing: false,
             to_renew: false,
@@ -228,7 +228,7 @@ impl Upstream {
             return;
         }
         match self.session.begin() {
-            Some(greeting) => self.replay(greeting, turn),
+            Some(handshake) => self.replay(handshake, turn),
             None => {
                 self.link.note_open(turn.now);
                 self.promote(turn);
@@ -334,28 +334,28 @@ impl Upstream {
         self.link.is_over() && self.http.as_ref().is_none_or(|http| http.open() == 0)
     }
 
-    fn replay(&mut self, greeting: Message, turn: &mut Turn<'_>) {
-        self.send_errand(Errand::Greeting, greeting, turn);
+    fn replay(&mut self, handshake: Message, turn: &mut Turn<'_>) {
+        self.send_errand(Errand::Handshake, handshake, turn);
     }
 
-    fn finish_replay(&mut self, greeting: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    fn finish_replay(&mut self, handshake: &Message, answer: &Message, turn: &mut Turn<'_>) {
         let Some(link) = self.link.current() else { return };
         if answer.kind() == Kind::Error {
             let why = answer.get_str(&["message"]).unwrap_or_default();
             let why = turn.quote.quote(why.as_bytes(), defaults::QUOTED);
-            let words = match self.is_greeted_once {
-                true => "the server refused to be greeted again".to_owned(),
-                false => format!("the server refused to be greeted: {why}"),
+            let words = match self.is_initialized_once {
+                true => "the server refused to be re-initialized".to_owned(),
+                false => format!("the server refused to be initialized: {why}"),
             };
             turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why });
             self.session.lose();
-            self.forget_greetings(turn);
+            self.forget_handshakes(turn);
             return self.drain_link(&words, Wish::Ours, turn);
         }
-        let is_first = !std::mem::replace(&mut self.is_greeted_once, true);
-        self.remember_greeting(greeting, answer, turn);
+        let is_first = !std::mem::replace(&mut self.is_initialized_once, true);
+        self.cache_handshake(handshake, answer, turn);
         if is_first {
-            self.compare_greeting(answer, turn);
+            self.compare_handshake(answer, turn);
         }
         if let Some(initialized) = self.session.complete() {
             self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, turn.ledger);
@@ -363,7 +363,7 @@ impl Upstream {
         (self.to_restore, self.restore_lost) = (self.session.to_restore(), false);
         self.restore(turn);
         turn.tell(match is_first {
-            true => Event::GreetedInBackground { upstream: self.id, link },
+            true => Event::HandshakeCompleted { upstream: self.id, link },
             false => Event::SessionReplayed { upstream: self.id, link },
         });
         self.link.note_open(turn.now);

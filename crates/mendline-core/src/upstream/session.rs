@@ -1,10 +1,10 @@
-//! One greeting on a link, and what must be said again on the next one.
+//! One handshake on a link, and what must be said again on the next one.
 //!
 //! In the legacy era a conversation begins with `initialize`, and a server that has just been restarted knows nothing of
-//! the one that its client had. So the client's own greeting is kept, byte for byte, and replayed on every new link before
+//! the one that its client had. So the client's own handshake is kept, byte for byte, and replayed on every new link before
 //! anything else is let through. So are the log level that it chose and the resources that it has subscribed to.
 //!
-//! A modern conversation has no greeting: nothing is kept, and every link is open at once.
+//! A modern conversation has no handshake: nothing is kept, and every link is open at once.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,19 +17,19 @@ use crate::defaults;
 pub enum State {
     /// No link, or one over which nothing has to be said first.
     New,
-    /// The kept greeting has been sent on the current link, and its answer is awaited.
-    Greeting,
-    /// Greeted on the current link.
+    /// The kept handshake has been sent on the current link, and its answer is awaited.
+    Handshake,
+    /// Initialized on the current link.
     Ready,
-    /// The link is gone; the greeting is kept.
+    /// The link is gone; the handshake is kept.
     Lost,
 }
 
-/// The greeting and where it stands.
+/// The handshake and where it stands.
 #[derive(Debug)]
 pub struct Session {
     state: State,
-    greeting: Option<Message>,
+    handshake: Option<Message>,
     initialized: Option<Message>,
     /// The client's choice of log level, as it was last confirmed.
     level: Option<Message>,
@@ -39,7 +39,7 @@ pub struct Session {
 
 impl Session {
     pub fn new() -> Self {
-        Session { state: State::New, greeting: None, initialized: None, level: None, subscriptions: BTreeMap::new() }
+        Session { state: State::New, handshake: None, initialized: None, level: None, subscriptions: BTreeMap::new() }
     }
 
     /// May calls go out over a link that is up?
@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// Is this a legacy conversation that has begun on the current link?
-    pub fn is_greeted(&self) -> bool {
+    pub fn is_initialized(&self) -> bool {
         self.state == State::Ready
     }
 
@@ -57,7 +57,7 @@ impl Session {
         Some(self.level.as_ref()?.get_str(&["level"])?.into_owned())
     }
 
-    /// What has to be told to a server after it was greeted again, so that it knows what the last one knew.
+    /// What has to be told to a server after it was re-initialized, so that it knows what the last one knew.
     pub fn to_restore(&self) -> VecDeque<Message> {
         self.level.iter().chain(self.subscriptions.values()).cloned().collect()
     }
@@ -82,24 +82,24 @@ impl Session {
         }
     }
 
-    /// A new link is up. Gives the greeting that has to be replayed first, if there is one.
+    /// A new link is up. Gives the handshake that has to be replayed first, if there is one.
     pub fn begin(&mut self) -> Option<Message> {
-        let greeting = self.greeting.clone();
-        self.state = if greeting.is_some() { State::Greeting } else { State::New };
-        greeting
+        let handshake = self.handshake.clone();
+        self.state = if handshake.is_some() { State::Handshake } else { State::New };
+        handshake
     }
 
-    /// The greeting that has to be replayed before anything else, if the session is lost. From then on it counts as under way.
-    pub fn greet_again(&mut self) -> Option<Message> {
+    /// The handshake that has to be replayed before anything else, if the session is lost. From then on it counts as under way.
+    pub fn reinitialize(&mut self) -> Option<Message> {
         if self.state == State::Lost { self.begin() } else { None }
     }
 
-    /// Has a greeting been answered well, on whatever link?
-    pub fn was_greeted(&self) -> bool {
-        self.greeting.is_some()
+    /// Has a handshake been answered well, on whatever link?
+    pub fn was_initialized(&self) -> bool {
+        self.handshake.is_some()
     }
 
-    /// The replayed greeting was answered well. Gives what completes it.
+    /// The replayed handshake was answered well. Gives what completes it.
     pub fn complete(&mut self) -> Option<Message> {
         self.state = State::Ready;
         self.initialized.clone()
@@ -107,31 +107,31 @@ impl Session {
 
     /// The link is gone.
     pub fn lose(&mut self) {
-        self.state = if self.greeting.is_some() { State::Lost } else { State::New };
+        self.state = if self.handshake.is_some() { State::Lost } else { State::New };
     }
 
-    /// The client's own greeting was answered well: this is what will be replayed from now on.
-    pub fn learn_greeting(&mut self, greeting: Message) {
+    /// The client's own handshake was answered well: this is what will be replayed from now on.
+    pub fn learn_handshake(&mut self, handshake: Message) {
         self.state = State::Ready;
-        self.greeting = Some(greeting);
+        self.handshake = Some(handshake);
         self.initialized = None;
         self.level = None;
         self.subscriptions.clear();
     }
 
-    /// The client's greeting was answered in the server's stead: the server is to be greeted as if its session were lost.
-    pub fn keep(&mut self, greeting: Message) {
-        self.learn_greeting(greeting);
+    /// The client's handshake was answered in the server's stead: the server is to be initialized as if its session were lost.
+    pub fn keep(&mut self, handshake: Message) {
+        self.learn_handshake(handshake);
         self.state = State::Lost;
     }
 
-    /// The same, when the greeting is on its way already.
-    pub fn adopt(&mut self, greeting: Message) {
-        self.learn_greeting(greeting);
-        self.state = State::Greeting;
+    /// The same, when the handshake is on its way already.
+    pub fn adopt(&mut self, handshake: Message) {
+        self.learn_handshake(handshake);
+        self.state = State::Handshake;
     }
 
-    /// The client completed its greeting.
+    /// The client completed its handshake.
     pub fn learn_notice(&mut self, notice: &Message) {
         if notice.method() == Method::Initialized {
             self.initialized = Some(notice.clone());

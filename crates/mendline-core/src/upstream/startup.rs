@@ -1,12 +1,12 @@
 //! Up at once: what is answered while the server is not there.
 //!
-//! A client asks for the tools once, in its first second; many servers need ten to start. So a greeting and the lists are
+//! A client asks for the tools once, in its first second; many servers need ten to start. So a handshake and the lists are
 //! answered from the [catalogue](super::catalogue) while the server starts in the background, and what turns out to read
 //! differently becomes a `list_changed` as it does after any gap ([`super::gap`]).
 //!
-//! # The greeting
+//! # The handshake
 //!
-//! - The catalogue knows what the server says to such a greeting: that is answered at once. The greeting itself still goes to
+//! - The catalogue knows what the server says to such a handshake: that is answered at once. The handshake itself still goes to
 //!   the server, as the client wrote it and once, as an errand of ours.
 //! - It does not: the server has [`defaults::GRACE`] to answer for itself, since only it knows its capabilities and its
 //!   instructions. Then it is answered in its stead, with what is safe: lists that may change, under the name that it is
@@ -67,58 +67,58 @@ impl Upstream {
         turn: &mut Turn<'_>,
     ) -> bool {
         if message.method() == Method::Initialize {
-            self.greet_from_memory(client, request, message, turn)
+            self.answer_initialize_from_cache(client, request, message, turn)
         } else {
             self.answer_from_memory(client, request, message, turn)
         }
     }
 
-    /// Is this the first greeting, and one that need not wait for the server?
-    pub(super) fn may_greet_early(&self, message: &Message) -> bool {
-        let is_greeted =
-            self.session.was_greeted() || self.calls.iter().any(|(_, it)| it.method() == Method::Initialize);
+    /// Is this the first handshake, and one that need not wait for the server?
+    pub(super) fn may_initialize_early(&self, message: &Message) -> bool {
+        let is_initialized =
+            self.session.was_initialized() || self.calls.iter().any(|(_, it)| it.method() == Method::Initialize);
         message.method() == Method::Initialize
             && self.config.catalogue.startup == Startup::AtOnce
-            && !is_greeted
+            && !is_initialized
             && message.get_str(&["protocolVersion"]).is_some_and(|version| is_known_legacy(&version))
     }
 
-    fn greet_from_memory(&mut self, client: ClientId, request: Key, message: &Message, turn: &mut Turn<'_>) -> bool {
-        if !self.config.catalogue.cache || !self.may_greet_early(message) {
+    fn answer_initialize_from_cache(&mut self, client: ClientId, request: Key, message: &Message, turn: &mut Turn<'_>) -> bool {
+        if !self.config.catalogue.cache || !self.may_initialize_early(message) {
             return false;
         }
         let requested = message.get_str(&["protocolVersion"]).unwrap_or_default();
-        let Some(answer) = self.catalogue.greeting(&requested).cloned() else { return false };
+        let Some(answer) = self.catalogue.handshake(&requested).cloned() else { return false };
         turn.tell(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
         self.tell_early(client, request, answer, turn);
-        self.greet_in_background(message.clone(), turn);
+        self.initialize_in_background(message.clone(), turn);
         true
     }
 
-    /// The server did not answer the client's greeting for as long as it may: it is answered in its stead.
+    /// The server did not answer the client's handshake for as long as it may: it is answered in its stead.
     pub(super) fn stand_in(&mut self, key: Key, turn: &mut Turn<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.grace = None;
         let Owner::Client { client, request } = call.owner else { return };
-        if self.session.was_greeted() {
+        if self.session.was_initialized() {
             return;
         }
-        let greeting = call.message.clone();
-        let Some(answer) = made_up(&greeting, &self.config.name) else { return };
+        let handshake = call.message.clone();
+        let Some(answer) = made_up(&handshake, &self.config.name) else { return };
         let took = turn.now.since(call.arrived);
         let was_out = std::mem::take(&mut call.is_out);
         turn.tell(Event::CallAnsweredEarly { upstream: self.id, call: call.name, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is on its way, and must not be sent twice: only that its answer is ours from now on.
-            call.owner = Owner::Us(Errand::Greeting);
-            call.is_first_greeting = true;
+            call.owner = Owner::Us(Errand::Handshake);
+            call.is_first_handshake = true;
             self.errands += 1;
-            self.session.adopt(greeting);
+            self.session.adopt(handshake);
             self.disarm(key, turn);
             self.arm(key, turn);
         } else {
             drop(self.take(key, turn));
-            self.greet_in_background(greeting, turn);
+            self.initialize_in_background(handshake, turn);
         }
         self.tell_early(client, request, answer, turn);
     }
@@ -130,18 +130,18 @@ impl Upstream {
         turn.mail_client(client, ToClient::Answer { request, message: answer });
     }
 
-    /// Greets the server as the client did, who does not wait for it.
-    fn greet_in_background(&mut self, greeting: Message, turn: &mut Turn<'_>) {
-        self.session.keep(greeting);
+    /// Initializes the server as the client did, who does not wait for it.
+    fn initialize_in_background(&mut self, handshake: Message, turn: &mut Turn<'_>) {
+        self.session.keep(handshake);
         if !self.link.is_up() {
             self.link.wake(turn);
-        } else if let Some(greeting) = self.session.greet_again() {
-            self.replay(greeting, turn);
+        } else if let Some(handshake) = self.session.reinitialize() {
+            self.replay(handshake, turn);
         }
     }
 
-    /// The server answered the greeting for the first time: what the client was told in its stead is held against that.
-    pub(super) fn compare_greeting(&mut self, answer: &Message, turn: &mut Turn<'_>) {
+    /// The server answered the handshake for the first time: what the client was told in its stead is held against that.
+    pub(super) fn compare_handshake(&mut self, answer: &Message, turn: &mut Turn<'_>) {
         let Some(told) = &self.told else { return };
         let differs = |member: &&str| told.get(&[member]) != answer.get(&[member]);
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
@@ -151,7 +151,7 @@ impl Upstream {
         }
     }
 
-    /// Is the server there for requests of this era? Without a greeting nobody knows before its first answer.
+    /// Is the server there for requests of this era? Without a handshake nobody knows before its first answer.
     fn is_ready(&self, modern: bool) -> bool {
         self.is_open() && (!modern || self.link.has_answered())
     }
@@ -215,21 +215,21 @@ impl Upstream {
         }
     }
 
-    pub(super) fn remember_greeting(&mut self, greeting: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn cache_handshake(&mut self, handshake: &Message, answer: &Message, turn: &mut Turn<'_>) {
         // What the client was told is what its lists are about.
         if self.told.is_none() {
             self.catalogue.speak(answer);
         }
-        if let Some(version) = greeting.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
+        if let Some(version) = handshake.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
             let topic = Topic { version: version.into_owned(), method: Method::Initialize, cursor: None };
             self.catalogue.learn(topic, answer, turn.now);
             self.keep_soon(turn);
         }
     }
 
-    /// The server refuses a greeting that it took once: what it said then is no longer true.
-    pub(super) fn forget_greetings(&mut self, turn: &mut Turn<'_>) {
-        self.catalogue.forget_greetings();
+    /// The server refuses a handshake that it took once: what it said then is no longer true.
+    pub(super) fn forget_handshakes(&mut self, turn: &mut Turn<'_>) {
+        self.catalogue.forget_handshakes();
         self.keep_soon(turn);
     }
 
@@ -257,14 +257,14 @@ impl Upstream {
     }
 }
 
-/// An answer to a greeting in a server's stead: only what holds whatever the server turns out to be.
-fn made_up(greeting: &Message, name: &str) -> Option<Message> {
+/// An answer to a handshake in a server's stead: only what holds whatever the server turns out to be.
+fn made_up(handshake: &Message, name: &str) -> Option<Message> {
     let changes = || json!({ "listChanged": true });
     let answer = json!({
         "jsonrpc": "2.0",
         "id": 0,
         "result": {
-            "protocolVersion": greeting.get_str(&["protocolVersion"])?,
+            "protocolVersion": handshake.get_str(&["protocolVersion"])?,
             "capabilities": { "tools": changes(), "prompts": changes(), "resources": changes() },
             "serverInfo": { "name": name, "version": "unknown" },
         },

@@ -1,4 +1,4 @@
-//! What becomes of an exchange that is over: done, sent again, resumed, greeted again, or said.
+//! What becomes of an exchange that is over: done, sent again, resumed, re-initialized, or said.
 //!
 //! [`judge`] turns the facts into a verdict; here it is carried out.
 
@@ -31,7 +31,7 @@ impl Upstream {
                     EndHow::NoConnection(words) | EndHow::Cut(words) => words.clone(),
                     _ => "the server did not take `initialized`".to_owned(),
                 };
-                self.greeting_incomplete(words, turn);
+                self.handshake_incomplete(words, turn);
             }
             Purpose::Call(key) => {
                 self.call_ended(key, &exchange, how, written, turn);
@@ -60,11 +60,11 @@ impl Upstream {
         let resumable = !meta::is_modern(&call.message) && call.stream.tries < policy.resume_attempts;
         let around = Circumstances {
             last_event: call.stream.last_event.clone().filter(|_| resumable),
-            can_lose_session: !call.refused_once && self.session.was_greeted() && call.method() != Method::Initialize,
+            can_lose_session: !call.refused_once && self.session.was_initialized() && call.method() != Method::Initialize,
             misdirected_once: call.misdirected_once,
-            // A server that has to be greeted again may be another one, which speaks otherwise.
+            // A server that has to be re-initialized may be another one, which speaks otherwise.
             undetermined: http.dialect == Dialect::Auto
-                && (!self.ever_answered || call.owner == Owner::Us(Errand::Greeting)),
+                && (!self.ever_answered || call.owner == Owner::Us(Errand::Handshake)),
             over_trunk: over_trunk || is_orphan,
             is_orphan,
             unproven_era: !http.speaks_modern && meta::is_modern(&call.message),
@@ -89,18 +89,18 @@ impl Upstream {
                 };
                 let again = self.gate.resumes_at(turn.now) + pause;
                 call.misdirected_once |= evidence.reply == Reply::Status(421);
-                if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_greeted() {
+                if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
                     (call.refused_once, call.lost_in) = (true, Some(exchange.life));
                 }
-                let greets = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
+                let is_initialize = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
                 if !is_busy {
                     self.note_loss(key, evidence, turn);
                 }
                 self.settle_saying(key, evidence, again, words, turn);
                 self.sort_waiting();
-                if greets && over_trunk {
-                    // Nobody knows whether the server was greeted, and it must not be greeted twice.
-                    self.drain_link("nobody knows whether the server was greeted", Wish::Ours, turn);
+                if is_initialize && over_trunk {
+                    // Nobody knows whether the server was initialized, and it must not be initialized twice.
+                    self.drain_link("nobody knows whether the server was initialized", Wish::Ours, turn);
                 }
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
                     self.session_said_lost(exchange.life, refusal, None, turn);

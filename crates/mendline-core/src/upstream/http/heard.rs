@@ -31,9 +31,9 @@ impl Upstream {
 
     fn path_found(&mut self, turn: &mut Turn<'_>) {
         if self.link.handle_reached(Over::Http, turn) {
-            match self.session.greet_again() {
-                // The pathfinder may be the greeting itself; then its answer opens the session.
-                Some(greeting) if !self.session_greets() => self.replay(greeting, turn),
+            match self.session.reinitialize() {
+                // The pathfinder may be the handshake itself; then its answer opens the session.
+                Some(handshake) if !self.session_initializes() => self.replay(handshake, turn),
                 Some(_) => {}
                 None => {
                     self.link.note_open(turn.now);
@@ -41,8 +41,8 @@ impl Upstream {
                     self.promote(turn);
                     self.open_notices(turn);
                     // The session outlived the gap; what was said into it did not.
-                    self.gap |= self.session.is_greeted() && self.shelves.age();
-                    if !self.session.was_greeted() {
+                    self.gap |= self.session.is_initialized() && self.shelves.age();
+                    if !self.session.was_initialized() {
                         self.close_gap(turn);
                     }
                     self.announce(turn);
@@ -51,8 +51,8 @@ impl Upstream {
         }
     }
 
-    fn session_greets(&self) -> bool {
-        self.runs(Errand::Greeting)
+    fn session_initializes(&self) -> bool {
+        self.runs(Errand::Handshake)
     }
 
     pub fn handle_head(&mut self, id: ExchangeId, head: Head, turn: &mut Turn<'_>) {

@@ -71,7 +71,7 @@ impl Upstream {
         if method == Method::Initialized {
             http.held_by = Some(id);
             turn.disarm(&mut http.held_until);
-            http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Greeting(self.id));
+            http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
         }
         http.watch_notes(turn);
     }

@@ -1,6 +1,6 @@
 //! The stream for what a server says unasked: a GET that waits.
 //!
-//! It is opened when a session has been greeted and a server may refuse it for good. When it ends it is asked for again, ever
+//! It is opened when a session has been initialized and a server may refuse it for good. When it ends it is asked for again, ever
 //! more slowly while it says nothing; an upstream without it is still ready.
 
 use std::time::Duration;

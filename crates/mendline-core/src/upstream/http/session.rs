@@ -1,7 +1,7 @@
 //! The sessions of an upstream over HTTP: how they are learnt, how they are lost, and how they are made again.
 //!
-//! A session outlives connections. Whether it is lost is found out in [`super::session_loss`]. A greeting is complete only when the server has taken `initialized`; until then nothing else goes out,
-//! and when nobody knows whether it arrived, the greeting is made again from its beginning.
+//! A session outlives connections. Whether it is lost is found out in [`super::session_loss`]. A handshake is complete only when the server has taken `initialized`; until then nothing else goes out,
+//! and when nobody knows whether it arrived, the handshake is made again from its beginning.
 
 use mendline_wire::{Message, Method};
 
@@ -42,7 +42,7 @@ impl Upstream {
         // A session that is not known when its handshake is completed was never made.
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
             let words = format!("the server answered HTTP {status} to `initialized`");
-            return self.greeting_incomplete(words, turn);
+            return self.handshake_incomplete(words, turn);
         }
         if held {
             http.release(turn);
@@ -67,8 +67,8 @@ impl Upstream {
         http.version = version.filter(|version| version.as_ref() >= "2025-06-18").map(Into::into);
     }
 
-    /// The greeting that was replayed got no answer. Without it nothing can go out, so the upstream counts as lost.
-    pub(in crate::upstream) fn greeting_failed(&mut self, key: Key, verdict: Verdict, turn: &mut Turn<'_>) {
+    /// The handshake that was replayed got no answer. Without it nothing can go out, so the upstream counts as lost.
+    pub(in crate::upstream) fn handshake_failed(&mut self, key: Key, verdict: Verdict, turn: &mut Turn<'_>) {
         let Some(link) = self.link.current() else { return };
         drop(self.take(key, turn));
         self.session.lose();
@@ -89,8 +89,8 @@ impl Upstream {
             return self.link.look_again(turn);
         }
         self.drop_trunk(turn);
-        if let (Some(cause), false) = (cause, self.is_greeted_once) {
-            // Had the client waited for this greeting, it would have been told so. Whoever waits now is.
+        if let (Some(cause), false) = (cause, self.is_initialized_once) {
+            // Had the client waited for this handshake, it would have been told so. Whoever waits now is.
             if cause == Cause::NeedsLogin {
                 self.wants_login = true;
                 turn.tell(Event::LoginWanted { upstream: self.id, why: why.clone() });
@@ -102,9 +102,9 @@ impl Upstream {
         self.unreachable(why, hopeless, turn);
     }
 
-    /// Nobody knows whether `initialized` arrived, and a server may refuse whatever comes without it: the greeting is made
+    /// Nobody knows whether `initialized` arrived, and a server may refuse whatever comes without it: the handshake is made
     /// again from its beginning.
-    pub(super) fn greeting_incomplete(&mut self, why: String, turn: &mut Turn<'_>) {
+    pub(super) fn handshake_incomplete(&mut self, why: String, turn: &mut Turn<'_>) {
         self.forget_session(turn);
         if let Some(link) = self.link.current() {
             turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
@@ -114,12 +114,12 @@ impl Upstream {
     }
 
     /// The server had time enough to take `initialized`, or to name the endpoint of its trunk.
-    pub fn handle_greeting_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_handshake_timer(&mut self, turn: &mut Turn<'_>) {
         let Some(http) = &mut self.http else { return };
         http.held_until = None;
         if let Some(id) = http.held_by {
             http.abort(id, turn);
-            self.greeting_incomplete("the server did not take `initialized` in time".into(), turn);
+            self.handshake_incomplete("the server did not take `initialized` in time".into(), turn);
         } else if let (Some(trunk), None) = (http.trunk(), &http.endpoint) {
             http.abort(trunk, turn);
             self.unreachable("the server did not name its endpoint in time".into(), false, turn);
@@ -144,7 +144,7 @@ impl Upstream {
         while let Some(out) = self.outbox.pop(turn.ledger) {
             match out {
                 Out::Call(key) => self.put_back(key, turn),
-                // `initialized` is part of the greeting that will be replayed.
+                // `initialized` is part of the handshake that will be replayed.
                 Out::Text(_, Method::Initialized) => {}
                 Out::Text(_, method) => self.drop_message(method, Dropped::NoWay, turn),
             }

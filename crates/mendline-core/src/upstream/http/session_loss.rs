@@ -152,9 +152,9 @@ impl Upstream {
         let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
-        let asks_for_it = matches!(call.owner, Owner::Us(Errand::Greeting | Errand::Ping | Errand::Confirm));
+        let asks_for_it = matches!(call.owner, Owner::Us(Errand::Handshake | Errand::Ping | Errand::Confirm));
         let can_lose =
-            is_named && !exchange.resumes && !call.refused_once && !asks_for_it && self.session.was_greeted();
+            is_named && !exchange.resumes && !call.refused_once && !asks_for_it && self.session.was_initialized();
         let by_status = match exchange.status {
             Some(400 | 404) => true,
             Some(200..300) => matches!(complaint.code, -32000 | -32001 | -32600 | -32602),
@@ -379,7 +379,7 @@ impl Upstream {
             return self.unreachable(why.into(), false, turn);
         }
         if self.link.is_up()
-            && let Some(handshake) = self.session.greet_again()
+            && let Some(handshake) = self.session.reinitialize()
         {
             self.replay(handshake, turn);
         }

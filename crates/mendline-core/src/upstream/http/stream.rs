@@ -20,7 +20,7 @@ pub struct Stream {
     /// Resumptions since the last message.
     pub tries: u32,
     pub resume_at: Option<crate::moment::Moment>,
-    /// The session that its head named; a greeting that breaks off is resumed in it.
+    /// The session that its head named; a handshake that breaks off is resumed in it.
     pub session: Option<String>,
     /// The events that have been passed on, as far back as a server may replay them.
     passed_on: VecDeque<Bytes>,
@@ -62,7 +62,7 @@ impl Upstream {
         let Some(last_event) = &call.stream.last_event else { return };
         let mut exchange = Exchange::new(Purpose::Call(key));
         exchange.resumes = true;
-        // Until a greeting is answered, only the head of its own response knows the session.
+        // Until a handshake is answered, only the head of its own response knows the session.
         let mut headers = http.session_headers(call.method() == Method::Initialize);
         if call.method() == Method::Initialize {
             exchange.session.clone_from(&call.stream.session);

@@ -1,7 +1,7 @@
 //! Legacy SSE: one long GET, the trunk, over which everything comes back.
 //!
 //! The trunk is the link: while it stands, a POST that finds no way is only that POST's trouble; when it is gone, so are the
-//! session and every answer that was to come over it. A server that may have been greeted over a trunk is not greeted over
+//! session and every answer that was to come over it. A server that may have been initialized over a trunk is not initialized over
 //! it again; the trunk is given up and another made.
 //!
 //! A POST that is under way when its trunk goes is an *orphan*: its answer will not come, but its own end may still tell what
@@ -37,7 +37,7 @@ impl Upstream {
         }
         if self.link.handle_reached(Over::Sse, turn) {
             match self.session.begin() {
-                Some(greeting) => self.replay(greeting, turn),
+                Some(handshake) => self.replay(handshake, turn),
                 None => {
                     self.link.note_open(turn.now);
                     self.promote(turn);

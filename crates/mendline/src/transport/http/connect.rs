@@ -98,9 +98,9 @@ where
             .initial_max_send_streams(FIRST_STREAMS)
             .max_header_list_size(u32::try_from(target.head_bytes.saturating_mul(HEAD_SLACK)).unwrap_or(u32::MAX))
             .enable_push(false);
-        let greeted = timeout_at(deadline, builder.handshake(line)).await;
-        let greeted = greeted.map_err(|_| late(format!("{here} did not take our greeting")))?;
-        let (sender, mut driver) = greeted.map_err(|error| broke(&error))?;
+        let initialized = timeout_at(deadline, builder.handshake(line)).await;
+        let initialized = initialized.map_err(|_| late(format!("{here} did not take our handshake")))?;
+        let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
         let pulse = driver.ping_pong().map(|ping| Pulse::new(ping, Arc::clone(&gauge)));
         Speech::Http2 { sender, driver: Box::new(driver), pulse }
     } else {
