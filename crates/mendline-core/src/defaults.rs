@@ -173,8 +173,8 @@ pub const CATALOGUE_BYTES: usize = 8 << 20;
 pub const CATALOGUE_ENTRIES: usize = 512;
 /// How many things a new session is told at once of what the last one knew.
 pub const RESTORES: usize = 8;
-/// Errands of our own that are under way at once at most: the handshake, a ping, a look at the tools, four lists, and what is restored.
-pub const ERRANDS: usize = 7 + RESTORES;
+/// Internal requests of our own that are under way at once at most: the handshake, a ping, a look at the tools, four lists, and what is restored.
+pub const INTERNAL_REQUESTS: usize = 7 + RESTORES;
 /// Pages of a list that are read to find out whether it has changed.
 pub const LIST_PAGES: u32 = 64;
 

@@ -154,12 +154,12 @@ pub enum Event {
         text: String,
     },
     /// We ask the server something ourselves.
-    ErrandSent {
+    InternalRequestSent {
         upstream: UpstreamId,
         method: Method,
     },
     /// Something that we asked the server ourselves got no answer that helps.
-    ErrandFailed {
+    InternalRequestFailed {
         upstream: UpstreamId,
         method: Method,
         why: String,
@@ -354,8 +354,8 @@ impl Event {
             | Event::LeftAlone { upstream, .. }
             | Event::Reconfigured { upstream, .. }
             | Event::Renewed { upstream }
-            | Event::ErrandSent { upstream, .. }
-            | Event::ErrandFailed { upstream, .. }
+            | Event::InternalRequestSent { upstream, .. }
+            | Event::InternalRequestFailed { upstream, .. }
             | Event::ListChanged { upstream, .. }
             | Event::AnsweredFromCatalogue { upstream, .. }
             | Event::CallAnsweredEarly { upstream, .. }

@@ -31,7 +31,7 @@ impl Event {
             | Event::CallAccepted { .. }
             | Event::CallSent { .. }
             | Event::CallCameBack { .. }
-            | Event::ErrandSent { .. }
+            | Event::InternalRequestSent { .. }
             | Event::CallAnswered { .. }
             | Event::AnsweredFromCatalogue { .. }
             | Event::CallCancelled { .. }
@@ -52,7 +52,7 @@ impl Event {
             | Event::ToldOtherwise { .. }
             | Event::ToolLeftOut { .. }
             | Event::SessionReplayFailed { .. }
-            | Event::ErrandFailed { .. }
+            | Event::InternalRequestFailed { .. }
             | Event::LeftAlone { .. }
             | Event::CallRetried { .. }
             | Event::CallFailed { .. }

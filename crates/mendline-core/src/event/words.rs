@@ -38,9 +38,9 @@ impl fmt::Display for Event {
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
             Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
-            Event::ErrandSent { method: Method::Initialize, .. } => write!(f, "handshake replayed"),
-            Event::ErrandSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
-            Event::ErrandFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
+            Event::InternalRequestSent { method: Method::Initialize, .. } => write!(f, "handshake replayed"),
+            Event::InternalRequestSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
+            Event::InternalRequestFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
             Event::ListChanged { method, .. } => write!(f, "{} reads differently after the gap", name(method)),
             Event::AnsweredFromCatalogue { method, stale, .. } => {
                 let how = if *stale {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
-use super::errand::Errand;
+use super::internal::InternalRequest;
 use super::http::Stream;
 use super::outbox::Place;
 use crate::config::UpstreamConfig;
@@ -25,7 +25,7 @@ pub enum Owner {
     /// A client's request.
     Client { client: ClientId, request: Key },
     /// We ourselves.
-    Us(Errand),
+    Us(InternalRequest),
 }
 
 /// Where a call stands.
@@ -165,7 +165,7 @@ impl Call {
         let (call, attempt, number) = (self.name, self.attempts, key.number());
         match self.owner {
             Owner::Client { .. } => Event::CallSent { upstream, call, attempt, number },
-            Owner::Us(_) => Event::ErrandSent { upstream, method: self.method() },
+            Owner::Us(_) => Event::InternalRequestSent { upstream, method: self.method() },
         }
     }
 
@@ -200,9 +200,9 @@ impl Call {
     pub fn deadline(&self, configured: &UpstreamConfig) -> Option<Moment> {
         let timeouts = &self.policy(configured).timeouts;
         match self.owner {
-            Owner::Us(Errand::Ping | Errand::Confirm) => Some(self.arrived + timeouts.ping),
-            Owner::Us(Errand::Lookup) => Some(self.arrived + defaults::LOOKUP),
-            Owner::Us(Errand::Handshake) if self.is_first_handshake => Some(self.arrived + timeouts.call),
+            Owner::Us(InternalRequest::Ping | InternalRequest::Confirm) => Some(self.arrived + timeouts.ping),
+            Owner::Us(InternalRequest::Lookup) => Some(self.arrived + defaults::LOOKUP),
+            Owner::Us(InternalRequest::Handshake) if self.is_first_handshake => Some(self.arrived + timeouts.call),
             Owner::Us(_) => Some(self.arrived + timeouts.handshake),
             Owner::Client { .. } if self.listens() => None,
             Owner::Client { .. } => {

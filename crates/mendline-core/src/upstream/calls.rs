@@ -27,7 +27,7 @@ impl Upstream {
         self.link.is_up() && self.session.is_open()
     }
 
-    /// Is it a client's call, and not an errand of ours?
+    /// Is it a client's call, and not an internal request of ours?
     pub(super) fn is_clients(&self, key: Key) -> bool {
         self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }))
     }
@@ -39,7 +39,7 @@ impl Upstream {
 
     /// Calls that are out or about to be, but for those that only listen.
     pub(super) fn in_flight(&self) -> usize {
-        let out = self.calls.len() - self.errands - self.waiting.len();
+        let out = self.calls.len() - self.internal_requests - self.waiting.len();
         if self.listens == 0 {
             return out;
         }
@@ -146,7 +146,7 @@ impl Upstream {
     ) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
-            return self.errand_lost(key, &words, turn);
+            return self.internal_lost(key, &words, turn);
         }
         let outcome = evidence.outcome();
         call.doubt = call.doubt.max(outcome);
@@ -205,7 +205,7 @@ impl Upstream {
         let call = self.calls.remove(key)?;
         self.gate.let_go(call.name);
         turn.ledger.release(call.message.text().len());
-        self.errands -= usize::from(matches!(call.owner, Owner::Us(_)));
+        self.internal_requests -= usize::from(matches!(call.owner, Owner::Us(_)));
         self.listens -= usize::from(call.listens());
         match call.state {
             State::Waiting { .. } => self.waiting.retain(|it| *it != key),
@@ -337,8 +337,8 @@ impl Upstream {
     pub(super) fn expire(&mut self, key: Key, turn: &mut Turn<'_>) {
         self.take_back_unreached(key);
         let Some(call) = self.calls.get(key) else { return };
-        if let Owner::Us(errand) = call.owner {
-            return self.errand_expired(key, errand, turn);
+        if let Owner::Us(internal) = call.owner {
+            return self.internal_expired(key, internal, turn);
         }
         if let Some(answer) = self.take_refused_answer(key) {
             return self.pass_on(answer, turn);

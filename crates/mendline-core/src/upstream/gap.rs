@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner};
-use super::errand::Errand;
+use super::internal::InternalRequest;
 use crate::defaults;
 use crate::event::Event;
 use crate::mail::ToClient;
@@ -206,7 +206,7 @@ impl Upstream {
         for shelf in Shelf::ALL {
             // What the client has read since is not old.
             let is_old = self.shelves.seen[shelf as usize].is_some_and(|seen| seen.is_old);
-            if is_old && !self.runs(Errand::List(shelf)) {
+            if is_old && !self.runs(InternalRequest::List(shelf)) {
                 self.shelves.read[shelf as usize] = Sum::default();
                 self.read_page(shelf, None, turn);
                 return true;
@@ -223,7 +223,7 @@ impl Upstream {
                 None => asked.text().clone(),
             };
             if let Ok(message) = Message::parse(text) {
-                self.send_errand(Errand::List(shelf), message, turn);
+                self.send_internal(InternalRequest::List(shelf), message, turn);
             }
             return;
         }
@@ -235,7 +235,7 @@ impl Upstream {
         }
         text.extend_from_slice(b"}}");
         if let Ok(message) = Message::parse(Bytes::from(text)) {
-            self.send_errand(Errand::List(shelf), message, turn);
+            self.send_internal(InternalRequest::List(shelf), message, turn);
         }
     }
 

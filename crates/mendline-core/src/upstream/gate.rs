@@ -6,7 +6,7 @@
 //!
 //! Two kinds of calls pass breakers unseen. A client's `ping` asks whether anybody is there, which a sick server may well
 //! answer: it proves nothing, and whoever holds it back makes the client believe that the line is dead. A subscription is
-//! not a call that ends, so it can be neither a trial nor a success. Errands of our own pass everything here: they belong to
+//! not a call that ends, so it can be neither a trial nor a success. Internal requests of our own pass everything here: they belong to
 //! the link, which has limits of its own. Only pings wait for the end of a pause, and so does the next dial.
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, m
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
-use super::errand::Errand;
+use super::internal::InternalRequest;
 use super::health::Health;
 use super::link::Wish;
 use crate::defaults;
@@ -86,7 +86,7 @@ impl Upstream {
         }
         let Some(call) = self.take(key, turn) else { return };
         match call.owner {
-            Owner::Us(errand) => self.errand_answered(errand, &call.message, &message, turn),
+            Owner::Us(internal) => self.internal_answered(internal, &call.message, &message, turn),
             Owner::Client { client, request } => {
                 self.budget.earn();
                 let message = without_our_facts(&message).unwrap_or(message);
@@ -317,12 +317,12 @@ impl Upstream {
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
             let owner = self.calls.get(key).map(|call| call.owner);
-            if owner == Some(Owner::Us(Errand::Handshake)) {
+            if owner == Some(Owner::Us(InternalRequest::Handshake)) {
                 self.session.lose();
                 self.drain_link("its answer to the handshake is over the limit for one message", Wish::Ours, turn);
             }
             self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, turn);
-            if let Some(Owner::Us(Errand::List(shelf))) = owner {
+            if let Some(Owner::Us(InternalRequest::List(shelf))) = owner {
                 self.page_unreadable(shelf, turn);
             }
             self.promote(turn);

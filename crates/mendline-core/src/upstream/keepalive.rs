@@ -13,7 +13,7 @@ use mendline_wire::Message;
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
-use super::errand::Errand;
+use super::internal::InternalRequest;
 use super::link::Wish;
 use crate::defaults;
 use crate::moment::Moment;
@@ -116,9 +116,9 @@ impl Upstream {
 
     /// Sends a ping, unless one is on its way.
     pub(super) fn ping(&mut self, turn: &mut Turn<'_>) {
-        if let (Some(ping), false) = (ping(), self.runs(Errand::Ping)) {
+        if let (Some(ping), false) = (ping(), self.runs(InternalRequest::Ping)) {
             self.keep_alive.tested = Some(turn.now);
-            self.send_errand(Errand::Ping, ping, turn);
+            self.send_internal(InternalRequest::Ping, ping, turn);
         }
     }
 

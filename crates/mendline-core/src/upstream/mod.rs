@@ -8,7 +8,7 @@
 //! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
 //! - [`gate`]: whether a call may go to a server that is there; [`health`]: what calls show about it; [`pace`]: when they go;
 //! - [`calls`]: how a call gets a place, goes out, goes out again, fails, or runs out of time;
-//! - [`errand`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
+//! - [`internal_request`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
 //!   whether it is there at all;
 //! - [`startup`]: what is answered while it is not there, from the [`catalogue`];
 //! - [`announce`]: what clients are told about all that, if they want to hear it;
@@ -19,7 +19,7 @@ mod announce;
 mod call;
 mod calls;
 mod catalogue;
-mod errand;
+mod internal;
 mod exchange;
 mod gap;
 mod gate;
@@ -42,7 +42,7 @@ use mendline_wire::{Kind, Message, Method, Spliced};
 use self::announce::Announced;
 use self::call::{Call, Owner, State, Way};
 use self::catalogue::Catalogue;
-use self::errand::Errand;
+use self::internal::InternalRequest;
 use self::gap::Shelves;
 use self::gate::Gate;
 use self::http::Http;
@@ -72,8 +72,8 @@ pub struct Upstream {
     link: Link,
     session: Session,
     calls: Slab<Call>,
-    /// How many of them are errands of our own.
-    errands: usize,
+    /// How many of them are internal requests of our own.
+    internal_requests: usize,
     /// Calls in `State::Waiting`, oldest first.
     waiting: VecDeque<Key>,
     outbox: Outbox,
@@ -127,7 +127,7 @@ impl Upstream {
             config,
             session: Session::new(),
             calls: Slab::default(),
-            errands: 0,
+            internal_requests: 0,
             waiting: VecDeque::new(),
             outbox: Outbox::default(),
             to_restore: VecDeque::new(),
@@ -170,7 +170,7 @@ impl Upstream {
 
     /// Calls of clients, accepted and not answered.
     pub fn open_calls(&self) -> usize {
-        self.calls.len() - self.errands
+        self.calls.len() - self.internal_requests
     }
 
     /// Those of them that are out.
@@ -179,7 +179,7 @@ impl Upstream {
         self.calls.iter().filter(|(_, call)| is_out(call)).count()
     }
 
-    /// Those, and errands of our own.
+    /// Those, and internal requests of our own.
     pub fn held_calls(&self) -> usize {
         self.calls.len()
     }
@@ -335,7 +335,7 @@ impl Upstream {
     }
 
     fn replay(&mut self, handshake: Message, turn: &mut Turn<'_>) {
-        self.send_errand(Errand::Handshake, handshake, turn);
+        self.send_internal(InternalRequest::Handshake, handshake, turn);
     }
 
     fn finish_replay(&mut self, handshake: &Message, answer: &Message, turn: &mut Turn<'_>) {
@@ -390,7 +390,7 @@ impl Upstream {
 /// What is configured, within what there can be.
 fn bounded(mut config: UpstreamConfig) -> UpstreamConfig {
     // Whatever is configured, there must be a name for every call; some places are our own.
-    config.limits.in_flight = config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::ERRANDS);
+    config.limits.in_flight = config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::INTERNAL_REQUESTS);
     config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
     if let Some(policy) = config.keep_alive {
         config.timeouts.ping = policy.timeout;

@@ -67,7 +67,7 @@ impl Upstream {
         self.enqueue(key);
     }
 
-    /// Whose call it is, if it is not an errand of ours.
+    /// Whose call it is, if it is not an internal request of ours.
     fn client_of(&self, key: Key) -> Option<ClientId> {
         match self.calls.get(key)?.owner {
             Owner::Client { client, .. } => Some(client),

@@ -7,7 +7,7 @@
 //! # The handshake
 //!
 //! - The catalogue knows what the server says to such a handshake: that is answered at once. The handshake itself still goes to
-//!   the server, as the client wrote it and once, as an errand of ours.
+//!   the server, as the client wrote it and once, as an internal request of ours.
 //! - It does not: the server has [`defaults::GRACE`] to answer for itself, since only it knows its capabilities and its
 //!   instructions. Then it is answered in its stead, with what is safe: lists that may change, under the name that it is
 //!   configured by, in the revision that the client asked for.
@@ -32,7 +32,7 @@ use serde_json::json;
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::catalogue::{is_known_legacy, living_for};
-use super::errand::Errand;
+use super::internal::InternalRequest;
 use super::gap::Shelf;
 use crate::config::Startup;
 use crate::defaults;
@@ -110,9 +110,9 @@ impl Upstream {
         turn.tell(Event::CallAnsweredEarly { upstream: self.id, call: call.name, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is on its way, and must not be sent twice: only that its answer is ours from now on.
-            call.owner = Owner::Us(Errand::Handshake);
+            call.owner = Owner::Us(InternalRequest::Handshake);
             call.is_first_handshake = true;
-            self.errands += 1;
+            self.internal_requests += 1;
             self.session.adopt(handshake);
             self.disarm(key, turn);
             self.arm(key, turn);

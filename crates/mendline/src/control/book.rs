@@ -162,7 +162,7 @@ fn is_everyday(event: &Event) -> bool {
             | Event::CallAnswered { .. }
             | Event::CallCancelled { .. }
             | Event::AnsweredFromCatalogue { .. }
-            | Event::ErrandSent { .. }
+            | Event::InternalRequestSent { .. }
             | Event::MessageDropped { .. }
             | Event::RateLimited { .. }
     )

@@ -16,7 +16,7 @@ use crate::slab::Key;
 use crate::turn::Turn;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
-use crate::upstream::errand::Errand;
+use crate::upstream::internal::InternalRequest;
 use crate::upstream::exchange::{Circumstances, Exchange, Note, Purpose, Verdict, judge};
 use crate::upstream::link::Wish;
 use crate::words::Cause;
@@ -64,7 +64,7 @@ impl Upstream {
             misdirected_once: call.misdirected_once,
             // A server that has to be re-initialized may be another one, which speaks otherwise.
             undetermined: http.dialect == Dialect::Auto
-                && (!self.ever_answered || call.owner == Owner::Us(Errand::Handshake)),
+                && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
             over_trunk: over_trunk || is_orphan,
             is_orphan,
             unproven_era: !http.speaks_modern && meta::is_modern(&call.message),
@@ -72,10 +72,10 @@ impl Upstream {
         let is_busy = exchange.retry_after.is_some();
         let unsent = call.unsent + 1;
         let verdict = judge(exchange, how, written, &around);
-        if let Owner::Us(errand) = call.owner
+        if let Owner::Us(internal) = call.owner
             && !matches!(verdict, Verdict::Resume(_))
         {
-            return self.errand_ended(key, errand, verdict, exchange, turn);
+            return self.internal_ended(key, internal, verdict, exchange, turn);
         }
         match verdict {
             Verdict::Settle(evidence, words) if evidence.reply == Reply::HeadersRefused => {

@@ -15,7 +15,7 @@ use crate::slab::Key;
 use crate::turn::Turn;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
-use crate::upstream::errand::Errand;
+use crate::upstream::internal::InternalRequest;
 use crate::upstream::exchange::{Complaint, Purpose, first_words};
 
 impl Upstream {
@@ -52,7 +52,7 @@ impl Upstream {
     }
 
     fn session_initializes(&self) -> bool {
-        self.runs(Errand::Handshake)
+        self.runs(InternalRequest::Handshake)
     }
 
     pub fn handle_head(&mut self, id: ExchangeId, head: Head, turn: &mut Turn<'_>) {
@@ -199,7 +199,7 @@ impl Upstream {
         turn: &mut Turn<'_>,
     ) {
         let call = self.call_answered_by(purpose, &message);
-        if let Some((key, Owner::Us(Errand::Confirm))) = call {
+        if let Some((key, Owner::Us(InternalRequest::Confirm))) = call {
             return self.confirmation_answered(id, key, &message, turn);
         }
         if let (Kind::Error, true, Purpose::Notices) = (message.kind(), refused, purpose)

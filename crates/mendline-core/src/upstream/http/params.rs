@@ -25,7 +25,7 @@ use crate::slab::Key;
 use crate::turn::Turn;
 use crate::upstream::Upstream;
 use crate::upstream::call::State;
-use crate::upstream::errand::Errand;
+use crate::upstream::internal::InternalRequest;
 
 /// What is known of the tools' marks.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ impl Upstream {
     fn look_up(&mut self, turn: &mut Turn<'_>) {
         let awaits = |key: &Key| self.calls.get(*key).filter(|call| call.awaits_lookup);
         let Some(refused) = self.waiting.iter().find_map(awaits) else { return };
-        if self.runs(Errand::Lookup) {
+        if self.runs(InternalRequest::Lookup) {
             return;
         }
         let request = list_tools(&refused.message, None);
@@ -138,7 +138,7 @@ impl Upstream {
         if let Some(http) = &mut self.http {
             http.params.pages += 1;
         }
-        self.send_errand(Errand::Lookup, request, turn);
+        self.send_internal(InternalRequest::Lookup, request, turn);
     }
 
     /// A page of the tools has come, and what it says has been learnt. With the last one the refused calls go out.

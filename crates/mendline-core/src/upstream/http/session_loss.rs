@@ -29,7 +29,7 @@ use crate::slab::Key;
 use crate::turn::{Alarm, Turn};
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
-use crate::upstream::errand::Errand;
+use crate::upstream::internal::InternalRequest;
 use crate::upstream::exchange::{Complaint, Exchange, Purpose, names_session};
 use crate::upstream::inbound::number_in_disguise;
 use crate::upstream::keepalive::ping;
@@ -152,7 +152,7 @@ impl Upstream {
         let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
-        let asks_for_it = matches!(call.owner, Owner::Us(Errand::Handshake | Errand::Ping | Errand::Confirm));
+        let asks_for_it = matches!(call.owner, Owner::Us(InternalRequest::Handshake | InternalRequest::Ping | InternalRequest::Confirm));
         let can_lose =
             is_named && !exchange.resumes && !call.refused_once && !asks_for_it && self.session.was_initialized();
         let by_status = match exchange.status {
@@ -172,7 +172,7 @@ impl Upstream {
         let words = format!("the server answered: {}", complaint.words);
         http.leave(id, turn);
         if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
-            self.errand_lost(key, &words, turn);
+            self.internal_lost(key, &words, turn);
             return self.session_said_lost(life, refusal, None, turn);
         }
         let refused = Refused { key, refusal, answer: answer_of(complaint, key), words };
@@ -216,8 +216,8 @@ impl Upstream {
         let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) else { return false };
         let Some(ping) = ping().filter(|_| suspicion.pings < defaults::CONFIRMATIONS) else { return false };
         suspicion.pings += 1;
-        self.send_errand(Errand::Confirm, ping, turn);
-        self.runs(Errand::Confirm)
+        self.send_internal(InternalRequest::Confirm, ping, turn);
+        self.runs(InternalRequest::Confirm)
     }
 
     /// The stream for notices was refused as if the session were lost.

@@ -273,8 +273,8 @@ fn facts(event: &Event, object: &mut Object<'_>) {
     };
     match event {
         Event::CallAccepted { method: it, .. }
-        | Event::ErrandSent { method: it, .. }
-        | Event::ErrandFailed { method: it, .. }
+        | Event::InternalRequestSent { method: it, .. }
+        | Event::InternalRequestFailed { method: it, .. }
         | Event::ListChanged { method: it, .. }
         | Event::AnsweredFromCatalogue { method: it, .. }
         | Event::AskForwarded { method: it, .. }

@@ -1,7 +1,7 @@
 //! What we ask a server ourselves, on behalf of the conversation.
 //!
-//! An errand travels like a call: it has a name, a deadline and a place in the queue. It belongs to its link, so it is
-//! never sent again; when the link is gone, the next one has errands of its own. Nobody waits for its answer but us:
+//! An internal request travels like a call: it has a name, a deadline and a place in the queue. It belongs to its link, so it is
+//! never sent again; when the link is gone, the next one has internal requests of its own. Nobody waits for its answer but us:
 //! - the *handshake*: the client's own, replayed on every new link before anything else;
 //! - what the last session knew, *restored*: the log level and the subscriptions;
 //! - *lists*, read again to see what has changed behind the client's back (see [`super::gap`]);
@@ -22,7 +22,7 @@ use crate::turn::Turn;
 
 /// Why we ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum InternalRequest {
     /// The client's own handshake, replayed.
     Handshake,
     /// The log level or a subscription, told to a new session.
@@ -38,64 +38,64 @@ pub enum Errand {
 }
 
 impl Upstream {
-    /// Queues an errand for the link that is up, or that is being looked for.
-    pub(super) fn send_errand(&mut self, errand: Errand, message: Message, turn: &mut Turn<'_>) {
+    /// Queues an internal request for the link that is up, or that is being looked for.
+    pub(super) fn send_internal(&mut self, internal: InternalRequest, message: Message, turn: &mut Turn<'_>) {
         let effect = self.tools.effect_of(&message);
         turn.ledger.charge(message.text().len());
-        let Some(key) = self.calls.insert(Call::new(Owner::Us(errand), message, effect, turn.now)) else { return };
-        self.errands += 1;
+        let Some(key) = self.calls.insert(Call::new(Owner::Us(internal), message, effect, turn.now)) else { return };
+        self.internal_requests += 1;
         self.enqueue(key);
         self.arm(key, turn);
     }
 
-    /// Is an errand of this kind under way?
-    pub(super) fn runs(&self, errand: Errand) -> bool {
-        self.calls.iter().any(|(_, call)| call.owner == Owner::Us(errand))
+    /// Is an internal request of this kind under way?
+    pub(super) fn runs(&self, internal: InternalRequest) -> bool {
+        self.calls.iter().any(|(_, call)| call.owner == Owner::Us(internal))
     }
 
     /// The server answered it.
-    pub(super) fn errand_answered(&mut self, errand: Errand, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
-        match errand {
-            Errand::Handshake => self.finish_replay(asked, answer, turn),
-            Errand::Restore => self.restored(asked, answer, turn),
-            Errand::List(shelf) => self.page_read(shelf, asked, answer, turn),
-            Errand::Lookup => self.lookup_answered(asked, answer, turn),
-            Errand::Ping => self.keep_alive.note_answer(),
+    pub(super) fn internal_answered(&mut self, internal: InternalRequest, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
+        match internal {
+            InternalRequest::Handshake => self.finish_replay(asked, answer, turn),
+            InternalRequest::Restore => self.restored(asked, answer, turn),
+            InternalRequest::List(shelf) => self.page_read(shelf, asked, answer, turn),
+            InternalRequest::Lookup => self.lookup_answered(asked, answer, turn),
+            InternalRequest::Ping => self.keep_alive.note_answer(),
             // Its response is read where it arrives, with its status.
-            Errand::Confirm => {}
+            InternalRequest::Confirm => {}
         }
     }
 
     /// It got no answer, and the link may be there all the same.
-    pub(super) fn errand_lost(&mut self, key: Key, why: &str, turn: &mut Turn<'_>) {
-        let Some(Call { owner: Owner::Us(errand), message, .. }) = self.take(key, turn) else { return };
-        match errand {
+    pub(super) fn internal_lost(&mut self, key: Key, why: &str, turn: &mut Turn<'_>) {
+        let Some(Call { owner: Owner::Us(internal), message, .. }) = self.take(key, turn) else { return };
+        match internal {
             // A handshake belongs to its link; the next link gets its own.
-            Errand::Handshake => {}
+            InternalRequest::Handshake => {}
             // Whoever waits for it does not wait for long.
-            Errand::Lookup => {}
-            Errand::Restore => {
-                turn.tell(Event::ErrandFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+            InternalRequest::Lookup => {}
+            InternalRequest::Restore => {
+                turn.tell(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
                 // The client relies on it, so it is told again; when something else was answered, and one at a time.
                 self.to_restore.push_back(message);
                 self.restore_lost = true;
                 self.promote(turn);
             }
-            Errand::List(_) => {
-                turn.tell(Event::ErrandFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+            InternalRequest::List(_) => {
+                turn.tell(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
                 // What changed is still not known: the next answer is a reason to look again.
                 self.gap = true;
             }
-            Errand::Ping => self.ping_missed(turn),
-            Errand::Confirm => self.confirmation_lost(turn),
+            InternalRequest::Ping => self.ping_missed(turn),
+            InternalRequest::Confirm => self.confirmation_lost(turn),
         }
     }
 
     /// It was not answered in time.
-    pub(super) fn errand_expired(&mut self, key: Key, errand: Errand, turn: &mut Turn<'_>) {
+    pub(super) fn internal_expired(&mut self, key: Key, internal: InternalRequest, turn: &mut Turn<'_>) {
         self.drop_exchange(key, turn);
-        if errand != Errand::Handshake {
-            return self.errand_lost(key, "no answer in time", turn);
+        if internal != InternalRequest::Handshake {
+            return self.internal_lost(key, "no answer in time", turn);
         }
         let (Some(link), Some(_)) = (self.link.current(), self.take(key, turn)) else { return };
         turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: "no answer in time".to_owned() });
@@ -104,50 +104,50 @@ impl Upstream {
     }
 
     /// Over HTTP: its exchange ended without an answer.
-    pub(super) fn errand_ended(
+    pub(super) fn internal_ended(
         &mut self,
         key: Key,
-        errand: Errand,
+        internal: InternalRequest,
         verdict: Verdict,
         exchange: &Exchange,
         turn: &mut Turn<'_>,
     ) {
-        if errand == Errand::Handshake {
+        if internal == InternalRequest::Handshake {
             return self.handshake_failed(key, verdict, turn);
         }
-        if errand == Errand::Ping && exchange.status.is_some() {
+        if internal == InternalRequest::Ping && exchange.status.is_some() {
             // Whatever it said, somebody is there.
             self.keep_alive.note_answer();
             drop(self.take(key, turn));
             return self.ping_refused(exchange);
         }
         let is_broken = exchange.status.is_none() && matches!(verdict, Verdict::Settle(..));
-        if errand == Errand::Confirm && is_broken && self.is_current(exchange) && self.link.is_up() {
+        if internal == InternalRequest::Confirm && is_broken && self.is_current(exchange) && self.link.is_up() {
             drop(self.take(key, turn));
             if !self.ping_to_confirm(turn) {
                 self.confirmation_lost(turn);
             }
             return;
         }
-        if errand == Errand::Confirm && exchange.status.is_some() {
+        if internal == InternalRequest::Confirm && exchange.status.is_some() {
             drop(self.take(key, turn));
             return self.confirmation_ended(exchange.life, Refusal::of(exchange), false, turn);
         }
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
         match verdict {
             Verdict::SessionSaidLost(words) => {
-                self.errand_lost(key, &words, turn);
+                self.internal_lost(key, &words, turn);
                 if let Some(refusal) = Refusal::of(exchange) {
                     self.session_said_lost(exchange.life, refusal, None, turn);
                 }
             }
             Verdict::Unreachable(words) | Verdict::Forbidden(words) => {
-                self.errand_lost(key, &words, turn);
+                self.internal_lost(key, &words, turn);
                 if !self.has_trunk() {
                     self.unreachable(words, hopeless, turn);
                 }
             }
-            verdict => self.errand_lost(key, &verdict.words(), turn),
+            verdict => self.internal_lost(key, &verdict.words(), turn),
         }
     }
 
@@ -157,14 +157,14 @@ impl Upstream {
         if self.to_restore.is_empty() {
             return;
         }
-        let under_way = self.calls.iter().filter(|(_, call)| call.owner == Owner::Us(Errand::Restore)).count();
+        let under_way = self.calls.iter().filter(|(_, call)| call.owner == Owner::Us(InternalRequest::Restore)).count();
         let at_once = if self.restore_lost { 1 } else { defaults::RESTORES };
         for _ in under_way..at_once {
             if !self.session.is_initialized() || !self.link.is_up() {
                 return;
             }
             let Some(message) = self.to_restore.pop_front() else { return };
-            self.send_errand(Errand::Restore, message, turn);
+            self.send_internal(InternalRequest::Restore, message, turn);
         }
     }
 
@@ -193,7 +193,7 @@ impl Upstream {
     /// by what it chose before.
     pub(super) fn is_held(&self, call: &Message) -> bool {
         self.is_state(call)
-            && (self.runs(Errand::Restore) || (!self.to_restore.is_empty() && !self.restore_lost))
+            && (self.runs(InternalRequest::Restore) || (!self.to_restore.is_empty() && !self.restore_lost))
             && self.session.is_initialized()
     }
 
@@ -210,7 +210,7 @@ impl Upstream {
         if answer.kind() == Kind::Error {
             let why = answer.get_str(&["message"]).unwrap_or_default();
             let why = turn.quote.quote(why.as_bytes(), defaults::QUOTED);
-            turn.tell(Event::ErrandFailed { upstream: self.id, method: asked.method(), why });
+            turn.tell(Event::InternalRequestFailed { upstream: self.id, method: asked.method(), why });
             self.session.forget_subscription(asked);
         } else if asked.method() == Method::ResourcesSubscribe {
             self.show_update(asked, turn);
