@@ -7,7 +7,7 @@
 //!   [`Engine::may_read`] before reading from one, [`Engine::poll_timeout`] before sleeping;
 //! - **look at it**: the getters, for tests and status.
 //!
-//! Inside, a client's conversation and an upstream never call each other. Each puts letters into the mail, and the engine
+//! Inside, a client's conversation and an upstream never call each other. Each puts commands into the dispatch queues, and the engine
 //! carries them until none is left: down once, back once.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ use crate::defaults;
 use crate::dice::Dice;
 use crate::event::{Event, LinkState};
 use crate::ledger::Ledger;
-use crate::mail::{Mail, ToUpstream};
+use crate::dispatch::{Dispatch, UpstreamCommand};
 use crate::moment::Moment;
 use crate::policy::breaker::Standing;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
@@ -56,7 +56,7 @@ pub struct Engine {
     ledger: Ledger,
     dice: Dice,
     outputs: VecDeque<Output>,
-    mail: Mail,
+    dispatch: Dispatch,
     quote: Arc<dyn Quote>,
 }
 
@@ -68,7 +68,7 @@ macro_rules! turn {
             ledger: &mut $engine.ledger,
             dice: &mut $engine.dice,
             outputs: &mut $engine.outputs,
-            mail: &mut $engine.mail,
+            dispatch: &mut $engine.dispatch,
             quote: &*$engine.quote,
         }
     };
@@ -94,7 +94,7 @@ impl Engine {
             ledger: Ledger::new(config.ledger_bytes),
             dice: Dice::new(seed),
             outputs: VecDeque::new(),
-            mail: Mail::default(),
+            dispatch: Dispatch::default(),
             quote: Arc::new(Unredacted),
         }
     }
@@ -171,7 +171,7 @@ impl Engine {
                 Phase::Closing | Phase::Finished => {}
             },
         }
-        self.carry();
+        self.dispatch_all();
         self.advance();
     }
 
@@ -192,7 +192,7 @@ impl Engine {
                 Alarm::Remember(upstream) => self.with_upstream(upstream, Upstream::handle_remember_timer),
                 Alarm::Drain => self.close(),
             }
-            self.carry();
+            self.dispatch_all();
         }
         self.advance();
     }
@@ -291,7 +291,7 @@ impl Engine {
     fn open(&mut self, client: ClientId, upstream: UpstreamId) {
         let turn = turn!(self);
         turn.tell(Event::ClientOpened { client, upstream });
-        turn.mail_upstream(upstream, ToUpstream::Open { client });
+        turn.send_to_upstream(upstream, UpstreamCommand::Open { client });
         self.clients.insert(client, ClientSession::new(client, upstream));
     }
 
@@ -317,12 +317,12 @@ impl Engine {
         }
     }
 
-    /// Carries letters until none is left.
-    fn carry(&mut self) {
+    /// Carries commands until none is left.
+    fn dispatch_all(&mut self) {
         loop {
-            if let Some((upstream, letter)) = self.mail.to_upstream.pop_front() {
+            if let Some((upstream, letter)) = self.dispatch.to_upstream.pop_front() {
                 self.with_upstream(upstream, |it, turn| it.handle_letter(letter, turn));
-            } else if let Some((client, letter)) = self.mail.to_client.pop_front() {
+            } else if let Some((client, letter)) = self.dispatch.to_client.pop_front() {
                 self.with_client(client, |it, turn| it.handle_letter(letter, turn));
             } else {
                 return;
@@ -374,7 +374,7 @@ impl Engine {
             for upstream in &mut self.upstreams {
                 upstream.close(turn!(self));
             }
-            self.carry();
+            self.dispatch_all();
         }
     }
 

@@ -16,7 +16,7 @@ pub mod event;
 pub mod evidence;
 pub mod histogram;
 mod ledger;
-mod mail;
+mod dispatch;
 mod moment;
 pub mod policy;
 pub mod port;

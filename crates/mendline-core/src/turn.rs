@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::dice::Dice;
 use crate::event::Event;
 use crate::ledger::Ledger;
-use crate::mail::{Mail, ToClient, ToUpstream};
+use crate::dispatch::{Dispatch, ClientEvent, UpstreamCommand};
 use crate::moment::Moment;
 use crate::port::{ClientId, Output, UpstreamId};
 use crate::quote::Quote;
@@ -47,7 +47,7 @@ pub struct Turn<'a> {
     pub ledger: &'a mut Ledger,
     pub dice: &'a mut Dice,
     pub outputs: &'a mut VecDeque<Output>,
-    pub mail: &'a mut Mail,
+    pub dispatch: &'a mut Dispatch,
     /// Quotes text of a peer.
     pub quote: &'a dyn Quote,
 }
@@ -75,11 +75,11 @@ impl Turn<'_> {
         }
     }
 
-    pub fn mail_client(&mut self, client: ClientId, letter: ToClient) {
-        self.mail.to_client.push_back((client, letter));
+    pub fn send_to_client(&mut self, client: ClientId, letter: ClientEvent) {
+        self.dispatch.to_client.push_back((client, letter));
     }
 
-    pub fn mail_upstream(&mut self, upstream: UpstreamId, letter: ToUpstream) {
-        self.mail.to_upstream.push_back((upstream, letter));
+    pub fn send_to_upstream(&mut self, upstream: UpstreamId, letter: UpstreamCommand) {
+        self.dispatch.to_upstream.push_back((upstream, letter));
     }
 }

@@ -8,7 +8,7 @@ use mendline_wire::{Id, Message, Method, Patch, Span, Spliced};
 
 use crate::defaults;
 use crate::event::{Dropped, Event};
-use crate::mail::ToUpstream;
+use crate::dispatch::UpstreamCommand;
 use crate::port::{ClientId, LinkId};
 use crate::slab::{Key, Slab};
 use crate::turn::Turn;
@@ -41,9 +41,9 @@ impl Asks {
         let ask = Ask { link, id: id.clone(), token: token.map(|at| message.slice(at).to_vec()) };
         let key = if self.open.len() < defaults::ASKS { self.open.insert(ask) } else { None };
         let Some(key) = key else {
-            turn.mail_upstream(
+            turn.send_to_upstream(
                 link.upstream,
-                ToUpstream::Decline { link, id, why: "too many questions are waiting for the client" },
+                UpstreamCommand::Decline { link, id, why: "too many questions are waiting for the client" },
             );
             return None;
         };
@@ -58,7 +58,7 @@ impl Asks {
         let key = message.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
         let Some(ask) = key.and_then(|key| self.open.remove(key)) else { return Err(Dropped::StaleReply) };
         turn.tell(Event::AskAnswered { client, link: ask.link });
-        turn.mail_upstream(ask.link.upstream, ToUpstream::Reply { link: ask.link, id: ask.id, message });
+        turn.send_to_upstream(ask.link.upstream, UpstreamCommand::Reply { link: ask.link, id: ask.id, message });
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl Asks {
             Some((at, ask.link, ask.token.clone()?))
         });
         let Some((at, link, token)) = found else { return Err(Dropped::StaleProgress) };
-        turn.mail_upstream(link.upstream, ToUpstream::Progress { link, token, at, message });
+        turn.send_to_upstream(link.upstream, UpstreamCommand::Progress { link, token, at, message });
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Asks {
     pub fn decline_all(&mut self, turn: &mut Turn<'_>) {
         for key in self.open.keys_by_age() {
             if let Some(Ask { link, id, .. }) = self.open.remove(key) {
-                turn.mail_upstream(link.upstream, ToUpstream::Decline { link, id, why: "the client has gone" });
+                turn.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
             }
         }
     }

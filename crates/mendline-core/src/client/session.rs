@@ -13,7 +13,7 @@ use super::asks::Asks;
 use super::outbox::Outbox;
 use crate::defaults;
 use crate::event::{Dropped, Event};
-use crate::mail::{ToClient, ToUpstream};
+use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::port::{ClientId, UpstreamId};
 use crate::slab::{Key, Slab};
 use crate::turn::Turn;
@@ -130,55 +130,55 @@ impl ClientSession {
         }
         self.asks.decline_all(turn);
         self.outbox.clear(turn.ledger);
-        turn.mail_upstream(self.upstream, ToUpstream::Close { client: self.client });
+        turn.send_to_upstream(self.upstream, UpstreamCommand::Close { client: self.client });
     }
 
-    pub fn handle_letter(&mut self, letter: ToClient, turn: &mut Turn<'_>) {
+    pub fn handle_letter(&mut self, letter: ClientEvent, turn: &mut Turn<'_>) {
         match letter {
-            ToClient::Answer { request, message } => self.answer(request, message, turn),
-            ToClient::Fail { request, failure } => {
+            ClientEvent::Answer { request, message } => self.answer(request, message, turn),
+            ClientEvent::Fail { request, failure } => {
                 if let Some(request) = self.forget(request) {
                     self.push(Spliced::whole(failure.response(&request.id, request.method)), turn);
                 }
             }
-            ToClient::Ended { request, at, message } => {
+            ClientEvent::Ended { request, at, message } => {
                 if let Some(request) = self.forget(request) {
                     self.push(Spliced::new(message.text().clone(), [(at, Patch::from(request.id))]), turn);
                 }
             }
-            ToClient::Progress { request, at, message } => {
+            ClientEvent::Progress { request, at, message } => {
                 let token = self.requests.get(request).and_then(|request| request.token.clone());
                 match token {
                     Some(token) => self.push(Spliced::new(message.text().clone(), [(at, token)]), turn),
                     None => self.drop_message(Method::Progress, Dropped::StaleProgress, turn),
                 }
             }
-            ToClient::Reconnecting { request, progress, words } => {
+            ClientEvent::Reconnecting { request, progress, words } => {
                 if let Some(token) = self.requests.get(request).and_then(|request| request.token.clone()) {
                     self.push(Spliced::whole(words::progress(token.as_bytes(), progress, &words)), turn);
                 }
             }
-            ToClient::Ask { link, message } => {
+            ClientEvent::Ask { link, message } => {
                 if self.has_ended() {
                     if let Some(id) = message.id().map(Id::from_raw) {
-                        turn.mail_upstream(link.upstream, ToUpstream::Decline { link, id, why: "the client has gone" });
+                        turn.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
                     }
                 } else if let Some(question) = self.asks.open(self.client, link, &message, turn) {
                     self.push(question, turn);
                 }
             }
-            ToClient::Withdraw { link, at, message } => match self.asks.withdraw(self.client, link, at, &message, turn)
+            ClientEvent::Withdraw { link, at, message } => match self.asks.withdraw(self.client, link, at, &message, turn)
             {
                 Some(told) => self.push(told, turn),
                 None => self.drop_message(Method::Cancelled, Dropped::StaleReply, turn),
             },
-            ToClient::LinkGone { link } => {
+            ClientEvent::LinkGone { link } => {
                 for told in self.asks.withdraw_all(self.client, link, turn) {
                     self.push(told, turn);
                 }
             }
-            ToClient::Notice { message, subscription: None } => self.push(Spliced::whole(message.text().clone()), turn),
-            ToClient::Notice { message, subscription: Some((request, at)) } => {
+            ClientEvent::Notice { message, subscription: None } => self.push(Spliced::whole(message.text().clone()), turn),
+            ClientEvent::Notice { message, subscription: Some((request, at)) } => {
                 match self.requests.get(request).map(|request| Patch::from(request.id.clone())) {
                     Some(id) => self.push(Spliced::new(message.text().clone(), [(at, id)]), turn),
                     None => self.drop_message(message.method(), Dropped::Late, turn),
@@ -196,7 +196,7 @@ impl ClientSession {
                     self.drop_message(Method::Progress, why, turn);
                 }
             }
-            (Kind::Notification, _) => turn.mail_upstream(self.upstream, ToUpstream::Notice { message }),
+            (Kind::Notification, _) => turn.send_to_upstream(self.upstream, UpstreamCommand::Notice { message }),
             (Kind::Result | Kind::Error, _) => {
                 if let Err(why) = self.asks.answer(self.client, message, turn) {
                     self.drop_message(Asks::DROPPED_METHOD, why, turn);
@@ -213,7 +213,7 @@ impl ClientSession {
         match self.requests.insert(Request { id: id.clone(), method, token }) {
             Some(request) => {
                 self.listening += usize::from(method == Method::SubscriptionsListen);
-                turn.mail_upstream(self.upstream, ToUpstream::Call { client: self.client, request, message });
+                turn.send_to_upstream(self.upstream, UpstreamCommand::Call { client: self.client, request, message });
             }
             // The limits on calls turn requests away long before tens of thousands are open; this is the wall behind them.
             None => self.refuse_with(Some(id), words::Cause::Overloaded.code(), "too many requests are open", turn),
@@ -246,7 +246,7 @@ impl ClientSession {
         match found {
             Some(request) => {
                 self.forget(request);
-                turn.mail_upstream(self.upstream, ToUpstream::Cancel { client: self.client, request, message });
+                turn.send_to_upstream(self.upstream, UpstreamCommand::Cancel { client: self.client, request, message });
             }
             None => self.drop_message(Method::Cancelled, Dropped::Late, turn),
         }

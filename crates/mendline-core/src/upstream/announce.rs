@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Upstream;
 use super::call::Owner;
 use crate::event::LinkState;
-use crate::mail::ToClient;
+use crate::dispatch::ClientEvent;
 use crate::turn::Turn;
 
 /// What was said last.
@@ -72,7 +72,7 @@ impl Upstream {
             let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.make_up_progress()) else {
                 continue;
             };
-            turn.mail_client(client, ToClient::Reconnecting { request, progress, words: words.to_owned() });
+            turn.send_to_client(client, ClientEvent::Reconnecting { request, progress, words: words.to_owned() });
         }
     }
 

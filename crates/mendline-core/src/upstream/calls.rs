@@ -13,7 +13,7 @@ use super::call::{Call, Owner, State, Way};
 use super::outbox::Out;
 use crate::event::{Event, LinkState, Short};
 use crate::evidence::{Evidence, Outcome, Reply};
-use crate::mail::ToClient;
+use crate::dispatch::ClientEvent;
 use crate::moment::Moment;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::LinkId;
@@ -255,7 +255,7 @@ impl Upstream {
             needs_person,
             modern: meta::is_modern(&call.message),
         };
-        turn.mail_client(client, ToClient::Fail { request, failure: Box::new(failure) });
+        turn.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }
 
     /// Whether only a person can change what makes calls fail for this cause.

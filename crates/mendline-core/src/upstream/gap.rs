@@ -22,7 +22,7 @@ use super::call::{Call, Owner};
 use super::internal::InternalRequest;
 use crate::defaults;
 use crate::event::Event;
-use crate::mail::ToClient;
+use crate::dispatch::ClientEvent;
 use crate::slab::Key;
 use crate::turn::Turn;
 
@@ -309,7 +309,7 @@ impl Upstream {
             if let Ok(message) = Message::parse(Bytes::from(notice))
                 && let Some(at) = meta::subscription_id(&message)
             {
-                turn.mail_client(*client, ToClient::Notice { message, subscription: Some((*request, at)) });
+                turn.send_to_client(*client, ClientEvent::Notice { message, subscription: Some((*request, at)) });
             }
         }
     }
@@ -334,7 +334,7 @@ impl Upstream {
     pub(super) fn notify_all(&mut self, text: &str, turn: &mut Turn<'_>) {
         let Ok(message) = Message::parse(Bytes::copy_from_slice(text.as_bytes())) else { return };
         for client in self.clients.clone() {
-            turn.mail_client(client, ToClient::Notice { message: message.clone(), subscription: None });
+            turn.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
         }
     }
 
@@ -363,7 +363,7 @@ impl Upstream {
             if let Ok(message) = Message::parse(Bytes::from(notice.to_string()))
                 && let Some(at) = meta::subscription_id(&message)
             {
-                turn.mail_client(client, ToClient::Notice { message, subscription: Some((request, at)) });
+                turn.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
             }
         }
     }

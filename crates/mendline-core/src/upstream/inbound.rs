@@ -14,7 +14,7 @@ use super::link::Wish;
 use crate::defaults;
 use crate::event::{Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
-use crate::mail::{ToClient, ToUpstream};
+use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::policy::backoff;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::{LinkId, Written};
@@ -52,11 +52,11 @@ impl Upstream {
         match (message.kind(), message.method()) {
             (Kind::Result | Kind::Error, _) => self.handle_response(message, turn),
             (Kind::Request, _) => match self.clients.first().copied() {
-                Some(client) => turn.mail_client(client, ToClient::Ask { link, message }),
+                Some(client) => turn.send_to_client(client, ClientEvent::Ask { link, message }),
                 None => {
                     if let Some(id) = message.id().map(Id::from_raw) {
-                        let decline = ToUpstream::Decline { link, id, why: "no client is connected" };
-                        turn.mail_upstream(self.id, decline);
+                        let decline = UpstreamCommand::Decline { link, id, why: "no client is connected" };
+                        turn.send_to_upstream(self.id, decline);
                     }
                 }
             },
@@ -105,7 +105,7 @@ impl Upstream {
                     error: is_error,
                     took: turn.now.since(call.arrived),
                 });
-                turn.mail_client(client, ToClient::Answer { request, message });
+                turn.send_to_client(client, ClientEvent::Answer { request, message });
             }
         }
         self.restore(turn);
@@ -232,7 +232,7 @@ impl Upstream {
             && let Owner::Client { client, request } = call.owner
             && call.note_progress(value, turn.now)
         {
-            return turn.mail_client(client, ToClient::Progress { request, at, message });
+            return turn.send_to_client(client, ClientEvent::Progress { request, at, message });
         }
         self.drop_message(Method::Progress, Dropped::StaleProgress, turn);
     }
@@ -255,12 +255,12 @@ impl Upstream {
                     sent: true,
                     was_out: call.is_out,
                 });
-                turn.mail_client(client, ToClient::Ended { request, at, message });
+                turn.send_to_client(client, ClientEvent::Ended { request, at, message });
             }
             return self.promote(turn);
         }
         match self.clients.first().copied() {
-            Some(client) => turn.mail_client(client, ToClient::Withdraw { link, at, message }),
+            Some(client) => turn.send_to_client(client, ClientEvent::Withdraw { link, at, message }),
             None => self.drop_message(Method::Cancelled, Dropped::NoWay, turn),
         }
     }
@@ -281,7 +281,7 @@ impl Upstream {
             }
             match key.and_then(|key| self.calls.get(key)).map(|call| call.owner) {
                 Some(Owner::Client { client, request }) => {
-                    turn.mail_client(client, ToClient::Notice { message, subscription: Some((request, at)) });
+                    turn.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
                 }
                 _ => self.drop_message(message.method(), Dropped::Late, turn),
             }
@@ -291,7 +291,7 @@ impl Upstream {
             return;
         }
         for client in self.clients.clone() {
-            turn.mail_client(client, ToClient::Notice { message: message.clone(), subscription: None });
+            turn.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
         }
     }
 

@@ -3,7 +3,7 @@
 //! An [`Upstream`] answers every call that it accepts, by its deadline, live or with the reason why not. It is one machine in
 //! these files, by who speaks:
 //! - here: its parts, and the life of its link;
-//! - [`letters`]: what clients want of it;
+//! - [`commands`]: what clients want of it;
 //! - [`inbound`]: what the server says;
 //! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
 //! - [`gate`]: whether a call may go to a server that is there; [`health`]: what calls show about it; [`pace`]: when they go;
@@ -27,7 +27,7 @@ mod health;
 mod http;
 mod inbound;
 mod keepalive;
-mod letters;
+mod commands;
 mod link;
 mod outbox;
 mod pace;
@@ -54,7 +54,7 @@ use crate::config::{Transport, UpstreamConfig};
 use crate::defaults;
 use crate::event::{Dropped, Event, LinkState};
 use crate::evidence::{Evidence, Reply};
-use crate::mail::ToClient;
+use crate::dispatch::ClientEvent;
 use crate::moment::Moment;
 use crate::policy::breaker::Standing;
 use crate::policy::budget::Budget;
@@ -252,7 +252,7 @@ impl Upstream {
         }
         self.session.lose();
         for client in self.clients.clone() {
-            turn.mail_client(client, ToClient::LinkGone { link });
+            turn.send_to_client(client, ClientEvent::LinkGone { link });
         }
         // The link first: whether calls still wait decides how soon it is dialed again, and its words are theirs.
         let called = !self.calls.is_empty();

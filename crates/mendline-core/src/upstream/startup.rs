@@ -37,7 +37,7 @@ use super::gap::Shelf;
 use crate::config::Startup;
 use crate::defaults;
 use crate::event::Event;
-use crate::mail::ToClient;
+use crate::dispatch::ClientEvent;
 use crate::port::{ClientId, Output};
 use crate::remembered::{Remembered, Topic, error_code};
 use crate::slab::Key;
@@ -127,7 +127,7 @@ impl Upstream {
         self.catalogue.speak(&answer);
         self.shelves.clear();
         self.told = Some(answer.clone());
-        turn.mail_client(client, ToClient::Answer { request, message: answer });
+        turn.send_to_client(client, ClientEvent::Answer { request, message: answer });
     }
 
     /// Initializes the server as the client did, who does not wait for it.
@@ -179,7 +179,7 @@ impl Upstream {
             }
             self.gap = true;
         }
-        turn.mail_client(client, ToClient::Answer { request, message: answer });
+        turn.send_to_client(client, ClientEvent::Answer { request, message: answer });
         self.link.wake(turn);
         if self.is_open() {
             self.close_gap(turn);

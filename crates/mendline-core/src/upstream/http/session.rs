@@ -9,7 +9,7 @@ use super::{Http, Refusal};
 use crate::config::Dialect;
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
-use crate::mail::ToClient;
+use crate::dispatch::ClientEvent;
 use crate::moment::Moment;
 use crate::policy::budget::Budget;
 use crate::port::ExchangeId;
@@ -156,7 +156,7 @@ impl Upstream {
     pub(super) fn withdraw_questions(&self, turn: &mut Turn<'_>) {
         if let Some(link) = self.link.current() {
             for client in self.clients.clone() {
-                turn.mail_client(client, ToClient::LinkGone { link });
+                turn.send_to_client(client, ClientEvent::LinkGone { link });
             }
         }
     }

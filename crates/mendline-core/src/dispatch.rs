@@ -13,7 +13,7 @@ use crate::words::Failure;
 
 /// From a client's conversation to an upstream.
 #[derive(Debug)]
-pub enum ToUpstream {
+pub enum UpstreamCommand {
     /// A client has come that talks to this upstream.
     Open { client: ClientId },
     /// Make this call.
@@ -34,7 +34,7 @@ pub enum ToUpstream {
 
 /// From an upstream to a client's conversation.
 #[derive(Debug)]
-pub enum ToClient {
+pub enum ClientEvent {
     /// The upstream's answer.
     Answer { request: Key, message: Message },
     /// No answer could be had; this is why.
@@ -55,9 +55,9 @@ pub enum ToClient {
     Notice { message: Message, subscription: Option<(Key, Span)> },
 }
 
-/// The letters under way.
+/// The commands under way.
 #[derive(Debug, Default)]
-pub struct Mail {
-    pub to_upstream: VecDeque<(UpstreamId, ToUpstream)>,
-    pub to_client: VecDeque<(ClientId, ToClient)>,
+pub struct Dispatch {
+    pub to_upstream: VecDeque<(UpstreamId, UpstreamCommand)>,
+    pub to_client: VecDeque<(ClientId, ClientEvent)>,
 }

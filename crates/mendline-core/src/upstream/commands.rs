@@ -12,24 +12,24 @@ use super::gap::Shelf;
 use crate::defaults;
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
-use crate::mail::{ToClient, ToUpstream};
+use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::port::ClientId;
 use crate::slab::Key;
 use crate::turn::Turn;
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {
-    pub fn handle_letter(&mut self, letter: ToUpstream, turn: &mut Turn<'_>) {
+    pub fn handle_letter(&mut self, letter: UpstreamCommand, turn: &mut Turn<'_>) {
         match letter {
-            ToUpstream::Open { client } => {
+            UpstreamCommand::Open { client } => {
                 self.clients.push(client);
                 if self.http.is_none() {
                     self.link.open(turn);
                 }
             }
-            ToUpstream::Call { client, request, message } => self.accept(client, request, message, turn),
-            ToUpstream::Cancel { client, request, message } => self.cancel(client, request, &message, turn),
-            ToUpstream::Reply { link, id, message } => {
+            UpstreamCommand::Call { client, request, message } => self.accept(client, request, message, turn),
+            UpstreamCommand::Cancel { client, request, message } => self.cancel(client, request, &message, turn),
+            UpstreamCommand::Reply { link, id, message } => {
                 let reply = message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))]));
                 match reply {
                     Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
@@ -38,14 +38,14 @@ impl Upstream {
                     _ => self.drop_message(Method::None, Dropped::StaleReply, turn),
                 }
             }
-            ToUpstream::Decline { link, id, why } => {
+            UpstreamCommand::Decline { link, id, why } => {
                 turn.tell(Event::AskDeclined { upstream: self.id, why });
                 if self.link.is_up() && self.link.current() == Some(link) {
                     let text = words::error_response(&id, Cause::Unavailable.code(), why);
                     self.say(Method::None, Spliced::whole(text), turn);
                 }
             }
-            ToUpstream::Progress { link, token, at, message } => {
+            UpstreamCommand::Progress { link, token, at, message } => {
                 if self.link.is_up() && self.link.current() == Some(link) {
                     let text = Spliced::new(message.text().clone(), [(at, Patch::from(token.as_slice()))]);
                     self.say(Method::Progress, text, turn);
@@ -53,7 +53,7 @@ impl Upstream {
                     self.drop_message(Method::Progress, Dropped::StaleProgress, turn);
                 }
             }
-            ToUpstream::Notice { message } => {
+            UpstreamCommand::Notice { message } => {
                 self.session.learn_notice(&message);
                 let method = message.method();
                 if self.link.is_up() && self.session.is_open() {
@@ -66,7 +66,7 @@ impl Upstream {
                     self.forget_session(turn);
                 }
             }
-            ToUpstream::Close { client } => self.abandon(client, turn),
+            UpstreamCommand::Close { client } => self.abandon(client, turn),
         }
         self.keep_moving(turn);
     }
@@ -171,7 +171,7 @@ impl Upstream {
             needs_person,
             modern: meta::is_modern(message),
         };
-        turn.mail_client(client, ToClient::Fail { request, failure: Box::new(failure) });
+        turn.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }
 
     fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, turn: &mut Turn<'_>) {
