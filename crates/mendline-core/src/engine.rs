@@ -320,10 +320,10 @@ impl Engine {
     /// Carries commands until none is left.
     fn dispatch_all(&mut self) {
         loop {
-            if let Some((upstream, letter)) = self.dispatch.to_upstream.pop_front() {
-                self.with_upstream(upstream, |it, turn| it.handle_letter(letter, turn));
-            } else if let Some((client, letter)) = self.dispatch.to_client.pop_front() {
-                self.with_client(client, |it, turn| it.handle_letter(letter, turn));
+            if let Some((upstream, command)) = self.dispatch.to_upstream.pop_front() {
+                self.with_upstream(upstream, |it, turn| it.handle_command(command, turn));
+            } else if let Some((client, command)) = self.dispatch.to_client.pop_front() {
+                self.with_client(client, |it, turn| it.handle_command(command, turn));
             } else {
                 return;
             }

@@ -75,11 +75,11 @@ impl Turn<'_> {
         }
     }
 
-    pub fn send_to_client(&mut self, client: ClientId, letter: ClientEvent) {
-        self.dispatch.to_client.push_back((client, letter));
+    pub fn send_to_client(&mut self, client: ClientId, event: ClientEvent) {
+        self.dispatch.to_client.push_back((client, event));
     }
 
-    pub fn send_to_upstream(&mut self, upstream: UpstreamId, letter: UpstreamCommand) {
-        self.dispatch.to_upstream.push_back((upstream, letter));
+    pub fn send_to_upstream(&mut self, upstream: UpstreamId, event: UpstreamCommand) {
+        self.dispatch.to_upstream.push_back((upstream, event));
     }
 }

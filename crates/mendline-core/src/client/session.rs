@@ -133,8 +133,8 @@ impl ClientSession {
         turn.send_to_upstream(self.upstream, UpstreamCommand::Close { client: self.client });
     }
 
-    pub fn handle_letter(&mut self, letter: ClientEvent, turn: &mut Turn<'_>) {
-        match letter {
+    pub fn handle_event(&mut self, event: ClientEvent, turn: &mut Turn<'_>) {
+        match event {
             ClientEvent::Answer { request, message } => self.answer(request, message, turn),
             ClientEvent::Fail { request, failure } => {
                 if let Some(request) = self.forget(request) {

@@ -19,8 +19,8 @@ use crate::turn::Turn;
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {
-    pub fn handle_letter(&mut self, letter: UpstreamCommand, turn: &mut Turn<'_>) {
-        match letter {
+    pub fn handle_command(&mut self, command: UpstreamCommand, turn: &mut Turn<'_>) {
+        match command {
             UpstreamCommand::Open { client } => {
                 self.clients.push(client);
                 if self.http.is_none() {
