@@ -27,7 +27,7 @@ use crate::policy::breaker::Standing;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
 use crate::quote::{Quote, Unredacted};
 use crate::timers::Timers;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 
 /// How far the end has come.
@@ -60,9 +60,9 @@ pub struct Engine {
     quote: Arc<dyn Quote>,
 }
 
-macro_rules! turn {
+macro_rules! cx {
     ($engine:ident) => {
-        &mut Turn {
+        &mut Cx {
             now: $engine.now,
             timers: &mut $engine.timers,
             ledger: &mut $engine.ledger,
@@ -111,11 +111,11 @@ impl Engine {
         self.now = self.now.max(now);
         match input {
             Input::Remembered { upstream, what } => {
-                self.with_upstream(upstream, |it, turn| it.handle_remembered(what, turn));
+                self.with_upstream(upstream, |it, cx| it.handle_remembered(what, cx));
             }
             Input::ClientOpened { client, upstream } => self.open(client, upstream),
             Input::FromClient { client, received } => {
-                self.with_client(client, |it, turn| it.handle_received(received, turn));
+                self.with_client(client, |it, cx| it.handle_received(received, cx));
             }
             Input::ClientEnded { client } => {
                 self.some_left = true;
@@ -125,47 +125,47 @@ impl Engine {
                 self.some_left = true;
                 self.with_client(client, ClientSession::handle_lost);
             }
-            Input::Spawned { link, pid } => self.with_upstream(link, |it, turn| it.handle_spawned(link, pid, turn)),
+            Input::Spawned { link, pid } => self.with_upstream(link, |it, cx| it.handle_spawned(link, pid, cx)),
             Input::SpawnFailed { link, why } => {
-                self.with_upstream(link, |it, turn| it.handle_spawn_failed(link, &why, turn));
+                self.with_upstream(link, |it, cx| it.handle_spawn_failed(link, &why, cx));
             }
             Input::FromLink { link, received } => {
-                self.with_upstream(link, |it, turn| it.handle_received(link, received, turn));
+                self.with_upstream(link, |it, cx| it.handle_received(link, received, cx));
             }
-            Input::Said { link, line } => self.with_upstream(link, |it, turn| it.handle_said(&line, turn)),
+            Input::Said { link, line } => self.with_upstream(link, |it, cx| it.handle_said(&line, cx)),
             Input::LinkBroken { link, pipe } => {
-                self.with_upstream(link, |it, turn| it.handle_broken(link, pipe, turn));
+                self.with_upstream(link, |it, cx| it.handle_broken(link, pipe, cx));
             }
             Input::ChildExited { link, how, written } => {
-                self.with_upstream(link, |it, turn| it.handle_exited(link, how, written, turn));
+                self.with_upstream(link, |it, cx| it.handle_exited(link, how, written, cx));
             }
             Input::Reached { exchange } => {
-                self.with_upstream(exchange, |it, turn| it.handle_reached(exchange, turn));
+                self.with_upstream(exchange, |it, cx| it.handle_reached(exchange, cx));
             }
             Input::Head { exchange, head } => {
-                self.with_upstream(exchange, |it, turn| it.handle_head(exchange, head, turn));
+                self.with_upstream(exchange, |it, cx| it.handle_head(exchange, head, cx));
             }
             Input::StreamEvent { exchange, event } => {
-                self.with_upstream(exchange, |it, turn| it.handle_event(exchange, event, turn));
+                self.with_upstream(exchange, |it, cx| it.handle_event(exchange, event, cx));
             }
             Input::Body { exchange, received } => {
-                self.with_upstream(exchange, |it, turn| it.handle_body(exchange, received, turn));
+                self.with_upstream(exchange, |it, cx| it.handle_body(exchange, received, cx));
             }
             Input::End { exchange, how, written } => {
-                self.with_upstream(exchange, |it, turn| it.handle_end(exchange, &how, written, turn));
+                self.with_upstream(exchange, |it, cx| it.handle_end(exchange, &how, written, cx));
             }
             Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
             Input::Isolate { upstream } => self.with_upstream(upstream, Upstream::isolate),
             Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_by_hand),
             Input::Reconfigure { upstream, config, change } => {
-                self.with_upstream(upstream, |it, turn| it.reconfigure(*config, change, turn));
+                self.with_upstream(upstream, |it, cx| it.reconfigure(*config, change, cx));
             }
             Input::Woke => self.shake("the machine was asleep, or stood still"),
             Input::NetworkChanged => self.shake("the network has changed"),
             Input::Stop => match self.phase {
                 Phase::Running => {
                     self.begin_drain();
-                    turn!(self).wake_in(defaults::DRAIN, Alarm::Drain);
+                    cx!(self).wake_in(defaults::DRAIN, Alarm::Drain);
                 }
                 Phase::Draining => self.close(),
                 Phase::Closing | Phase::Finished => {}
@@ -180,7 +180,7 @@ impl Engine {
         self.now = self.now.max(now);
         while let Some(alarm) = self.timers.take_due(self.now) {
             match alarm {
-                Alarm::Call(upstream, key) => self.with_upstream(upstream, |it, turn| it.handle_time(key, turn)),
+                Alarm::Call(upstream, key) => self.with_upstream(upstream, |it, cx| it.handle_time(key, cx)),
                 Alarm::Link(upstream) => self.with_upstream(upstream, Upstream::handle_link_timer),
                 Alarm::KeepAlive(upstream) => self.with_upstream(upstream, Upstream::handle_keep_alive),
                 Alarm::Notices(upstream) => self.with_upstream(upstream, Upstream::handle_notices_timer),
@@ -207,8 +207,8 @@ impl Engine {
     /// The next whole message for a port that can take bytes. The shell adds the newline.
     pub fn poll_write(&mut self, port: Port) -> Option<Spliced> {
         match port {
-            Port::Client(client) => self.clients.get_mut(&client)?.pull(turn!(self)),
-            Port::Link(link) => self.upstreams.get_mut(usize::from(link.upstream.0))?.pull(link, turn!(self)),
+            Port::Client(client) => self.clients.get_mut(&client)?.pull(cx!(self)),
+            Port::Link(link) => self.upstreams.get_mut(usize::from(link.upstream.0))?.pull(link, cx!(self)),
             Port::Exchange(_) => None,
         }
     }
@@ -289,31 +289,31 @@ impl Engine {
     // ---- inside ----
 
     fn open(&mut self, client: ClientId, upstream: UpstreamId) {
-        let turn = turn!(self);
-        turn.tell(Event::ClientOpened { client, upstream });
-        turn.send_to_upstream(upstream, UpstreamCommand::Open { client });
+        let cx = cx!(self);
+        cx.emit(Event::ClientOpened { client, upstream });
+        cx.send_to_upstream(upstream, UpstreamCommand::Open { client });
         self.clients.insert(client, ClientSession::new(client, upstream));
     }
 
-    fn with_client(&mut self, client: ClientId, does: impl FnOnce(&mut ClientSession, &mut Turn<'_>)) {
+    fn with_client(&mut self, client: ClientId, does: impl FnOnce(&mut ClientSession, &mut Cx<'_>)) {
         if let Some(session) = self.clients.get_mut(&client) {
-            does(session, turn!(self));
+            does(session, cx!(self));
         }
     }
 
-    fn with_upstream(&mut self, whose: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Turn<'_>)) {
+    fn with_upstream(&mut self, whose: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Cx<'_>)) {
         if let Some(upstream) = self.upstreams.get_mut(usize::from(whose.into().0)) {
-            does(upstream, turn!(self));
-            upstream.renew_when_quiet(turn!(self));
+            does(upstream, cx!(self));
+            upstream.renew_when_quiet(cx!(self));
         }
     }
 
     /// What was connected may not be any more, and what was not may be.
     fn shake(&mut self, why: &'static str) {
-        let turn = turn!(self);
-        turn.tell(Event::Shaken { why });
+        let cx = cx!(self);
+        cx.emit(Event::Shaken { why });
         for upstream in &mut self.upstreams {
-            upstream.handle_shaken(why, turn!(self));
+            upstream.handle_shaken(why, cx!(self));
         }
     }
 
@@ -321,9 +321,9 @@ impl Engine {
     fn dispatch_all(&mut self) {
         loop {
             if let Some((upstream, command)) = self.dispatch.to_upstream.pop_front() {
-                self.with_upstream(upstream, |it, turn| it.handle_command(command, turn));
+                self.with_upstream(upstream, |it, cx| it.handle_command(command, cx));
             } else if let Some((client, command)) = self.dispatch.to_client.pop_front() {
-                self.with_client(client, |it, turn| it.handle_command(command, turn));
+                self.with_client(client, |it, cx| it.handle_command(command, cx));
             } else {
                 return;
             }
@@ -362,17 +362,17 @@ impl Engine {
         for upstream in &mut self.upstreams {
             upstream.refuse_new_calls();
         }
-        turn!(self).tell(Event::Stopping { running });
+        cx!(self).tell(Event::Stopping { running });
     }
 
     fn close(&mut self) {
         if matches!(self.phase, Phase::Running | Phase::Draining) {
             if self.phase == Phase::Running {
-                turn!(self).tell(Event::Stopping { running: 0 });
+                cx!(self).tell(Event::Stopping { running: 0 });
             }
             self.phase = Phase::Closing;
             for upstream in &mut self.upstreams {
-                upstream.close(turn!(self));
+                upstream.close(cx!(self));
             }
             self.dispatch_all();
         }
@@ -383,9 +383,9 @@ impl Engine {
         // Nothing is owed to anyone any more; a timer that still runs would only wake the shell for nothing.
         self.timers = Timers::default();
         let ending = self.upstreams.iter().map(Upstream::ending).max().unwrap_or(Ending::Ready);
-        let turn = turn!(self);
-        turn.tell(Event::Stopped);
-        turn.ask(Output::Finished { ending });
+        let cx = cx!(self);
+        cx.emit(Event::Stopped);
+        cx.output(Output::Finished { ending });
     }
 }
 

@@ -255,7 +255,7 @@ pub enum Event {
         call: u64,
         was_out: bool,
     },
-    CallTurnedAway {
+    CallRejected {
         upstream: UpstreamId,
         method: Method,
         cause: Cause,
@@ -371,7 +371,7 @@ impl Event {
             | Event::CallFailed { upstream, .. }
             | Event::CallCancelled { upstream, .. }
             | Event::CallAbandoned { upstream, .. }
-            | Event::CallTurnedAway { upstream, .. }
+            | Event::CallRejected { upstream, .. }
             | Event::BreakerOpened { upstream, .. }
             | Event::BreakerHalfOpened { upstream, .. }
             | Event::BreakerClosed { upstream, .. }

@@ -26,7 +26,7 @@ mod secret;
 mod slab;
 pub mod status;
 mod timers;
-mod turn;
+mod cx;
 mod upstream;
 pub mod words;
 

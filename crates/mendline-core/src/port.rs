@@ -306,7 +306,7 @@ pub enum Output {
         upstream: UpstreamId,
     },
     /// Something happened. For status, logs, metrics and traces alike.
-    Happened(Event),
+    Event(Event),
     /// Everything is answered, every child is reaped: the process may end once it has written what `poll_write` still has
     /// for its clients, which it need not try for longer than [`crate::defaults::LAST_WORDS`].
     Finished {

@@ -80,8 +80,8 @@ pub struct UpstreamStatus {
     pub retried: u64,
     /// Calls that the client took back, or left behind.
     pub cancelled: u64,
-    /// Calls turned away without being accepted.
-    pub turned_away: u64,
+    /// Calls rejected without being accepted.
+    pub rejected: u64,
     /// Calls that waited because of the rate limit.
     pub slowed: u64,
     /// Messages dropped.
@@ -170,7 +170,7 @@ impl UpstreamStatus {
                 self.retried += 1;
             }
             Event::CallCameBack { .. } => self.out -= 1,
-            Event::CallTurnedAway { .. } => self.turned_away += 1,
+            Event::CallRejected { .. } => self.rejected += 1,
             Event::RateLimited { .. } => self.slowed += 1,
             Event::MessageDropped { .. } => self.dropped += 1,
 

@@ -11,7 +11,7 @@ use crate::event::{Dropped, Event};
 use crate::dispatch::UpstreamCommand;
 use crate::port::{ClientId, LinkId};
 use crate::slab::{Key, Slab};
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::words;
 
 /// One question.
@@ -34,43 +34,43 @@ impl Asks {
     }
 
     /// Takes a server's request and gives what the client is to be sent.
-    pub fn open(&mut self, client: ClientId, link: LinkId, message: &Message, turn: &mut Turn<'_>) -> Option<Spliced> {
+    pub fn open(&mut self, client: ClientId, link: LinkId, message: &Message, cx: &mut Cx<'_>) -> Option<Spliced> {
         let id = Id::from_raw(message.id()?);
         let at = message.id_span()?;
         let token = message.progress_token();
         let ask = Ask { link, id: id.clone(), token: token.map(|at| message.slice(at).to_vec()) };
         let key = if self.open.len() < defaults::ASKS { self.open.insert(ask) } else { None };
         let Some(key) = key else {
-            turn.send_to_upstream(
+            cx.send_to_upstream(
                 link.upstream,
                 UpstreamCommand::Decline { link, id, why: "too many questions are waiting for the client" },
             );
             return None;
         };
-        turn.tell(Event::AskForwarded { client, link, method: message.method() });
+        cx.emit(Event::AskForwarded { client, link, method: message.method() });
         let number = || Patch::number(key.number());
         let edits = [Some((at, number())), token.map(|at| (at, number()))];
         Some(Spliced::new(message.text().clone(), edits.into_iter().flatten()))
     }
 
     /// The client answered one of them.
-    pub fn answer(&mut self, client: ClientId, message: Message, turn: &mut Turn<'_>) -> Result<(), Dropped> {
+    pub fn answer(&mut self, client: ClientId, message: Message, cx: &mut Cx<'_>) -> Result<(), Dropped> {
         let key = message.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
         let Some(ask) = key.and_then(|key| self.open.remove(key)) else { return Err(Dropped::StaleReply) };
-        turn.tell(Event::AskAnswered { client, link: ask.link });
-        turn.send_to_upstream(ask.link.upstream, UpstreamCommand::Reply { link: ask.link, id: ask.id, message });
+        cx.emit(Event::AskAnswered { client, link: ask.link });
+        cx.send_to_upstream(ask.link.upstream, UpstreamCommand::Reply { link: ask.link, id: ask.id, message });
         Ok(())
     }
 
     /// The client reports progress on one of them.
-    pub fn progress(&mut self, message: Message, turn: &mut Turn<'_>) -> Result<(), Dropped> {
+    pub fn progress(&mut self, message: Message, cx: &mut Cx<'_>) -> Result<(), Dropped> {
         let found = message.progress_token().and_then(|at| {
             let key = Key::from_number(Id::from_raw(message.slice(at)).as_u64()?);
             let ask = self.open.get(key)?;
             Some((at, ask.link, ask.token.clone()?))
         });
         let Some((at, link, token)) = found else { return Err(Dropped::StaleProgress) };
-        turn.send_to_upstream(link.upstream, UpstreamCommand::Progress { link, token, at, message });
+        cx.send_to_upstream(link.upstream, UpstreamCommand::Progress { link, token, at, message });
         Ok(())
     }
 
@@ -81,22 +81,22 @@ impl Asks {
         link: LinkId,
         at: Span,
         message: &Message,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) -> Option<Spliced> {
         let raw = message.slice(at);
         let (key, _) = self.open.iter().find(|(_, ask)| ask.link == link && ask.id.as_bytes() == raw)?;
         self.open.remove(key);
-        turn.tell(Event::AskWithdrawn { client, link });
+        cx.emit(Event::AskWithdrawn { client, link });
         Some(Spliced::new(message.text().clone(), [(at, Patch::number(key.number()))]))
     }
 
     /// A link is gone: all its questions are withdrawn; gives what the client is to be told.
-    pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, turn: &mut Turn<'_>) -> Vec<Spliced> {
+    pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, cx: &mut Cx<'_>) -> Vec<Spliced> {
         let mut told = Vec::new();
         for key in self.open.keys_by_age() {
             if self.open.get(key).is_some_and(|ask| ask.link == link) {
                 self.open.remove(key);
-                turn.tell(Event::AskWithdrawn { client, link });
+                cx.emit(Event::AskWithdrawn { client, link });
                 let id = Id::number(key.number());
                 told.push(Spliced::whole(words::cancelled(&id, "the server that asked has ended")));
             }
@@ -105,10 +105,10 @@ impl Asks {
     }
 
     /// The client cannot answer any more: every server that waits is told so.
-    pub fn decline_all(&mut self, turn: &mut Turn<'_>) {
+    pub fn decline_all(&mut self, cx: &mut Cx<'_>) {
         for key in self.open.keys_by_age() {
             if let Some(Ask { link, id, .. }) = self.open.remove(key) {
-                turn.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
+                cx.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
             }
         }
     }

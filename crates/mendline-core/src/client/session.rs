@@ -16,7 +16,7 @@ use crate::event::{Dropped, Event};
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::port::{ClientId, UpstreamId};
 use crate::slab::{Key, Slab};
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::words;
 
 /// What the client waits for.
@@ -86,142 +86,142 @@ impl ClientSession {
         &self.outbox
     }
 
-    pub fn pull(&mut self, turn: &mut Turn<'_>) -> Option<Spliced> {
-        self.outbox.pop(turn.ledger)
+    pub fn pull(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
+        self.outbox.pop(cx.ledger)
     }
 
-    pub fn handle_received(&mut self, received: Received, turn: &mut Turn<'_>) {
+    pub fn handle_received(&mut self, received: Received, cx: &mut Cx<'_>) {
         match received {
-            Received::Message(message) => self.handle_message(message, turn),
+            Received::Message(message) => self.handle_message(message, cx),
             Received::Batch(messages) => {
                 for message in messages {
                     match message {
-                        Ok(message) => self.handle_message(message, turn),
-                        Err(error) => self.refuse(&error, turn),
+                        Ok(message) => self.handle_message(message, cx),
+                        Err(error) => self.refuse(&error, cx),
                     }
                 }
             }
-            Received::Broken { error, .. } => self.refuse(&error, turn),
+            Received::Broken { error, .. } => self.refuse(&error, cx),
             Received::TooLong { length, id, .. } => {
                 let what = format!("a message of {length} bytes is longer than the limit");
-                self.refuse_with(id, code::INVALID_REQUEST, &what, turn);
+                self.refuse_with(id, code::INVALID_REQUEST, &what, cx);
             }
         }
     }
 
     /// It will send no more. What it asked for is still answered; what it was asked, it cannot answer.
-    pub fn handle_ended(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_ended(&mut self, cx: &mut Cx<'_>) {
         if !self.ended {
             self.ended = true;
-            turn.tell(Event::ClientEnded { client: self.client });
-            self.asks.decline_all(turn);
+            cx.emit(Event::ClientEnded { client: self.client });
+            self.asks.decline_all(cx);
         }
     }
 
     /// It can no longer be written to: nothing it asked for is of use any more.
-    pub fn handle_lost(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_lost(&mut self, cx: &mut Cx<'_>) {
         if self.lost {
             return;
         }
         self.lost = true;
-        turn.tell(Event::ClientLost { client: self.client });
+        cx.emit(Event::ClientLost { client: self.client });
         for key in self.requests.keys_by_age() {
             self.forget(key);
         }
-        self.asks.decline_all(turn);
-        self.outbox.clear(turn.ledger);
-        turn.send_to_upstream(self.upstream, UpstreamCommand::Close { client: self.client });
+        self.asks.decline_all(cx);
+        self.outbox.clear(cx.ledger);
+        cx.send_to_upstream(self.upstream, UpstreamCommand::Close { client: self.client });
     }
 
-    pub fn handle_event(&mut self, event: ClientEvent, turn: &mut Turn<'_>) {
+    pub fn handle_event(&mut self, event: ClientEvent, cx: &mut Cx<'_>) {
         match event {
-            ClientEvent::Answer { request, message } => self.answer(request, message, turn),
+            ClientEvent::Answer { request, message } => self.answer(request, message, cx),
             ClientEvent::Fail { request, failure } => {
                 if let Some(request) = self.forget(request) {
-                    self.push(Spliced::whole(failure.response(&request.id, request.method)), turn);
+                    self.push(Spliced::whole(failure.response(&request.id, request.method)), cx);
                 }
             }
             ClientEvent::Ended { request, at, message } => {
                 if let Some(request) = self.forget(request) {
-                    self.push(Spliced::new(message.text().clone(), [(at, Patch::from(request.id))]), turn);
+                    self.push(Spliced::new(message.text().clone(), [(at, Patch::from(request.id))]), cx);
                 }
             }
             ClientEvent::Progress { request, at, message } => {
                 let token = self.requests.get(request).and_then(|request| request.token.clone());
                 match token {
-                    Some(token) => self.push(Spliced::new(message.text().clone(), [(at, token)]), turn),
-                    None => self.drop_message(Method::Progress, Dropped::StaleProgress, turn),
+                    Some(token) => self.push(Spliced::new(message.text().clone(), [(at, token)]), cx),
+                    None => self.drop_message(Method::Progress, Dropped::StaleProgress, cx),
                 }
             }
             ClientEvent::Reconnecting { request, progress, words } => {
                 if let Some(token) = self.requests.get(request).and_then(|request| request.token.clone()) {
-                    self.push(Spliced::whole(words::progress(token.as_bytes(), progress, &words)), turn);
+                    self.push(Spliced::whole(words::progress(token.as_bytes(), progress, &words)), cx);
                 }
             }
             ClientEvent::Ask { link, message } => {
                 if self.has_ended() {
                     if let Some(id) = message.id().map(Id::from_raw) {
-                        turn.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
+                        cx.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
                     }
-                } else if let Some(question) = self.asks.open(self.client, link, &message, turn) {
-                    self.push(question, turn);
+                } else if let Some(question) = self.asks.open(self.client, link, &message, cx) {
+                    self.push(question, cx);
                 }
             }
-            ClientEvent::Withdraw { link, at, message } => match self.asks.withdraw(self.client, link, at, &message, turn)
+            ClientEvent::Withdraw { link, at, message } => match self.asks.withdraw(self.client, link, at, &message, cx)
             {
-                Some(told) => self.push(told, turn),
-                None => self.drop_message(Method::Cancelled, Dropped::StaleReply, turn),
+                Some(told) => self.push(told, cx),
+                None => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
             },
             ClientEvent::LinkGone { link } => {
-                for told in self.asks.withdraw_all(self.client, link, turn) {
-                    self.push(told, turn);
+                for told in self.asks.withdraw_all(self.client, link, cx) {
+                    self.push(told, cx);
                 }
             }
-            ClientEvent::Notice { message, subscription: None } => self.push(Spliced::whole(message.text().clone()), turn),
+            ClientEvent::Notice { message, subscription: None } => self.push(Spliced::whole(message.text().clone()), cx),
             ClientEvent::Notice { message, subscription: Some((request, at)) } => {
                 match self.requests.get(request).map(|request| Patch::from(request.id.clone())) {
-                    Some(id) => self.push(Spliced::new(message.text().clone(), [(at, id)]), turn),
-                    None => self.drop_message(message.method(), Dropped::Late, turn),
+                    Some(id) => self.push(Spliced::new(message.text().clone(), [(at, id)]), cx),
+                    None => self.drop_message(message.method(), Dropped::Late, cx),
                 }
             }
         }
     }
 
-    fn handle_message(&mut self, message: Message, turn: &mut Turn<'_>) {
+    fn handle_message(&mut self, message: Message, cx: &mut Cx<'_>) {
         match (message.kind(), message.method()) {
-            (Kind::Request, _) => self.handle_request(message, turn),
-            (Kind::Notification, Method::Cancelled) => self.handle_cancelled(message, turn),
+            (Kind::Request, _) => self.handle_request(message, cx),
+            (Kind::Notification, Method::Cancelled) => self.handle_cancelled(message, cx),
             (Kind::Notification, Method::Progress) => {
-                if let Err(why) = self.asks.progress(message, turn) {
-                    self.drop_message(Method::Progress, why, turn);
+                if let Err(why) = self.asks.progress(message, cx) {
+                    self.drop_message(Method::Progress, why, cx);
                 }
             }
-            (Kind::Notification, _) => turn.send_to_upstream(self.upstream, UpstreamCommand::Notice { message }),
+            (Kind::Notification, _) => cx.send_to_upstream(self.upstream, UpstreamCommand::Notice { message }),
             (Kind::Result | Kind::Error, _) => {
-                if let Err(why) = self.asks.answer(self.client, message, turn) {
-                    self.drop_message(Asks::DROPPED_METHOD, why, turn);
+                if let Err(why) = self.asks.answer(self.client, message, cx) {
+                    self.drop_message(Asks::DROPPED_METHOD, why, cx);
                 }
             }
         }
     }
 
-    fn handle_request(&mut self, message: Message, turn: &mut Turn<'_>) {
+    fn handle_request(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(id) = message.id().map(Id::from_raw) else { return };
         let method = message.method();
-        self.listen_for_a_name(&message, turn);
+        self.listen_for_a_name(&message, cx);
         let token = message.progress_token().map(|at| Patch::from(message.slice(at)));
         match self.requests.insert(Request { id: id.clone(), method, token }) {
             Some(request) => {
                 self.listening += usize::from(method == Method::SubscriptionsListen);
-                turn.send_to_upstream(self.upstream, UpstreamCommand::Call { client: self.client, request, message });
+                cx.send_to_upstream(self.upstream, UpstreamCommand::Call { client: self.client, request, message });
             }
             // The limits on calls turn requests away long before tens of thousands are open; this is the wall behind them.
-            None => self.refuse_with(Some(id), words::Cause::Overloaded.code(), "too many requests are open", turn),
+            None => self.refuse_with(Some(id), words::Cause::Overloaded.code(), "too many requests are open", cx),
         }
     }
 
     /// Whoever speaks says who he is: in the handshake, or with every request where there is none.
-    fn listen_for_a_name(&mut self, message: &Message, turn: &mut Turn<'_>) {
+    fn listen_for_a_name(&mut self, message: &Message, cx: &mut Cx<'_>) {
         if self.is_introduced || message.method() == Method::Ping {
             return;
         }
@@ -231,14 +231,14 @@ impl ClientSession {
             Method::Initialize => message.get_str(&["clientInfo", name]),
             _ => message.get_str(&["_meta", meta::CLIENT_INFO, name]),
         };
-        let short = |text: Cow<'_, str>| turn.quote.quote(text.as_bytes(), defaults::CLIENT_NAME);
+        let short = |text: Cow<'_, str>| cx.quote.quote(text.as_bytes(), defaults::CLIENT_NAME);
         if let Some(name) = member("name") {
             let (name, version) = (short(name), member("version").map(short).unwrap_or_default());
-            turn.tell(Event::ClientNamed { client: self.client, upstream: self.upstream, name, version });
+            cx.emit(Event::ClientNamed { client: self.client, upstream: self.upstream, name, version });
         }
     }
 
-    fn handle_cancelled(&mut self, message: Message, turn: &mut Turn<'_>) {
+    fn handle_cancelled(&mut self, message: Message, cx: &mut Cx<'_>) {
         let raw = message.get(&["requestId"]);
         // An id in use twice is the client's own doing; the request that it made last is the one that it means.
         let found =
@@ -246,16 +246,16 @@ impl ClientSession {
         match found {
             Some(request) => {
                 self.forget(request);
-                turn.send_to_upstream(self.upstream, UpstreamCommand::Cancel { client: self.client, request, message });
+                cx.send_to_upstream(self.upstream, UpstreamCommand::Cancel { client: self.client, request, message });
             }
-            None => self.drop_message(Method::Cancelled, Dropped::Late, turn),
+            None => self.drop_message(Method::Cancelled, Dropped::Late, cx),
         }
     }
 
     /// The one place where an upstream's answer becomes the client's.
-    fn answer(&mut self, request: Key, message: Message, turn: &mut Turn<'_>) {
+    fn answer(&mut self, request: Key, message: Message, cx: &mut Cx<'_>) {
         let Some(request) = self.forget(request) else {
-            return self.drop_message(Method::None, Dropped::Late, turn);
+            return self.drop_message(Method::None, Dropped::Late, cx);
         };
         let Some(at) = message.id_span() else { return };
         let subscription: Option<Span> =
@@ -265,7 +265,7 @@ impl ClientSession {
             Some(named) => Spliced::new(message.into_text(), [(at, id.clone()), (named, id)]),
             None => Spliced::new(message.into_text(), [(at, id)]),
         };
-        self.push(answer, turn);
+        self.push(answer, cx);
     }
 
     fn forget(&mut self, request: Key) -> Option<Request> {
@@ -274,25 +274,25 @@ impl ClientSession {
         Some(request)
     }
 
-    fn refuse(&mut self, error: &WireError, turn: &mut Turn<'_>) {
+    fn refuse(&mut self, error: &WireError, cx: &mut Cx<'_>) {
         let is_syntax = matches!(error.fault, Fault::NotJson | Fault::NotUtf8 | Fault::Truncated);
         let code = if is_syntax { code::PARSE_ERROR } else { code::INVALID_REQUEST };
-        self.refuse_with(error.id.clone(), code, &error.to_string(), turn);
+        self.refuse_with(error.id.clone(), code, &error.to_string(), cx);
     }
 
-    fn refuse_with(&mut self, id: Option<Id>, code: i64, what: &str, turn: &mut Turn<'_>) {
-        turn.tell(Event::ClientSpokeNonsense { client: self.client, what: what.to_owned() });
+    fn refuse_with(&mut self, id: Option<Id>, code: i64, what: &str, cx: &mut Cx<'_>) {
+        cx.emit(Event::ClientSpokeNonsense { client: self.client, what: what.to_owned() });
         let id = id.unwrap_or_else(|| Id::from_raw(b"null"));
-        self.push(Spliced::whole(words::error_response(&id, code, what)), turn);
+        self.push(Spliced::whole(words::error_response(&id, code, what)), cx);
     }
 
-    fn push(&mut self, message: Spliced, turn: &mut Turn<'_>) {
+    fn push(&mut self, message: Spliced, cx: &mut Cx<'_>) {
         if !self.lost {
-            self.outbox.push(message, turn.ledger);
+            self.outbox.push(message, cx.ledger);
         }
     }
 
-    fn drop_message(&self, method: Method, why: Dropped, turn: &mut Turn<'_>) {
-        turn.tell(Event::MessageDropped { upstream: self.upstream, method, why });
+    fn drop_message(&self, method: Method, why: Dropped, cx: &mut Cx<'_>) {
+        cx.emit(Event::MessageDropped { upstream: self.upstream, method, why });
     }
 }

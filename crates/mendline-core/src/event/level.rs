@@ -56,7 +56,7 @@ impl Event {
             | Event::LeftAlone { .. }
             | Event::CallRetried { .. }
             | Event::CallFailed { .. }
-            | Event::CallTurnedAway { .. }
+            | Event::CallRejected { .. }
             | Event::BreakerOpened { .. }
             | Event::Isolated { .. }
             | Event::Paused { .. }

@@ -83,7 +83,7 @@ impl fmt::Display for Event {
                 write!(f, "call {call} cancelled by the client{}", if *sent { "" } else { " before it was sent" })
             }
             Event::CallAbandoned { call, .. } => write!(f, "call {call} is of no use to anyone any more"),
-            Event::CallTurnedAway { method, cause, .. } => write!(f, "{} turned away: {}", name(method), cause.word()),
+            Event::CallRejected { method, cause, .. } => write!(f, "{} rejected: {}", name(method), cause.word()),
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Short(*open_for))
             }

@@ -37,7 +37,7 @@ impl Limit {
     }
 
     /// When a call may go before which `ahead` others go first.
-    pub fn turn_of(&self, ahead: usize, now: Moment) -> Moment {
+    pub fn slot_after(&self, ahead: usize, now: Moment) -> Moment {
         let before = self.interval.saturating_mul(u64::try_from(ahead).unwrap_or(u64::MAX));
         let due = self.due.max(now).0.saturating_add(before);
         Moment(due.saturating_sub(self.tolerance)).max(now)
@@ -45,7 +45,7 @@ impl Limit {
 
     /// A call goes, if its turn has come.
     pub fn try_take(&mut self, now: Moment) -> bool {
-        let may_go = self.turn_of(0, now) <= now;
+        let may_go = self.slot_after(0, now) <= now;
         if may_go {
             self.due = Moment(self.due.max(now).0.saturating_add(self.interval));
         }
@@ -74,8 +74,8 @@ mod tests {
         let mut limit = Limit::new(RateLimit { burst: 3, per_second: 2.0 });
         let mut now = Moment::ZERO + Duration::from_secs(100);
         assert_eq!((0..10).filter(|_| limit.try_take(now)).count(), 3);
-        assert_eq!(limit.turn_of(0, now), now + Duration::from_millis(500));
-        assert_eq!(limit.turn_of(3, now), now + Duration::from_secs(2), "three others go first");
+        assert_eq!(limit.slot_after(0, now), now + Duration::from_millis(500));
+        assert_eq!(limit.slot_after(3, now), now + Duration::from_secs(2), "three others go first");
         now = now + Duration::from_millis(499);
         assert!(!limit.try_take(now));
         now = now + Duration::from_millis(1);
@@ -111,7 +111,7 @@ mod tests {
             let (mut now, mut went) = (Moment::ZERO, Vec::new());
             for millis in steps {
                 now = now + Duration::from_millis(millis);
-                let promised = limit.turn_of(0, now);
+                let promised = limit.slot_after(0, now);
                 let goes = limit.try_take(now);
                 prop_assert_eq!(goes, promised <= now);
                 if goes {
@@ -129,10 +129,10 @@ mod tests {
         #[test]
         fn the_turn_that_is_promised_is_the_turn_that_comes(burst in 1u32..10, per_second in 0.5f64..20.0, ahead in 0usize..30) {
             let mut limit = Limit::new(RateLimit { burst, per_second });
-            let promised = limit.turn_of(ahead, Moment::ZERO);
+            let promised = limit.slot_after(ahead, Moment::ZERO);
             let mut now = Moment::ZERO;
             for _ in 0..=ahead {
-                now = limit.turn_of(0, now);
+                now = limit.slot_after(0, now);
                 prop_assert!(limit.try_take(now));
             }
             prop_assert_eq!(now, promised);

@@ -5,11 +5,11 @@
 //!
 //! The queue has an end, and the one that asks for most would have most of it, too. So when it is full, whoever has the most
 //! calls in it makes room for one who has less: its newest call is answered at once, as it would have been if it had come a
-//! moment later. Nobody loses a call who has no more than an equal share, and nobody who has less than that is turned away;
+//! moment later. Nobody loses a call who has no more than an equal share, and nobody who has less than that is rejected;
 //! no room is kept free for clients who do not use it.
 //!
 //! With one client, which is every bridge, there is nothing to decide and nothing is spent on it: first come, first served,
-//! and the one too many is turned away. How many may wait is `limits.waiting`, and whoever holds the queue looks to that.
+//! and the one too many is rejected. How many may wait is `limits.waiting`, and whoever holds the queue looks to that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A queue as an upstream keeps it; gives whose call was turned away or gave way.
+    /// A queue as an upstream keeps it; gives whose call was rejected or gave way.
     fn join(queue: &mut Vec<ClientId>, limit: usize, client: ClientId) -> Option<ClientId> {
         let mut out = None;
         if queue.len() >= limit {
@@ -127,7 +127,7 @@ mod tests {
                             prop_assert_eq!(before.len(), limit, "nobody goes while there is room");
                         }
                         if out == Some(client) {
-                            prop_assert!(share_of(&before, client) >= limit / clients, "turned away below its share");
+                            prop_assert!(share_of(&before, client) >= limit / clients, "rejected below its share");
                         }
                         for whose in (0..4).map(ClientId).filter(|whose| has_lost(*whose)) {
                             prop_assert_eq!(out, Some(whose));
@@ -149,8 +149,8 @@ mod tests {
         #[test]
         fn with_one_client_the_queue_is_first_come_first_served(count in 1usize..50, limit in 1usize..20) {
             let mut queue = Vec::new();
-            let turned_away = (0..count).filter(|_| join(&mut queue, limit, ClientId(0)).is_some()).count();
-            prop_assert_eq!((queue.len(), turned_away), (count.min(limit), count.saturating_sub(limit)));
+            let rejected = (0..count).filter(|_| join(&mut queue, limit, ClientId(0)).is_some()).count();
+            prop_assert_eq!((queue.len(), rejected), (count.min(limit), count.saturating_sub(limit)));
             let calls: Vec<usize> = (0..queue.len()).collect();
             let order = Rotation { last: Some(ClientId(0)) }.order(calls.iter().map(|call| (ClientId(0), *call)));
             prop_assert_eq!(order, calls);

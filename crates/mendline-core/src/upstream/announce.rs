@@ -10,7 +10,7 @@ use super::Upstream;
 use super::call::Owner;
 use crate::event::LinkState;
 use crate::dispatch::ClientEvent;
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 /// What was said last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Announced {
 
 impl Upstream {
     /// Tells what is new about the link to those who want to hear it.
-    pub(super) fn announce(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn announce(&mut self, cx: &mut Cx<'_>) {
         if self.config.reconnect.silent {
             return;
         }
@@ -50,34 +50,34 @@ impl Upstream {
             Announced::Reconnecting(attempt) => {
                 let of = redials.and_then(|(_, most)| most).map_or(String::new(), |most| format!(" of {most}"));
                 let words = format!("reconnecting to {name:?}, attempt {attempt}{of}");
-                self.say_progress(&words, turn);
+                self.say_progress(&words, cx);
                 if before == Announced::Well {
                     let words = format!("lost the server {name:?} ({}); reconnecting", self.link.trouble());
-                    self.say_log("warning", &words, turn);
+                    self.say_log("warning", &words, cx);
                 }
             }
             Announced::GivenUp => {
                 let why = self.link.trouble();
                 let words = format!("the server {name:?} keeps failing ({why}); it is tried now and then");
-                self.say_log("error", &words, turn);
+                self.say_log("error", &words, cx);
             }
-            Announced::Well => self.say_log("info", &format!("the server {name:?} is back"), turn),
+            Announced::Well => self.say_log("info", &format!("the server {name:?} is back"), cx),
         }
     }
 
     /// As progress of every call that waits and wants to know of it.
-    fn say_progress(&mut self, words: &str, turn: &mut Turn<'_>) {
+    fn say_progress(&mut self, words: &str, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             let Some(call) = self.calls.get_mut(key) else { continue };
             let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.make_up_progress()) else {
                 continue;
             };
-            turn.send_to_client(client, ClientEvent::Reconnecting { request, progress, words: words.to_owned() });
+            cx.send_to_client(client, ClientEvent::Reconnecting { request, progress, words: words.to_owned() });
         }
     }
 
     /// As a log message, for a client that has asked for messages of this level.
-    fn say_log(&mut self, level: &str, words: &str, turn: &mut Turn<'_>) {
+    fn say_log(&mut self, level: &str, words: &str, cx: &mut Cx<'_>) {
         const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let rank = |level: &str| LEVELS.iter().position(|it| *it == level);
         let is_wanted =
@@ -90,6 +90,6 @@ impl Upstream {
             "method": "notifications/message",
             "params": { "level": level, "logger": "mendline", "data": words },
         });
-        self.notify_all(&notice.to_string(), turn);
+        self.notify_all(&notice.to_string(), cx);
     }
 }

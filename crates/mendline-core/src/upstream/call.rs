@@ -17,7 +17,7 @@ use crate::policy::effect::Effect;
 use crate::port::{ClientId, UpstreamId};
 use crate::slab::Key;
 use crate::timers::TimerId;
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 /// Who waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,9 +170,9 @@ impl Call {
     }
 
     /// It is not out any more, and waits. That it was never out is no news.
-    pub fn tell_return(&mut self, upstream: UpstreamId, turn: &mut Turn<'_>) {
+    pub fn emit_return(&mut self, upstream: UpstreamId, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.is_out) && matches!(self.owner, Owner::Client { .. }) {
-            turn.tell(Event::CallCameBack { upstream, call: self.name });
+            cx.emit(Event::CallCameBack { upstream, call: self.name });
         }
     }
 

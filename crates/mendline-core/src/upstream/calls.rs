@@ -18,7 +18,7 @@ use crate::moment::Moment;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::LinkId;
 use crate::slab::Key;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {
@@ -48,7 +48,7 @@ impl Upstream {
     }
 
     /// Lets waiting calls go as far as there are places.
-    pub(super) fn promote(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn promote(&mut self, cx: &mut Cx<'_>) {
         if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_place() {
             self.take_turns();
         }
@@ -58,20 +58,20 @@ impl Upstream {
             if !has_place && (self.listens == 0 || !self.is_open()) {
                 return;
             }
-            if !self.gate.is_open(turn.now) {
-                return self.watch_gate(turn);
+            if !self.gate.is_open(cx.now) {
+                return self.watch_gate(cx);
             }
             let key = self.waiting[index];
             let call = self.calls.get(key);
             let is_time = match call.map(|call| call.state) {
-                Some(State::Waiting { not_before, .. }) => not_before <= turn.now,
+                Some(State::Waiting { not_before, .. }) => not_before <= cx.now,
                 _ => true,
             };
             let may_go = has_place || call.is_some_and(Call::listens);
             let is_held = call.is_some_and(|call| self.is_held(&call.message));
             if is_time && may_go && !is_held {
                 self.waiting.remove(index);
-                self.let_out(key, turn);
+                self.let_out(key, cx);
             } else {
                 index += 1;
             }
@@ -89,15 +89,15 @@ impl Upstream {
     }
 
     /// Hands the next message for this link to the shell.
-    pub fn pull(&mut self, link: LinkId, turn: &mut Turn<'_>) -> Option<Spliced> {
+    pub fn pull(&mut self, link: LinkId, cx: &mut Cx<'_>) -> Option<Spliced> {
         if self.link.current() != Some(link) {
             return None;
         }
         if !self.link.is_up() {
-            return self.pull_last_words(turn);
+            return self.pull_last_words(cx);
         }
         loop {
-            match self.outbox.pop(turn.ledger)? {
+            match self.outbox.pop(cx.ledger)? {
                 Out::Text(text, _) => {
                     self.outbox.hand_over(text.len());
                     return Some(text);
@@ -107,10 +107,10 @@ impl Upstream {
                     let text = call.spliced(key);
                     call.state = State::Sent(Way::Line(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
-                    call.begun = turn.now;
+                    call.begun = cx.now;
                     call.is_out = true;
-                    self.gate.note_sent(call.name, turn.now);
-                    turn.tell(call.sent(self.id, key));
+                    self.gate.note_sent(call.name, cx.now);
+                    cx.emit(call.sent(self.id, key));
                     return Some(text);
                 }
             }
@@ -119,20 +119,20 @@ impl Upstream {
 
     /// What was to be said to a child before its end was decided, it still hears: that a call is cancelled, above all. Calls
     /// are not begun any more. Its stdin is closed when nothing is left, and the ladder bounds how long that may take.
-    fn pull_last_words(&mut self, turn: &mut Turn<'_>) -> Option<Spliced> {
+    fn pull_last_words(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
         if self.link.state() != LinkState::Draining {
             return None;
         }
-        let text = self.outbox.pop_text(turn.ledger)?;
+        let text = self.outbox.pop_text(cx.ledger)?;
         self.outbox.hand_over(text.len());
         Some(text)
     }
 
     /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.
-    pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, turn: &mut Turn<'_>) {
+    pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, cx: &mut Cx<'_>) {
         let words = self.link_words(evidence.reply);
-        self.note_loss(key, evidence, turn);
-        self.settle_saying(key, evidence, again, words, turn);
+        self.note_loss(key, evidence, cx);
+        self.settle_saying(key, evidence, again, words, cx);
     }
 
     /// As [`Upstream::settle`], with words of its own for what happened.
@@ -142,11 +142,11 @@ impl Upstream {
         evidence: Evidence,
         again: Moment,
         words: String,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
-            return self.internal_lost(key, &words, turn);
+            return self.internal_lost(key, &words, cx);
         }
         let outcome = evidence.outcome();
         call.doubt = call.doubt.max(outcome);
@@ -154,7 +154,7 @@ impl Upstream {
         let policy = &call.policy(&self.config).retry;
         let price = retry::again(Loss::Unanswered(outcome), call.effect, policy);
         if price == Again::Never || (price == Again::ForAPrice && call.attempts >= policy.attempts) {
-            return self.fail(key, cause_of(evidence), outcome, words, turn);
+            return self.fail(key, cause_of(evidence), outcome, words, cx);
         }
         if price == Again::Free {
             // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
@@ -163,33 +163,33 @@ impl Upstream {
         }
         // Over HTTP a call looks for its own way, time and again; that is all one wait.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
-        call.state = State::Waiting { since: trying.unwrap_or(turn.now), not_before: again };
-        if let Some((cause, why)) = self.gives_up_waiting(key, evidence, turn.now) {
-            return self.fail(key, cause, outcome, why.unwrap_or(words), turn);
+        call.state = State::Waiting { since: trying.unwrap_or(cx.now), not_before: again };
+        if let Some((cause, why)) = self.gives_up_waiting(key, evidence, cx.now) {
+            return self.fail(key, cause, outcome, why.unwrap_or(words), cx);
         }
         let is_paid = price == Again::Free
             || match (lost_in, &mut self.http) {
-                (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, turn.now),
-                _ => self.budget.try_spend(turn.now),
+                (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, cx.now),
+                _ => self.budget.try_spend(cx.now),
             };
         if !is_paid {
-            return self.fail(key, cause_of(evidence), outcome, words, turn);
+            return self.fail(key, cause_of(evidence), outcome, words, cx);
         }
         let Some(call) = self.calls.get_mut(key) else { return };
         self.gate.note_waits(call.name);
         call.trouble = Some(words).filter(|words| !words.is_empty());
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome == Outcome::NotSent {
-            call.tell_return(self.id, turn);
+            call.emit_return(self.id, cx);
         } else {
             call.is_out = false;
-            turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome });
+            cx.emit(Event::CallRetried { upstream: self.id, call: name, attempt, outcome });
         }
         // A new name, so that a late answer to the lost attempt is not taken for the answer to the next one.
         let Some(key) = self.calls.rename(key) else { return };
         self.waiting.push_back(key);
-        self.disarm(key, turn);
-        self.arm(key, turn);
+        self.disarm(key, cx);
+        self.arm(key, cx);
     }
 
     pub(super) fn link_words(&self, reply: Reply) -> String {
@@ -200,11 +200,11 @@ impl Upstream {
     }
 
     /// Takes a call out: its place, its timer, its bytes. Whoever calls this answers it.
-    pub(super) fn take(&mut self, key: Key, turn: &mut Turn<'_>) -> Option<Call> {
-        self.disarm(key, turn);
+    pub(super) fn take(&mut self, key: Key, cx: &mut Cx<'_>) -> Option<Call> {
+        self.disarm(key, cx);
         let call = self.calls.remove(key)?;
         self.gate.let_go(call.name);
-        turn.ledger.release(call.message.text().len());
+        cx.ledger.release(call.message.text().len());
         self.internal_requests -= usize::from(matches!(call.owner, Owner::Us(_)));
         self.listens -= usize::from(call.listens());
         match call.state {
@@ -216,8 +216,8 @@ impl Upstream {
     }
 
     /// Answers a call with a failure.
-    pub(super) fn fail(&mut self, key: Key, cause: Cause, outcome: Outcome, detail: String, turn: &mut Turn<'_>) {
-        let Some(call) = self.take(key, turn) else { return };
+    pub(super) fn fail(&mut self, key: Key, cause: Cause, outcome: Outcome, detail: String, cx: &mut Cx<'_>) {
+        let Some(call) = self.take(key, cx) else { return };
         let Owner::Client { client, request } = call.owner else { return };
         self.list_missed(&call);
         let outcome = outcome.max(call.doubt);
@@ -230,8 +230,8 @@ impl Upstream {
         // What the server rejects as it is, or what cannot be passed on, would not fare better a second time.
         let is_final = needs_person || matches!(cause, Cause::Refused | Cause::CannotBridge);
         let retryable = may_repeat && !is_final;
-        let retry_after = self.comes_back_in(cause, &call.message, turn.now).filter(|_| !is_final);
-        turn.tell(Event::CallFailed {
+        let retry_after = self.comes_back_in(cause, &call.message, cx.now).filter(|_| !is_final);
+        cx.emit(Event::CallFailed {
             upstream: self.id,
             call: call.name,
             method: call.method(),
@@ -239,7 +239,7 @@ impl Upstream {
             was_out: call.is_out,
             cause,
             outcome,
-            took: turn.now.since(call.arrived),
+            took: cx.now.since(call.arrived),
             why: detail.clone(),
         });
         let failure = Failure {
@@ -255,7 +255,7 @@ impl Upstream {
             needs_person,
             modern: meta::is_modern(&call.message),
         };
-        turn.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
+        cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }
 
     /// Whether only a person can change what makes calls fail for this cause.
@@ -267,7 +267,7 @@ impl Upstream {
         }
     }
 
-    pub(super) fn give_up_if_parked(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn give_up_if_parked(&mut self, cx: &mut Cx<'_>) {
         let cause = if self.link.is_parked() {
             Cause::Parked
         } else if self.link.is_left_alone() {
@@ -276,27 +276,27 @@ impl Upstream {
             return;
         };
         for key in std::mem::take(&mut self.waiting) {
-            self.fail(key, cause, Outcome::NotSent, self.link.trouble().to_owned(), turn);
+            self.fail(key, cause, Outcome::NotSent, self.link.trouble().to_owned(), cx);
         }
     }
 
     /// No more calls; what is still open is answered now, and the child is ended.
-    pub fn close(&mut self, turn: &mut Turn<'_>) {
+    pub fn close(&mut self, cx: &mut Cx<'_>) {
         self.closing = true;
         for key in self.calls.keys_by_age() {
             self.take_back_unreached(key);
             match self.calls.get(key).map(|call| (call.state, call.owner)) {
-                Some((_, Owner::Us(_))) => drop(self.take(key, turn)),
+                Some((_, Owner::Us(_))) => drop(self.take(key, cx)),
                 Some((State::Sent(_), _)) => {
-                    self.fail(key, Cause::OutcomeUnknown, Outcome::Unknown, "Mendline is stopping".into(), turn);
+                    self.fail(key, Cause::OutcomeUnknown, Outcome::Unknown, "Mendline is stopping".into(), cx);
                 }
-                Some(_) => self.fail(key, Cause::Unavailable, Outcome::NotSent, "Mendline is stopping".into(), turn),
+                Some(_) => self.fail(key, Cause::Unavailable, Outcome::NotSent, "Mendline is stopping".into(), cx),
                 None => {}
             }
         }
-        self.keep_now(turn);
-        self.link.stop(turn);
-        self.close_http(turn);
+        self.keep_now(cx);
+        self.link.stop(cx);
+        self.close_http(cx);
     }
 
     /// Takes no new calls from now on.
@@ -305,46 +305,46 @@ impl Upstream {
     }
 
     /// A call's time has come, for one reason or another.
-    pub fn handle_time(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub fn handle_time(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.timer = None;
-        let is_over = |at: Option<Moment>| at.is_some_and(|at| turn.now >= at);
+        let is_over = |at: Option<Moment>| at.is_some_and(|at| cx.now >= at);
         if is_over(call.deadline(&self.config)) {
-            self.expire(key, turn);
+            self.expire(key, cx);
         } else if is_over(call.patience(&self.config)) {
             let (cause, detail) = match call.trouble.take() {
                 _ if !self.link.is_up() || !self.session.is_open() => {
                     (Cause::Unavailable, self.link.trouble().to_owned())
                 }
                 Some(words) => (Cause::Unavailable, words),
-                None if !self.gate.is_open(turn.now) => (Cause::RateLimited, self.gate.words(turn.now)),
+                None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.words(cx.now)),
                 None => (Cause::Overloaded, "no place became free in time".to_owned()),
             };
-            self.fail(key, cause, Outcome::NotSent, detail, turn);
-            self.promote(turn);
+            self.fail(key, cause, Outcome::NotSent, detail, cx);
+            self.promote(cx);
         } else if is_over(call.grace) {
-            self.stand_in(key, turn);
+            self.stand_in(key, cx);
         } else {
             if is_over(call.stream.resume_at) {
-                self.resume(key, turn);
+                self.resume(key, cx);
             }
-            self.promote(turn);
-            self.arm(key, turn);
+            self.promote(cx);
+            self.arm(key, cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
-    pub(super) fn expire(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn expire(&mut self, key: Key, cx: &mut Cx<'_>) {
         self.take_back_unreached(key);
         let Some(call) = self.calls.get(key) else { return };
         if let Owner::Us(internal) = call.owner {
-            return self.internal_expired(key, internal, turn);
+            return self.internal_expired(key, internal, cx);
         }
         if let Some(answer) = self.take_refused_answer(key) {
-            return self.pass_on(answer, turn);
+            return self.pass_on(answer, cx);
         }
         let Some(call) = self.calls.get(key) else { return };
-        let waited = Short(turn.now.since(call.arrived));
+        let waited = Short(cx.now.since(call.arrived));
         let (outcome, detail) = match call.state {
             State::Sent(_) => (Evidence::SILENCE.outcome(), format!("no answer after {waited}")),
             State::Waiting { .. } | State::Queued => {
@@ -354,17 +354,17 @@ impl Upstream {
         };
         let was_sent = matches!(call.state, State::Sent(_));
         if was_sent && call.method() != Method::Initialize {
-            self.cancel_upstream(key, "deadline passed", turn);
+            self.cancel_upstream(key, "deadline passed", cx);
         }
         if was_sent {
-            self.note_silence(key, turn);
+            self.note_silence(key, cx);
         }
-        self.drop_exchange(key, turn);
-        self.fail(key, Cause::TimedOut, outcome, detail, turn);
-        self.promote(turn);
+        self.drop_exchange(key, cx);
+        self.fail(key, Cause::TimedOut, outcome, detail, cx);
+        self.promote(cx);
         if was_sent {
             // Nothing was heard for as long as a call may take: perhaps nobody is there any more.
-            self.probe(turn);
+            self.probe(cx);
         }
     }
 
@@ -381,32 +381,32 @@ impl Upstream {
     }
 
     /// Tells the server to stop, in its era's way: over HTTP a modern call is cancelled by giving its exchange up.
-    pub(super) fn cancel_upstream(&mut self, key: Key, reason: &str, turn: &mut Turn<'_>) {
+    pub(super) fn cancel_upstream(&mut self, key: Key, reason: &str, cx: &mut Cx<'_>) {
         let by_closing = self.http.is_some() && self.calls.get(key).is_some_and(|call| meta::is_modern(&call.message));
         if self.link.is_up() && self.session.is_open() && !by_closing {
             let text = Spliced::whole(words::cancelled(&Id::number(key.number()), reason));
-            self.outbox.push_text(text, Method::Cancelled, turn.ledger);
+            self.outbox.push_text(text, Method::Cancelled, cx.ledger);
         }
     }
 
-    pub(super) fn arm(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn arm(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
-        let Some(due) = call.due(&self.config, turn.now) else { return };
+        let Some(due) = call.due(&self.config, cx.now) else { return };
         // An armed timer that goes off too early only costs a look; one that goes off too late breaks a promise.
         match call.timer {
             Some((_, at)) if at <= due => {}
             earlier => {
                 if let Some((timer, _)) = earlier {
-                    turn.timers.disarm(timer);
+                    cx.timers.disarm(timer);
                 }
-                call.timer = turn.timers.arm(due, Alarm::Call(self.id, key)).map(|timer| (timer, due));
+                call.timer = cx.timers.arm(due, Alarm::Call(self.id, key)).map(|timer| (timer, due));
             }
         }
     }
 
-    pub(super) fn disarm(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn disarm(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some((timer, _)) = self.calls.get_mut(key).and_then(|call| call.timer.take()) {
-            turn.timers.disarm(timer);
+            cx.timers.disarm(timer);
         }
     }
 }

@@ -15,127 +15,127 @@ use crate::evidence::Outcome;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::port::ClientId;
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {
-    pub fn handle_command(&mut self, command: UpstreamCommand, turn: &mut Turn<'_>) {
+    pub fn handle_command(&mut self, command: UpstreamCommand, cx: &mut Cx<'_>) {
         match command {
             UpstreamCommand::Open { client } => {
                 self.clients.push(client);
                 if self.http.is_none() {
-                    self.link.open(turn);
+                    self.link.open(cx);
                 }
             }
-            UpstreamCommand::Call { client, request, message } => self.accept(client, request, message, turn),
-            UpstreamCommand::Cancel { client, request, message } => self.cancel(client, request, &message, turn),
+            UpstreamCommand::Call { client, request, message } => self.accept(client, request, message, cx),
+            UpstreamCommand::Cancel { client, request, message } => self.cancel(client, request, &message, cx),
             UpstreamCommand::Reply { link, id, message } => {
                 let reply = message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))]));
                 match reply {
                     Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
-                        self.say(Method::None, reply, turn);
+                        self.say(Method::None, reply, cx);
                     }
-                    _ => self.drop_message(Method::None, Dropped::StaleReply, turn),
+                    _ => self.drop_message(Method::None, Dropped::StaleReply, cx),
                 }
             }
             UpstreamCommand::Decline { link, id, why } => {
-                turn.tell(Event::AskDeclined { upstream: self.id, why });
+                cx.emit(Event::AskDeclined { upstream: self.id, why });
                 if self.link.is_up() && self.link.current() == Some(link) {
                     let text = words::error_response(&id, Cause::Unavailable.code(), why);
-                    self.say(Method::None, Spliced::whole(text), turn);
+                    self.say(Method::None, Spliced::whole(text), cx);
                 }
             }
             UpstreamCommand::Progress { link, token, at, message } => {
                 if self.link.is_up() && self.link.current() == Some(link) {
                     let text = Spliced::new(message.text().clone(), [(at, Patch::from(token.as_slice()))]);
-                    self.say(Method::Progress, text, turn);
+                    self.say(Method::Progress, text, cx);
                 } else {
-                    self.drop_message(Method::Progress, Dropped::StaleProgress, turn);
+                    self.drop_message(Method::Progress, Dropped::StaleProgress, cx);
                 }
             }
             UpstreamCommand::Notice { message } => {
                 self.session.learn_notice(&message);
                 let method = message.method();
                 if self.link.is_up() && self.session.is_open() {
-                    self.say(method, Spliced::whole(message.text().clone()), turn);
+                    self.say(method, Spliced::whole(message.text().clone()), cx);
                 } else if method != Method::Initialized {
-                    self.drop_message(method, Dropped::NoWay, turn);
+                    self.drop_message(method, Dropped::NoWay, cx);
                 } else if self.session.is_open() {
                     // `initialized` is not lost: it is part of the handshake that will be replayed. Over HTTP the session would
                     // outlive the gap without it, so it is given up.
-                    self.forget_session(turn);
+                    self.forget_session(cx);
                 }
             }
-            UpstreamCommand::Close { client } => self.abandon(client, turn),
+            UpstreamCommand::Close { client } => self.abandon(client, cx),
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
-    fn accept(&mut self, client: ClientId, request: Key, message: Message, turn: &mut Turn<'_>) {
+    fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
         if self.closing {
-            return self.turn_away(client, request, &message, Cause::Unavailable, "Mendline is stopping".into(), turn);
+            return self.reject(client, request, &message, Cause::Unavailable, "Mendline is stopping".into(), cx);
         }
-        if self.answer_early(client, request, &message, turn) {
+        if self.answer_early(client, request, &message, cx) {
             return;
         }
         if self.link.is_parked() && !self.gate.is_isolated() {
             let why = self.link.trouble().to_owned();
-            self.link.wake(turn);
-            return self.turn_away(client, request, &message, Cause::Parked, why, turn);
+            self.link.wake(cx);
+            return self.reject(client, request, &message, Cause::Parked, why, cx);
         }
-        if let Some((cause, why)) = self.held_back(client, &message, turn.now) {
-            return self.turn_away(client, request, &message, cause, why, turn);
+        if let Some((cause, why)) = self.held_back(client, &message, cx.now) {
+            return self.reject(client, request, &message, cause, why, cx);
         }
         let listens = message.method() == Method::SubscriptionsListen;
         if listens && self.listens >= defaults::LISTENS {
             let why = format!("{} subscriptions are open, which is the limit", self.listens);
-            return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
+            return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let is_free = if listens { self.is_open() } else { self.has_place() };
-        let may_go = is_free && !self.is_held(&message) && self.gate.is_open(turn.now);
+        let may_go = is_free && !self.is_held(&message) && self.gate.is_open(cx.now);
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_crowded());
         let gives_way = is_full.then(|| self.gives_way_to(client)).flatten();
         if is_full && gives_way.is_none() {
             let why = format!("{} are waiting, which is the limit", self.waiting.len());
-            return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
+            return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let size = message.text().len();
-        if !turn.ledger.try_charge(size) {
-            let why = format!("{} bytes are held in memory, which is near the limit", turn.ledger.held());
-            return self.turn_away(client, request, &message, Cause::Overloaded, why, turn);
+        if !cx.ledger.try_charge(size) {
+            let why = format!("{} bytes are held in memory, which is near the limit", cx.ledger.held());
+            return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         if let Some(key) = gives_way {
             let why = format!("other clients wait too, and {} are the limit", self.waiting.len());
-            self.fail(key, Cause::Overloaded, Outcome::NotSent, why, turn);
+            self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
-        let grace = self.may_initialize_early(&message).then(|| turn.now + defaults::GRACE);
+        let grace = self.may_initialize_early(&message).then(|| cx.now + defaults::GRACE);
         let is_early_list = self.told.is_some() && !self.ever_answered && Shelf::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
-        let mut call = Call::new(Owner::Client { client, request }, message, effect, turn.now);
+        let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
         (call.timeout, call.grace) = (timeout, grace);
         call.waits = is_early_list.then_some(defaults::LISTS);
         let Some(key) = self.calls.insert(call) else {
-            turn.ledger.release(size);
+            cx.ledger.release(size);
             return;
         };
         if let Some(call) = self.calls.get_mut(key) {
             call.name = key.number();
         }
         self.listens += usize::from(listens);
-        turn.tell(Event::CallAccepted { upstream: self.id, call: key.number(), method });
-        self.begin_trials(key, turn);
+        cx.emit(Event::CallAccepted { upstream: self.id, call: key.number(), method });
+        self.begin_trials(key, cx);
         if may_go && self.waiting.is_empty() {
-            self.let_out(key, turn);
+            self.let_out(key, cx);
         } else {
             self.waiting.push_back(key);
-            self.tell_of_turn(key.number(), turn);
-            self.link.wake(turn);
+            self.emit_rate_limited(key.number(), cx);
+            self.link.wake(cx);
             // Those before it may only wait for their own time to try again; then there is a place for this one.
-            self.promote(turn);
+            self.promote(cx);
         }
-        self.arm(key, turn);
+        self.arm(key, cx);
     }
 
     /// Are there as many calls as there are places and room to wait? Those who wait for their own time to try again keep
@@ -145,18 +145,18 @@ impl Upstream {
         self.waiting.len() + self.in_flight() >= limits.waiting + limits.in_flight
     }
 
-    fn turn_away(
+    fn reject(
         &mut self,
         client: ClientId,
         request: Key,
         message: &Message,
         cause: Cause,
         detail: String,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         // That we are stopping has no end.
-        let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, turn.now) };
-        turn.tell(Event::CallTurnedAway { upstream: self.id, method: message.method(), cause });
+        let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, cx.now) };
+        cx.emit(Event::CallRejected { upstream: self.id, method: message.method(), cause });
         let needs_person = self.needs_person(cause);
         let failure = Failure {
             call: None,
@@ -171,28 +171,28 @@ impl Upstream {
             needs_person,
             modern: meta::is_modern(message),
         };
-        turn.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
+        cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }
 
-    fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, turn: &mut Turn<'_>) {
+    fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, cx: &mut Cx<'_>) {
         let owner = Owner::Client { client, request };
         let Some((key, _)) = self.calls.iter().find(|(_, call)| call.owner == owner) else { return };
         self.take_back_unreached(key);
-        let Some(call) = self.take(key, turn) else { return };
+        let Some(call) = self.take(key, cx) else { return };
         let sent = matches!(call.state, State::Sent(_));
-        turn.tell(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
+        cx.emit(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
         let by_closing = self.http.is_some() && meta::is_modern(&call.message);
         let may_tell = sent && !by_closing && self.link.is_up() && self.session.is_open();
         if let (true, Some(at)) = (may_tell, notice.find(&["requestId"])) {
             let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
-            self.outbox.push_text(text, Method::Cancelled, turn.ledger);
+            self.outbox.push_text(text, Method::Cancelled, cx.ledger);
         }
-        self.drop_exchange(key, turn);
-        self.promote(turn);
+        self.drop_exchange(key, cx);
+        self.promote(cx);
     }
 
     /// A client has gone without a word. In the modern era that cancels what it asked for; in the legacy era it does not.
-    fn abandon(&mut self, client: ClientId, turn: &mut Turn<'_>) {
+    fn abandon(&mut self, client: ClientId, cx: &mut Cx<'_>) {
         self.clients.retain(|it| *it != client);
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get(key) else { continue };
@@ -200,12 +200,12 @@ impl Upstream {
                 continue;
             }
             if matches!(call.state, State::Sent(_)) && meta::is_modern(&call.message) {
-                self.cancel_upstream(key, "the client has gone", turn);
-                self.drop_exchange(key, turn);
+                self.cancel_upstream(key, "the client has gone", cx);
+                self.drop_exchange(key, cx);
             }
-            let Some(call) = self.take(key, turn) else { continue };
-            turn.tell(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });
+            let Some(call) = self.take(key, cx) else { continue };
+            cx.emit(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });
         }
-        self.promote(turn);
+        self.promote(cx);
     }
 }

@@ -24,7 +24,7 @@ use crate::defaults;
 use crate::event::Event;
 use crate::dispatch::ClientEvent;
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 /// A list that clients read and servers change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,18 +188,18 @@ impl Shelves {
 
 impl Upstream {
     /// The server is back, and calls are on their way again: looks at what has changed meanwhile.
-    pub(super) fn close_gap(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn close_gap(&mut self, cx: &mut Cx<'_>) {
         // An answer may come over a line that was made long ago, while the way there is lost.
         if !self.link.is_up() {
             return;
         }
         for _ in Shelf::ALL {
-            self.read_old_list(turn);
+            self.read_old_list(cx);
         }
     }
 
     /// Reads a list again that the client has read before a gap. Says whether there was one; the others may follow.
-    pub(super) fn read_old_list(&mut self, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn read_old_list(&mut self, cx: &mut Cx<'_>) -> bool {
         if !self.gap {
             return false;
         }
@@ -208,7 +208,7 @@ impl Upstream {
             let is_old = self.shelves.seen[shelf as usize].is_some_and(|seen| seen.is_old);
             if is_old && !self.runs(InternalRequest::List(shelf)) {
                 self.shelves.read[shelf as usize] = Sum::default();
-                self.read_page(shelf, None, turn);
+                self.read_page(shelf, None, cx);
                 return true;
             }
         }
@@ -216,14 +216,14 @@ impl Upstream {
         false
     }
 
-    fn read_page(&mut self, shelf: Shelf, cursor: Option<&[u8]>, turn: &mut Turn<'_>) {
+    fn read_page(&mut self, shelf: Shelf, cursor: Option<&[u8]>, cx: &mut Cx<'_>) {
         if let Some(asked) = self.shelves.asked[shelf as usize].clone() {
             let text = match cursor {
                 Some(cursor) => edit::set_member(&asked, &[], "cursor", cursor).to_bytes(),
                 None => asked.text().clone(),
             };
             if let Ok(message) = Message::parse(text) {
-                self.send_internal(InternalRequest::List(shelf), message, turn);
+                self.send_internal(InternalRequest::List(shelf), message, cx);
             }
             return;
         }
@@ -235,17 +235,17 @@ impl Upstream {
         }
         text.extend_from_slice(b"}}");
         if let Ok(message) = Message::parse(Bytes::from(text)) {
-            self.send_internal(InternalRequest::List(shelf), message, turn);
+            self.send_internal(InternalRequest::List(shelf), message, cx);
         }
     }
 
     /// A page of a list that is read again. As many pages are read as the client has seen.
-    pub(super) fn page_read(&mut self, shelf: Shelf, asked: &Message, page: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn page_read(&mut self, shelf: Shelf, asked: &Message, page: &Message, cx: &mut Cx<'_>) {
         let Some(seen) = self.shelves.seen[shelf as usize] else { return };
         if page.kind() == Kind::Error {
-            return self.page_unreadable(shelf, turn);
+            return self.page_unreadable(shelf, cx);
         }
-        self.remember(asked, page, turn);
+        self.remember(asked, page, cx);
         let read = &mut self.shelves.read[shelf as usize];
         read.add(shelf, page);
         let so_far = *read;
@@ -255,41 +255,41 @@ impl Upstream {
         let more = page.get(&["nextCursor"]).filter(|cursor| cursor.starts_with(b"\""));
         match more {
             Some(cursor) if so_far.pages < seen.pages.min(defaults::LIST_PAGES) => {
-                self.read_page(shelf, Some(cursor), turn);
+                self.read_page(shelf, Some(cursor), cx);
             }
             // Pages may be cut elsewhere now; what they hold together is what counts.
             _ => {
                 self.shelves.compared(shelf);
                 if so_far.content != seen.content {
-                    self.show_change(shelf, turn);
+                    self.show_change(shelf, cx);
                 }
             }
         }
     }
 
     /// A list cannot be read any more, so it is not what it was, unless it was nothing.
-    pub(super) fn page_unreadable(&mut self, shelf: Shelf, turn: &mut Turn<'_>) {
+    pub(super) fn page_unreadable(&mut self, shelf: Shelf, cx: &mut Cx<'_>) {
         self.shelves.compared(shelf);
         if self.shelves.seen[shelf as usize].is_some_and(|seen| seen.pages > 0) {
-            self.show_change(shelf, turn);
+            self.show_change(shelf, cx);
         }
     }
 
-    fn show_change(&mut self, shelf: Shelf, turn: &mut Turn<'_>) {
-        turn.tell(Event::ListChanged { upstream: self.id, method: shelf.method() });
+    fn show_change(&mut self, shelf: Shelf, cx: &mut Cx<'_>) {
+        cx.emit(Event::ListChanged { upstream: self.id, method: shelf.method() });
         if self.shelves.asked[shelf as usize].is_some() {
             self.shelves.untold[shelf as usize] = true;
             for key in self.calls.keys_by_age() {
-                self.tell_listener(key, turn);
+                self.tell_listener(key, cx);
             }
             return;
         }
         let name = shelf.changed().name().unwrap_or_default();
-        self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), turn);
+        self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), cx);
     }
 
     /// Tells a modern client of lists that have changed, if it has asked to hear of them.
-    pub(super) fn tell_listener(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn tell_listener(&mut self, key: Key, cx: &mut Cx<'_>) {
         if !self.shelves.untold.contains(&true) {
             return;
         }
@@ -309,7 +309,7 @@ impl Upstream {
             if let Ok(message) = Message::parse(Bytes::from(notice))
                 && let Some(at) = meta::subscription_id(&message)
             {
-                turn.send_to_client(*client, ClientEvent::Notice { message, subscription: Some((*request, at)) });
+                cx.send_to_client(*client, ClientEvent::Notice { message, subscription: Some((*request, at)) });
             }
         }
     }
@@ -322,24 +322,24 @@ impl Upstream {
     }
 
     /// A resource that the client has subscribed to may have changed during the gap.
-    pub(super) fn show_update(&mut self, subscribe: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn show_update(&mut self, subscribe: &Message, cx: &mut Cx<'_>) {
         let Some(uri) = subscribe.get_str(&["uri"]) else { return };
         let notice = json!({
             "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
         });
-        self.notify_all(&notice.to_string(), turn);
+        self.notify_all(&notice.to_string(), cx);
     }
 
     /// Sends a notification of ours to everybody.
-    pub(super) fn notify_all(&mut self, text: &str, turn: &mut Turn<'_>) {
+    pub(super) fn notify_all(&mut self, text: &str, cx: &mut Cx<'_>) {
         let Ok(message) = Message::parse(Bytes::copy_from_slice(text.as_bytes())) else { return };
         for client in self.clients.clone() {
-            turn.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
+            cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
         }
     }
 
     /// A stream of notices was opened again after it had been lost: what it was opened for is said to have changed.
-    pub(super) fn show_reopened(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn show_reopened(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(Call { owner: Owner::Client { client, request }, message: listen, .. }) = self.calls.get(key) else {
             return;
         };
@@ -363,7 +363,7 @@ impl Upstream {
             if let Ok(message) = Message::parse(Bytes::from(notice.to_string()))
                 && let Some(at) = meta::subscription_id(&message)
             {
-                turn.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
+                cx.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
             }
         }
     }

@@ -28,7 +28,7 @@ use crate::policy::queue::Rotation;
 use crate::policy::tool_breakers::ToolBreakers;
 use crate::port::ClientId;
 use crate::timers::TimerId;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::words::Cause;
 
 /// The policies that a call passes.
@@ -91,13 +91,13 @@ impl Gate {
 
     /// When the next call may go before which `ahead` others go first.
     pub(super) fn opens_at(&self, ahead: usize, now: Moment) -> Moment {
-        let turn = self.limit.as_ref().map_or(now, |limit| limit.turn_of(ahead, now));
-        turn.max(self.pause.until()).max(now)
+        let cx = self.limit.as_ref().map_or(now, |limit| limit.slot_after(ahead, now));
+        cx.max(self.pause.until()).max(now)
     }
 
     /// May a call go now, as far as pause and limit are concerned?
     pub fn is_open(&self, now: Moment) -> bool {
-        !self.pause.holds(now) && self.limit.as_ref().is_none_or(|limit| limit.turn_of(0, now) <= now)
+        !self.pause.holds(now) && self.limit.as_ref().is_none_or(|limit| limit.slot_after(0, now) <= now)
     }
 
     /// What calls wait for here, in half a sentence.
@@ -199,7 +199,7 @@ impl Upstream {
     }
 
     /// Answers every call that has not left and that a breaker holds back.
-    pub(super) fn answer_held(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn answer_held(&mut self, cx: &mut Cx<'_>) {
         if self.gate.is_quiet() {
             return;
         }
@@ -208,35 +208,35 @@ impl Upstream {
             if matches!(call.state, State::Sent(_)) || matches!(call.owner, Owner::Us(_)) {
                 continue;
             }
-            if let Some(hold) = self.gate.holds(&call.message, Some(call.name), turn.now) {
+            if let Some(hold) = self.gate.holds(&call.message, Some(call.name), cx.now) {
                 let words = hold.words();
-                self.fail(key, Cause::BreakerOpen, Outcome::NotSent, words, turn);
+                self.fail(key, Cause::BreakerOpen, Outcome::NotSent, words, cx);
             }
         }
     }
 
     /// A person takes the server out: nothing new goes there, and it is not dialed. What is out may finish.
-    pub fn isolate(&mut self, turn: &mut Turn<'_>) {
+    pub fn isolate(&mut self, cx: &mut Cx<'_>) {
         if self.gate.breaker.isolate() {
-            turn.tell(Event::Isolated { upstream: self.id });
-            self.link.hold(turn);
-            self.answer_held(turn);
+            cx.emit(Event::Isolated { upstream: self.id });
+            self.link.hold(cx);
+            self.answer_held(cx);
         }
     }
 
     /// A person brings it back.
-    pub fn resume_by_hand(&mut self, turn: &mut Turn<'_>) {
+    pub fn resume_by_hand(&mut self, cx: &mut Cx<'_>) {
         if !self.gate.breaker.resume() {
             return;
         }
-        turn.tell(Event::Resumed { upstream: self.id });
+        cx.emit(Event::Resumed { upstream: self.id });
         self.link.release();
         if self.http.is_none() && !self.clients.is_empty() {
-            self.link.open(turn);
+            self.link.open(cx);
         }
         // While it was out, nobody tested its line.
-        self.watch(turn);
-        self.keep_moving(turn);
+        self.watch(cx);
+        self.keep_moving(cx);
     }
 }
 

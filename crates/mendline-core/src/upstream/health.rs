@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::breaker::{Admission, Edge, Sign};
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 /// How the tool is that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Health {
 
 impl Upstream {
     /// A call has been taken on. If a breaker is to be tried, it is by this one.
-    pub(super) fn begin_trials(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn begin_trials(&mut self, key: Key, cx: &mut Cx<'_>) {
         if self.gate.is_quiet() {
             return;
         }
@@ -31,68 +31,68 @@ impl Upstream {
             return;
         }
         let (message, name) = (call.message.clone(), call.name);
-        if self.gate.breaker.admits(turn.now) == Admission::Tries {
+        if self.gate.breaker.admits(cx.now) == Admission::Tries {
             let edge = self.gate.breaker.begin_trial(name);
-            self.tell_edge(None, edge, turn);
+            self.emit_edge(None, edge, cx);
         }
-        if self.gate.tools.of(&message).is_some_and(|tool| tool.admits(turn.now) == Admission::Tries)
+        if self.gate.tools.of(&message).is_some_and(|tool| tool.admits(cx.now) == Admission::Tries)
             && let Some((tool, edge)) = self.gate.tools.begin_trial(&message, name)
         {
-            self.tell_edge(Some(tool), Some(edge), turn);
+            self.emit_edge(Some(tool), Some(edge), cx);
         }
     }
 
     /// An attempt was lost. If it reached a ready server, that says something about its health; that the server is busy
     /// does not.
-    pub(super) fn note_loss(&mut self, key: Key, evidence: Evidence, turn: &mut Turn<'_>) {
+    pub(super) fn note_loss(&mut self, key: Key, evidence: Evidence, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
         let sign = match (evidence.outcome(), evidence.reply) {
             (Outcome::Unknown, Reply::None) => Sign::Broke(call.begun),
             (Outcome::Unknown, _) => Sign::Failed(call.begun),
             _ => return,
         };
-        let edge = self.gate.breaker.note(call.name, sign, turn.now, turn.dice);
-        self.tell_edge(None, edge, turn);
+        let edge = self.gate.breaker.note(call.name, sign, cx.now, cx.dice);
+        self.emit_edge(None, edge, cx);
     }
 
     /// An attempt was answered, which says that the server is well. How its tool is depends on the answer.
-    pub(super) fn note_health(&mut self, key: Key, tool: Option<Health>, turn: &mut Turn<'_>) {
+    pub(super) fn note_health(&mut self, key: Key, tool: Option<Health>, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
         let (name, begun) = (call.name, call.begun);
-        if let Some(edge) = self.gate.breaker.note(name, Sign::Well, turn.now, turn.dice) {
-            self.tell_edge(None, Some(edge), turn);
+        if let Some(edge) = self.gate.breaker.note(name, Sign::Well, cx.now, cx.dice) {
+            self.emit_edge(None, Some(edge), cx);
         }
         match tool {
             Some(Health::Well) if self.gate.tools.is_empty() => {}
-            Some(Health::Well) => self.note_tool(key, Sign::Well, turn),
-            Some(Health::Sick) => self.note_tool(key, Sign::Failed(begun), turn),
+            Some(Health::Well) => self.note_tool(key, Sign::Well, cx),
+            Some(Health::Sick) => self.note_tool(key, Sign::Failed(begun), cx),
             None => {}
         }
     }
 
     /// No answer came in time: that is its tool's failure, and says nothing about the others.
-    pub(super) fn note_silence(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn note_silence(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(call) = self.calls.get(key).filter(|call| counts(call)) {
-            self.note_tool(key, Sign::Failed(call.begun), turn);
+            self.note_tool(key, Sign::Failed(call.begun), cx);
         }
     }
 
-    fn note_tool(&mut self, key: Key, sign: Sign, turn: &mut Turn<'_>) {
+    fn note_tool(&mut self, key: Key, sign: Sign, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key) else { return };
-        if let Some((tool, edge)) = self.gate.tools.note(&call.message, call.name, sign, turn.now, turn.dice) {
-            self.tell_edge(Some(tool), Some(edge), turn);
+        if let Some((tool, edge)) = self.gate.tools.note(&call.message, call.name, sign, cx.now, cx.dice) {
+            self.emit_edge(Some(tool), Some(edge), cx);
         }
     }
 
-    fn tell_edge(&mut self, tool: Option<String>, edge: Option<Edge>, turn: &mut Turn<'_>) {
+    fn emit_edge(&mut self, tool: Option<String>, edge: Option<Edge>, cx: &mut Cx<'_>) {
         let upstream = self.id;
         match edge {
             Some(Edge::Opened(open_for, why)) => {
-                turn.tell(Event::BreakerOpened { upstream, tool, open_for, why });
-                self.answer_held(turn);
+                cx.emit(Event::BreakerOpened { upstream, tool, open_for, why });
+                self.answer_held(cx);
             }
-            Some(Edge::HalfOpened) => turn.tell(Event::BreakerHalfOpened { upstream, tool }),
-            Some(Edge::Closed) => turn.tell(Event::BreakerClosed { upstream, tool }),
+            Some(Edge::HalfOpened) => cx.emit(Event::BreakerHalfOpened { upstream, tool }),
+            Some(Edge::Closed) => cx.emit(Event::BreakerClosed { upstream, tool }),
             None => {}
         }
     }

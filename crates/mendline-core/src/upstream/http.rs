@@ -49,7 +49,7 @@ use crate::event::LinkState;
 use crate::port::{Ask, ExchangeId, Output, Reuse, UpstreamId, Verb};
 use crate::slab::Key;
 use crate::timers::TimerId;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 
 /// The HTTP side of an upstream.
 #[derive(Debug)]
@@ -168,39 +168,39 @@ impl Http {
         headers
     }
 
-    fn begin(&mut self, mut exchange: Exchange, ask: Ask, reuse: Reuse, turn: &mut Turn<'_>) -> ExchangeId {
+    fn begin(&mut self, mut exchange: Exchange, ask: Ask, reuse: Reuse, cx: &mut Cx<'_>) -> ExchangeId {
         self.made += 1;
         exchange.life = self.life;
         let id = ExchangeId::new(self.upstream, self.made);
         exchange.session_named =
             ask.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
         self.exchanges.insert(id, Box::new(exchange));
-        turn.ask(Output::Exchange { exchange: id, upstream: self.upstream, ask: Box::new(ask), reuse });
+        cx.output(Output::Exchange { exchange: id, upstream: self.upstream, ask: Box::new(ask), reuse });
         id
     }
 
     /// Gives an exchange up; its end is awaited and means nothing.
-    fn abort(&mut self, id: ExchangeId, turn: &mut Turn<'_>) {
+    fn abort(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
         if let Some(exchange) = self.exchanges.get_mut(&id)
             && exchange.purpose != Purpose::Dropped
         {
             exchange.purpose = Purpose::Dropped;
-            turn.ask(Output::Abort { exchange: id });
+            cx.output(Output::Abort { exchange: id });
         }
     }
 
-    fn abort_where(&mut self, is_meant: impl Fn(&Purpose) -> bool, turn: &mut Turn<'_>) {
+    fn abort_where(&mut self, is_meant: impl Fn(&Purpose) -> bool, cx: &mut Cx<'_>) {
         let meant: Vec<ExchangeId> =
             self.exchanges.iter().filter(|(_, it)| is_meant(&it.purpose)).map(|(id, _)| *id).collect();
         for id in meant {
-            self.abort(id, turn);
+            self.abort(id, cx);
         }
     }
 
     /// `initialized` is no longer waited for.
-    fn release(&mut self, turn: &mut Turn<'_>) {
+    fn release(&mut self, cx: &mut Cx<'_>) {
         self.held_by = None;
-        turn.disarm(&mut self.held_until);
+        cx.disarm(&mut self.held_until);
     }
 
     /// Is this the POST of a call whose trunk is gone?
@@ -221,16 +221,16 @@ impl Http {
 
 impl Upstream {
     /// Does what the state of things allows: finds a path while there is none, sends what waits once there is.
-    pub(super) fn keep_moving(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn keep_moving(&mut self, cx: &mut Cx<'_>) {
         if self.http.is_some() {
-            self.find_path(turn);
-            self.promote(turn);
-            self.pump(turn);
+            self.find_path(cx);
+            self.promote(cx);
+            self.pump(cx);
         }
     }
 
     /// While the upstream is not up, exactly one exchange looks whether it can be reached.
-    fn find_path(&mut self, turn: &mut Turn<'_>) {
+    fn find_path(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if self.link.state() != LinkState::Dialing {
             return;
@@ -238,9 +238,9 @@ impl Upstream {
         if http.dialect == Dialect::Sse {
             if http.trunk().is_none() {
                 let ask = Ask { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
-                http.begin(Exchange::new(Purpose::Trunk), ask, Reuse::Fresh, turn);
-                http.release(turn);
-                http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
+                http.begin(Exchange::new(Purpose::Trunk), ask, Reuse::Fresh, cx);
+                http.release(cx);
+                http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
             }
             return;
         }
@@ -249,45 +249,45 @@ impl Upstream {
             return;
         }
         if let Some(handshake) = self.session.reinitialize() {
-            return self.replay(handshake, turn);
+            return self.replay(handshake, cx);
         }
-        if !self.waiting.is_empty() && !self.gate.is_open(turn.now) {
-            return self.watch_gate(turn);
+        if !self.waiting.is_empty() && !self.gate.is_open(cx.now) {
+            return self.watch_gate(cx);
         }
         match self.waiting.pop_front() {
-            Some(key) => self.let_out(key, turn),
+            Some(key) => self.let_out(key, cx),
             // Nobody wants anything. In a session there may be news, so it is looked for; else the next call will look.
-            None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(turn),
-            None if !self.session.was_initialized() && self.read_old_list(turn) => {}
-            None => self.link.rest(turn),
+            None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(cx),
+            None if !self.session.was_initialized() && self.read_old_list(cx) => {}
+            None => self.link.rest(cx),
         }
     }
 
     /// Makes exchanges of everything that is queued, as far as there is room for it.
-    fn pump(&mut self, turn: &mut Turn<'_>) {
+    fn pump(&mut self, cx: &mut Cx<'_>) {
         while !self.outbox.is_empty() {
             let Some(http) = &self.http else { return };
             if http.held_by.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
             let places = http.places();
-            match self.outbox.pop_where(|out| places.has_room_for(out), turn.ledger) {
+            match self.outbox.pop_where(|out| places.has_room_for(out), cx.ledger) {
                 // A call that waited for `initialized` in vain: now it waits for the end of the pause.
-                Some(Out::Call(key)) if self.gate.is_paused(turn.now) && self.is_clients(key) => {
-                    self.put_back(key, turn);
+                Some(Out::Call(key)) if self.gate.is_paused(cx.now) && self.is_clients(key) => {
+                    self.put_back(key, cx);
                     self.sort_waiting();
                 }
-                Some(Out::Call(key)) => self.post_call(key, turn),
+                Some(Out::Call(key)) => self.post_call(key, cx),
                 Some(Out::Text(text, method)) => {
                     let most = self.config.retry.attempts;
-                    self.post_note(Note { text, method, lost: 0, most, until: turn.now }, turn);
+                    self.post_note(Note { text, method, lost: 0, most, until: cx.now }, cx);
                 }
                 None => return,
             }
         }
     }
 
-    fn post_call(&mut self, key: Key, turn: &mut Turn<'_>) {
+    fn post_call(&mut self, key: Key, cx: &mut Cx<'_>) {
         let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
         if call.method() == Method::Initialize {
             http.early_session = None;
@@ -300,22 +300,22 @@ impl Upstream {
         };
         call.state = State::Sent(Way::Exchange);
         call.attempts += 1;
-        call.begun = turn.now;
+        call.begun = cx.now;
         call.is_out = true;
-        self.gate.note_sent(call.name, turn.now);
-        turn.tell(call.sent(self.id, key));
+        self.gate.note_sent(call.name, cx.now);
+        cx.emit(call.sent(self.id, key));
         let is_picky = !call.effect.is_repeatable() || call.misdirected_once;
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
-        http.begin(Exchange::new(Purpose::Call(key)), ask, reuse, turn);
+        http.begin(Exchange::new(Purpose::Call(key)), ask, reuse, cx);
     }
 
     /// Nobody waits for this call any more. In the modern era giving the exchange up is how it is cancelled; in the legacy
     /// era the server was told by a notification, and the exchange is only in the way.
-    pub(super) fn drop_exchange(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn drop_exchange(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
-            http.abort_where(|purpose| *purpose == Purpose::Call(key), turn);
+            http.abort_where(|purpose| *purpose == Purpose::Call(key), cx);
         }
     }
 
@@ -334,44 +334,44 @@ impl Upstream {
 
     /// Ends everything over HTTP, but for what was said last: that a call is cancelled, above all. A server that has been told
     /// goodbye, or whose trunk is gone, would have no use for it, so these wait for it; not for long.
-    pub(super) fn close_http(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn close_http(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        http.release(turn);
-        turn.disarm(&mut http.orphans_until);
-        turn.disarm(&mut http.notes_until);
-        self.end_notices(turn);
-        self.withdraw_questions(turn);
+        http.release(cx);
+        cx.disarm(&mut http.orphans_until);
+        cx.disarm(&mut http.notes_until);
+        self.end_notices(cx);
+        self.withdraw_questions(cx);
         let Some(http) = &mut self.http else { return };
-        http.abort_where(|purpose| !matches!(purpose, Purpose::Note | Purpose::Trunk), turn);
+        http.abort_where(|purpose| !matches!(purpose, Purpose::Note | Purpose::Trunk), cx);
         http.leaving = Leaving::LastWords;
-        self.say_goodbye(turn);
+        self.say_goodbye(cx);
         let Some(http) = &mut self.http else { return };
         if http.open() > 0 {
-            http.goodbye = turn.wake_in(defaults::GOODBYE, Alarm::Goodbye(self.id));
+            http.goodbye = cx.wake_in(defaults::GOODBYE, Alarm::Goodbye(self.id));
         }
     }
 
     /// Gives up what is left, and ends the session, if there is one; once all that was to be said has been.
-    fn say_goodbye(&mut self, turn: &mut Turn<'_>) {
+    fn say_goodbye(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::Note);
         if http.leaving != Leaving::LastWords || has_more_to_say() {
             return;
         }
         http.leaving = Leaving::Goodbye;
-        http.abort_where(|_| true, turn);
+        http.abort_where(|_| true, cx);
         if http.session.is_some() {
             let headers = http.session_headers(false);
             let ask = Ask { verb: Verb::Delete, target: None, headers, body: None };
-            http.begin(Exchange::new(Purpose::Goodbye), ask, Reuse::Any, turn);
+            http.begin(Exchange::new(Purpose::Goodbye), ask, Reuse::Any, cx);
         }
     }
 
     /// A server that has not taken our last words by now will not take a goodbye either.
-    pub fn handle_goodbye_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_goodbye_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.leaving = Leaving::Goodbye;
-            http.abort_where(|_| true, turn);
+            http.abort_where(|_| true, cx);
         }
     }
 }

@@ -20,114 +20,114 @@ use crate::policy::retry::{self, Again, Loss};
 use crate::port::{LinkId, Written};
 use crate::remembered::error_code;
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::words::{self, Cause};
 
 impl Upstream {
-    pub fn handle_received(&mut self, link: LinkId, received: Received, turn: &mut Turn<'_>) {
+    pub fn handle_received(&mut self, link: LinkId, received: Received, cx: &mut Cx<'_>) {
         if self.link.current() != Some(link) {
             return;
         }
         match received {
-            Received::Message(message) => self.handle_message(link, message, turn),
+            Received::Message(message) => self.handle_message(link, message, cx),
             Received::Batch(messages) => {
                 for message in messages {
                     match message {
-                        Ok(message) => self.handle_message(link, message, turn),
-                        Err(error) => self.handle_unreadable(error.id.clone(), &error.to_string(), turn),
+                        Ok(message) => self.handle_message(link, message, cx),
+                        Err(error) => self.handle_unreadable(error.id.clone(), &error.to_string(), cx),
                     }
                 }
             }
             Received::Broken { error, text } => {
                 let id = if error.method_seen { None } else { error.id.clone() };
-                let what = format!("{} ({error})", turn.quote.quote(&text, defaults::QUOTED));
-                self.handle_unreadable(id, &what, turn);
+                let what = format!("{} ({error})", cx.quote.quote(&text, defaults::QUOTED));
+                self.handle_unreadable(id, &what, cx);
             }
-            Received::TooLong { length, id, .. } => self.handle_too_long(length, id, turn),
+            Received::TooLong { length, id, .. } => self.handle_too_long(length, id, cx),
         }
     }
 
-    pub(super) fn handle_message(&mut self, link: LinkId, message: Message, turn: &mut Turn<'_>) {
-        self.keep_alive.note_heard(turn.now);
+    pub(super) fn handle_message(&mut self, link: LinkId, message: Message, cx: &mut Cx<'_>) {
+        self.keep_alive.note_heard(cx.now);
         match (message.kind(), message.method()) {
-            (Kind::Result | Kind::Error, _) => self.handle_response(message, turn),
+            (Kind::Result | Kind::Error, _) => self.handle_response(message, cx),
             (Kind::Request, _) => match self.clients.first().copied() {
-                Some(client) => turn.send_to_client(client, ClientEvent::Ask { link, message }),
+                Some(client) => cx.send_to_client(client, ClientEvent::Ask { link, message }),
                 None => {
                     if let Some(id) = message.id().map(Id::from_raw) {
                         let decline = UpstreamCommand::Decline { link, id, why: "no client is connected" };
-                        turn.send_to_upstream(self.id, decline);
+                        cx.send_to_upstream(self.id, decline);
                     }
                 }
             },
-            (Kind::Notification, Method::Progress) => self.handle_progress(message, turn),
-            (Kind::Notification, Method::Cancelled) => self.handle_cancelled(link, message, turn),
+            (Kind::Notification, Method::Progress) => self.handle_progress(message, cx),
+            (Kind::Notification, Method::Cancelled) => self.handle_cancelled(link, message, cx),
             (Kind::Notification, method) => {
                 if method == Method::ToolsListChanged {
                     self.tools.forget();
                 }
                 self.doubt_list(method);
-                self.handle_notice(message, turn);
+                self.handle_notice(message, cx);
             }
         }
     }
 
     /// The upstream answered. The one place where a call ends well.
-    fn handle_response(&mut self, message: Message, turn: &mut Turn<'_>) {
-        let Some(key) = self.find_answered(&message, turn) else { return };
-        self.note_answer(&message, turn);
+    fn handle_response(&mut self, message: Message, cx: &mut Cx<'_>) {
+        let Some(key) = self.find_answered(&message, cx) else { return };
+        self.note_answer(&message, cx);
         if self.dead_answers == 0 {
             let health = self.health_of_tool(&message);
-            self.note_health(key, health, turn);
+            self.note_health(key, health, cx);
         }
         let is_error = message.kind() == Kind::Error;
-        if is_error && self.asks_once_more(key, &message, turn) {
+        if is_error && self.asks_once_more(key, &message, cx) {
             return;
         }
-        let Some(call) = self.take(key, turn) else { return };
+        let Some(call) = self.take(key, cx) else { return };
         match call.owner {
-            Owner::Us(internal) => self.internal_answered(internal, &call.message, &message, turn),
+            Owner::Us(internal) => self.internal_answered(internal, &call.message, &message, cx),
             Owner::Client { client, request } => {
                 self.budget.earn();
                 let message = without_our_facts(&message).unwrap_or(message);
                 let message = self.empty_list(&call, &message).unwrap_or(message);
                 let is_error = message.kind() == Kind::Error;
                 if !is_error {
-                    self.learn(&call, &message, turn);
+                    self.learn(&call, &message, cx);
                 } else if call.method() == Method::Discover {
-                    self.remember(&call.message, &message, turn);
+                    self.remember(&call.message, &message, cx);
                 }
-                turn.tell(Event::CallAnswered {
+                cx.emit(Event::CallAnswered {
                     upstream: self.id,
                     call: call.name,
                     method: call.method(),
                     attempts: call.attempts,
                     error: is_error,
-                    took: turn.now.since(call.arrived),
+                    took: cx.now.since(call.arrived),
                 });
-                turn.send_to_client(client, ClientEvent::Answer { request, message });
+                cx.send_to_client(client, ClientEvent::Answer { request, message });
             }
         }
-        self.restore(turn);
-        self.promote(turn);
-        self.close_gap(turn);
-        self.watch(turn);
+        self.restore(cx);
+        self.promote(cx);
+        self.close_gap(cx);
+        self.watch(cx);
         if self.dead_answers >= defaults::DEAD_ANSWERS {
             self.dead_answers = 0;
-            self.drain_link("it only answers that its own connection is gone", Wish::Ours, turn);
+            self.drain_link("it only answers that its own connection is gone", Wish::Ours, cx);
         }
     }
 
     /// Someone answered. One who only says that a connection is gone is a bridge whose other end is dead: no sign of health,
     /// and after a few of these no hope either. Over HTTP there is nothing that could be replaced.
-    fn note_answer(&mut self, answer: &Message, turn: &mut Turn<'_>) {
+    fn note_answer(&mut self, answer: &Message, cx: &mut Cx<'_>) {
         self.ever_answered = true;
         if self.http.is_none() && speaks_of_a_dead_connection(answer) {
             self.dead_answers += 1;
             self.link.note_sick();
         } else {
             self.dead_answers = 0;
-            self.link.note_answer(turn);
+            self.link.note_answer(cx);
         }
     }
 
@@ -143,42 +143,42 @@ impl Upstream {
 
     /// Some errors may be gone the next time, an internal one to a read for instance; it costs an attempt and budget like any
     /// other second try.
-    fn asks_once_more(&mut self, key: Key, answer: &Message, turn: &mut Turn<'_>) -> bool {
+    fn asks_once_more(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
         let code = error_code(answer).unwrap_or_default();
         let policy = &call.policy(&self.config).retry;
         let may_repeat = matches!(call.owner, Owner::Client { .. })
             && retry::again(Loss::Error(code), call.effect, policy) == Again::ForAPrice
             && call.attempts < policy.attempts
-            && !self.is_held_back(call, turn.now)
-            && self.budget.try_spend(turn.now);
+            && !self.is_held_back(call, cx.now)
+            && self.budget.try_spend(cx.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
         let policy = &call.policy(&self.config).retry;
-        let again = turn.now + backoff::retry(policy, call.attempts + 1, turn.dice);
+        let again = cx.now + backoff::retry(policy, call.attempts + 1, cx.dice);
         // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
         call.doubt = call.doubt.max(retry::doubt(code, policy));
-        call.state = State::Waiting { since: turn.now, not_before: again };
+        call.state = State::Waiting { since: cx.now, not_before: again };
         call.is_out = false;
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
-        turn.tell(Event::CallRetried { upstream: self.id, call: name, attempt, outcome: Outcome::Answered });
+        cx.emit(Event::CallRetried { upstream: self.id, call: name, attempt, outcome: Outcome::Answered });
         if let Some(key) = self.calls.rename(key) {
             self.waiting.push_back(key);
             self.sort_waiting();
-            self.disarm(key, turn);
-            self.arm(key, turn);
+            self.disarm(key, cx);
+            self.arm(key, cx);
         }
         // Its place is free until then; and if it need not wait at all, it goes now.
-        self.promote(turn);
+        self.promote(cx);
         true
     }
 
-    fn find_answered(&mut self, message: &Message, turn: &mut Turn<'_>) -> Option<Key> {
+    fn find_answered(&mut self, message: &Message, cx: &mut Cx<'_>) -> Option<Key> {
         let id = message.id().unwrap_or(b"null");
         let number = Id::number_in(id).map(|number| (number, false));
         let Some((number, in_disguise)) = number.or_else(|| number_in_disguise(id).map(|number| (number, true))) else {
             let why = if id == b"null" { Dropped::Nameless } else { Dropped::Unknown };
-            self.drop_message(Method::None, why, turn);
+            self.drop_message(Method::None, why, cx);
             return None;
         };
         let key = Key::from_number(number);
@@ -186,25 +186,25 @@ impl Upstream {
             // An answer to something that has not left the house is nobody's.
             Some(call) if matches!(call.state, State::Sent(_)) => {
                 if in_disguise {
-                    turn.tell(Event::IdMended { upstream: self.id, call: call.name });
+                    cx.emit(Event::IdMended { upstream: self.id, call: call.name });
                 }
                 Some(key)
             }
             _ => {
                 let why = if self.calls.was_given(key) { Dropped::Late } else { Dropped::Unknown };
-                self.drop_message(Method::None, why, turn);
+                self.drop_message(Method::None, why, cx);
                 None
             }
         }
     }
 
     /// What an answer teaches us, beyond being passed on.
-    fn learn(&mut self, call: &Call, answer: &Message, turn: &mut Turn<'_>) {
+    fn learn(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) {
         match call.method() {
             Method::Initialize => {
                 self.told = None;
                 self.is_initialized_once = true;
-                self.cache_handshake(&call.message, answer, turn);
+                self.cache_handshake(&call.message, answer, cx);
                 self.session.learn_handshake(call.message.clone());
                 self.shelves.clear();
             }
@@ -214,14 +214,14 @@ impl Upstream {
                     self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
                 }
                 self.shelves.learn(&call.message, answer);
-                self.remember(&call.message, answer, turn);
+                self.remember(&call.message, answer, cx);
                 self.session.learn(&call.message);
                 self.supersede(&call.message);
             }
         }
     }
 
-    fn handle_progress(&mut self, message: Message, turn: &mut Turn<'_>) {
+    fn handle_progress(&mut self, message: Message, cx: &mut Cx<'_>) {
         let value = message.get(&["progress"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<f64>().ok());
         let found = message.progress_token().and_then(|at| {
             let key = Key::from_number(Id::from_raw(message.slice(at)).as_u64()?);
@@ -230,42 +230,42 @@ impl Upstream {
         if let Some((at, key)) = found
             && let Some(call) = self.calls.get_mut(key)
             && let Owner::Client { client, request } = call.owner
-            && call.note_progress(value, turn.now)
+            && call.note_progress(value, cx.now)
         {
-            return turn.send_to_client(client, ClientEvent::Progress { request, at, message });
+            return cx.send_to_client(client, ClientEvent::Progress { request, at, message });
         }
-        self.drop_message(Method::Progress, Dropped::StaleProgress, turn);
+        self.drop_message(Method::Progress, Dropped::StaleProgress, cx);
     }
 
     /// The server cancels: a question of its own, or a subscription of the client's that it ends.
-    fn handle_cancelled(&mut self, link: LinkId, message: Message, turn: &mut Turn<'_>) {
+    fn handle_cancelled(&mut self, link: LinkId, message: Message, cx: &mut Cx<'_>) {
         let Some(at) = message.find(&["requestId"]) else {
-            return self.drop_message(Method::Cancelled, Dropped::Unknown, turn);
+            return self.drop_message(Method::Cancelled, Dropped::Unknown, cx);
         };
         let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
         let listens =
             |call: &Call| call.method() == Method::SubscriptionsListen && matches!(call.state, State::Sent(_));
         if let Some(key) = key.filter(|key| self.calls.get(*key).is_some_and(listens)) {
-            if let Some(call) = self.take(key, turn)
+            if let Some(call) = self.take(key, cx)
                 && let Owner::Client { client, request } = call.owner
             {
-                turn.tell(Event::CallCancelled {
+                cx.emit(Event::CallCancelled {
                     upstream: self.id,
                     call: call.name,
                     sent: true,
                     was_out: call.is_out,
                 });
-                turn.send_to_client(client, ClientEvent::Ended { request, at, message });
+                cx.send_to_client(client, ClientEvent::Ended { request, at, message });
             }
-            return self.promote(turn);
+            return self.promote(cx);
         }
         match self.clients.first().copied() {
-            Some(client) => turn.send_to_client(client, ClientEvent::Withdraw { link, at, message }),
-            None => self.drop_message(Method::Cancelled, Dropped::NoWay, turn),
+            Some(client) => cx.send_to_client(client, ClientEvent::Withdraw { link, at, message }),
+            None => self.drop_message(Method::Cancelled, Dropped::NoWay, cx),
         }
     }
 
-    fn handle_notice(&mut self, message: Message, turn: &mut Turn<'_>) {
+    fn handle_notice(&mut self, message: Message, cx: &mut Cx<'_>) {
         if let Some(at) = meta::subscription_id(&message) {
             let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
             let mut is_confirmed = None;
@@ -275,57 +275,57 @@ impl Upstream {
                 // From here on it is a new beginning: what it took to get here is nothing against it.
                 call.attempts = call.attempts.min(1);
                 if std::mem::replace(&mut call.confirmed, true) {
-                    return self.show_reopened(key, turn);
+                    return self.show_reopened(key, cx);
                 }
                 is_confirmed = Some(key);
             }
             match key.and_then(|key| self.calls.get(key)).map(|call| call.owner) {
                 Some(Owner::Client { client, request }) => {
-                    turn.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
+                    cx.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
                 }
-                _ => self.drop_message(message.method(), Dropped::Late, turn),
+                _ => self.drop_message(message.method(), Dropped::Late, cx),
             }
             if let Some(key) = is_confirmed {
-                self.tell_listener(key, turn);
+                self.tell_listener(key, cx);
             }
             return;
         }
         for client in self.clients.clone() {
-            turn.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
+            cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
         }
     }
 
     /// A line that is no message. If it names a call of ours, that call has had its answer, and it cannot be read.
-    pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, turn: &mut Turn<'_>) {
-        turn.tell(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
+    pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, cx: &mut Cx<'_>) {
+        cx.emit(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
         let is_initialize = call.method() == Method::Initialize;
-        let again = turn.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice);
-        self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, turn);
+        let again = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice);
+        self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, cx);
         self.sort_waiting();
         if is_initialize {
             // Nobody knows what was agreed, and a server must not be initialized twice: the next one is.
             self.session.lose();
-            self.drain_link("its answer to the handshake could not be read", Wish::Ours, turn);
+            self.drain_link("its answer to the handshake could not be read", Wish::Ours, cx);
         }
-        self.promote(turn);
+        self.promote(cx);
     }
 
-    fn handle_too_long(&mut self, length: u64, id: Option<Id>, turn: &mut Turn<'_>) {
+    fn handle_too_long(&mut self, length: u64, id: Option<Id>, cx: &mut Cx<'_>) {
         let text = format!("a line of {length} bytes, which is over the limit");
-        turn.tell(Event::NoiseSkipped { upstream: self.id, text });
+        cx.emit(Event::NoiseSkipped { upstream: self.id, text });
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
             let owner = self.calls.get(key).map(|call| call.owner);
             if owner == Some(Owner::Us(InternalRequest::Handshake)) {
                 self.session.lose();
-                self.drain_link("its answer to the handshake is over the limit for one message", Wish::Ours, turn);
+                self.drain_link("its answer to the handshake is over the limit for one message", Wish::Ours, cx);
             }
-            self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, turn);
+            self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, cx);
             if let Some(Owner::Us(InternalRequest::List(shelf))) = owner {
-                self.page_unreadable(shelf, turn);
+                self.page_unreadable(shelf, cx);
             }
-            self.promote(turn);
+            self.promote(cx);
         }
     }
 

@@ -18,7 +18,7 @@ use super::link::Wish;
 use crate::defaults;
 use crate::event::Event;
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 /// Why we ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +39,13 @@ pub enum InternalRequest {
 
 impl Upstream {
     /// Queues an internal request for the link that is up, or that is being looked for.
-    pub(super) fn send_internal(&mut self, internal: InternalRequest, message: Message, turn: &mut Turn<'_>) {
+    pub(super) fn send_internal(&mut self, internal: InternalRequest, message: Message, cx: &mut Cx<'_>) {
         let effect = self.tools.effect_of(&message);
-        turn.ledger.charge(message.text().len());
-        let Some(key) = self.calls.insert(Call::new(Owner::Us(internal), message, effect, turn.now)) else { return };
+        cx.ledger.charge(message.text().len());
+        let Some(key) = self.calls.insert(Call::new(Owner::Us(internal), message, effect, cx.now)) else { return };
         self.internal_requests += 1;
         self.enqueue(key);
-        self.arm(key, turn);
+        self.arm(key, cx);
     }
 
     /// Is an internal request of this kind under way?
@@ -54,12 +54,12 @@ impl Upstream {
     }
 
     /// The server answered it.
-    pub(super) fn internal_answered(&mut self, internal: InternalRequest, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn internal_answered(&mut self, internal: InternalRequest, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
         match internal {
-            InternalRequest::Handshake => self.finish_replay(asked, answer, turn),
-            InternalRequest::Restore => self.restored(asked, answer, turn),
-            InternalRequest::List(shelf) => self.page_read(shelf, asked, answer, turn),
-            InternalRequest::Lookup => self.lookup_answered(asked, answer, turn),
+            InternalRequest::Handshake => self.finish_replay(asked, answer, cx),
+            InternalRequest::Restore => self.restored(asked, answer, cx),
+            InternalRequest::List(shelf) => self.page_read(shelf, asked, answer, cx),
+            InternalRequest::Lookup => self.lookup_answered(asked, answer, cx),
             InternalRequest::Ping => self.keep_alive.note_answer(),
             // Its response is read where it arrives, with its status.
             InternalRequest::Confirm => {}
@@ -67,40 +67,40 @@ impl Upstream {
     }
 
     /// It got no answer, and the link may be there all the same.
-    pub(super) fn internal_lost(&mut self, key: Key, why: &str, turn: &mut Turn<'_>) {
-        let Some(Call { owner: Owner::Us(internal), message, .. }) = self.take(key, turn) else { return };
+    pub(super) fn internal_lost(&mut self, key: Key, why: &str, cx: &mut Cx<'_>) {
+        let Some(Call { owner: Owner::Us(internal), message, .. }) = self.take(key, cx) else { return };
         match internal {
             // A handshake belongs to its link; the next link gets its own.
             InternalRequest::Handshake => {}
             // Whoever waits for it does not wait for long.
             InternalRequest::Lookup => {}
             InternalRequest::Restore => {
-                turn.tell(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
                 // The client relies on it, so it is told again; when something else was answered, and one at a time.
                 self.to_restore.push_back(message);
                 self.restore_lost = true;
-                self.promote(turn);
+                self.promote(cx);
             }
             InternalRequest::List(_) => {
-                turn.tell(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
                 // What changed is still not known: the next answer is a reason to look again.
                 self.gap = true;
             }
-            InternalRequest::Ping => self.ping_missed(turn),
-            InternalRequest::Confirm => self.confirmation_lost(turn),
+            InternalRequest::Ping => self.ping_missed(cx),
+            InternalRequest::Confirm => self.confirmation_lost(cx),
         }
     }
 
     /// It was not answered in time.
-    pub(super) fn internal_expired(&mut self, key: Key, internal: InternalRequest, turn: &mut Turn<'_>) {
-        self.drop_exchange(key, turn);
+    pub(super) fn internal_expired(&mut self, key: Key, internal: InternalRequest, cx: &mut Cx<'_>) {
+        self.drop_exchange(key, cx);
         if internal != InternalRequest::Handshake {
-            return self.internal_lost(key, "no answer in time", turn);
+            return self.internal_lost(key, "no answer in time", cx);
         }
-        let (Some(link), Some(_)) = (self.link.current(), self.take(key, turn)) else { return };
-        turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: "no answer in time".to_owned() });
+        let (Some(link), Some(_)) = (self.link.current(), self.take(key, cx)) else { return };
+        cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: "no answer in time".to_owned() });
         self.session.lose();
-        self.drain_link("the server did not answer the handshake in time", Wish::Ours, turn);
+        self.drain_link("the server did not answer the handshake in time", Wish::Ours, cx);
     }
 
     /// Over HTTP: its exchange ended without an answer.
@@ -110,49 +110,49 @@ impl Upstream {
         internal: InternalRequest,
         verdict: Verdict,
         exchange: &Exchange,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         if internal == InternalRequest::Handshake {
-            return self.handshake_failed(key, verdict, turn);
+            return self.handshake_failed(key, verdict, cx);
         }
         if internal == InternalRequest::Ping && exchange.status.is_some() {
             // Whatever it said, somebody is there.
             self.keep_alive.note_answer();
-            drop(self.take(key, turn));
+            drop(self.take(key, cx));
             return self.ping_refused(exchange);
         }
         let is_broken = exchange.status.is_none() && matches!(verdict, Verdict::Settle(..));
         if internal == InternalRequest::Confirm && is_broken && self.is_current(exchange) && self.link.is_up() {
-            drop(self.take(key, turn));
-            if !self.ping_to_confirm(turn) {
-                self.confirmation_lost(turn);
+            drop(self.take(key, cx));
+            if !self.ping_to_confirm(cx) {
+                self.confirmation_lost(cx);
             }
             return;
         }
         if internal == InternalRequest::Confirm && exchange.status.is_some() {
-            drop(self.take(key, turn));
-            return self.confirmation_ended(exchange.life, Refusal::of(exchange), false, turn);
+            drop(self.take(key, cx));
+            return self.confirmation_ended(exchange.life, Refusal::of(exchange), false, cx);
         }
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
         match verdict {
             Verdict::SessionSaidLost(words) => {
-                self.internal_lost(key, &words, turn);
+                self.internal_lost(key, &words, cx);
                 if let Some(refusal) = Refusal::of(exchange) {
-                    self.session_said_lost(exchange.life, refusal, None, turn);
+                    self.session_said_lost(exchange.life, refusal, None, cx);
                 }
             }
             Verdict::Unreachable(words) | Verdict::Forbidden(words) => {
-                self.internal_lost(key, &words, turn);
+                self.internal_lost(key, &words, cx);
                 if !self.has_trunk() {
-                    self.unreachable(words, hopeless, turn);
+                    self.unreachable(words, hopeless, cx);
                 }
             }
-            verdict => self.internal_lost(key, &verdict.words(), turn),
+            verdict => self.internal_lost(key, &verdict.words(), cx),
         }
     }
 
     /// Tells a new session what the last one knew, a few things at a time.
-    pub(super) fn restore(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn restore(&mut self, cx: &mut Cx<'_>) {
         // This is asked after every answer, and nearly always in vain: not worth a look at all open calls.
         if self.to_restore.is_empty() {
             return;
@@ -164,7 +164,7 @@ impl Upstream {
                 return;
             }
             let Some(message) = self.to_restore.pop_front() else { return };
-            self.send_internal(InternalRequest::Restore, message, turn);
+            self.send_internal(InternalRequest::Restore, message, cx);
         }
     }
 
@@ -184,9 +184,9 @@ impl Upstream {
     }
 
     /// A session that is over has confirmed it; the one that took its place has to be told.
-    pub(super) fn tell_again(&mut self, confirmed: Message, turn: &mut Turn<'_>) {
+    pub(super) fn tell_again(&mut self, confirmed: Message, cx: &mut Cx<'_>) {
         self.to_restore.push_back(confirmed);
-        self.restore(turn);
+        self.restore(cx);
     }
 
     /// Must this wait until a new session has been told what the last one knew? What a client chooses now must not be undone
@@ -206,16 +206,16 @@ impl Upstream {
     }
 
     /// The log level or a subscription was told to a new session.
-    fn restored(&mut self, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    fn restored(&mut self, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
         if answer.kind() == Kind::Error {
             let why = answer.get_str(&["message"]).unwrap_or_default();
-            let why = turn.quote.quote(why.as_bytes(), defaults::QUOTED);
-            turn.tell(Event::InternalRequestFailed { upstream: self.id, method: asked.method(), why });
+            let why = cx.quote.quote(why.as_bytes(), defaults::QUOTED);
+            cx.emit(Event::InternalRequestFailed { upstream: self.id, method: asked.method(), why });
             self.session.forget_subscription(asked);
         } else if asked.method() == Method::ResourcesSubscribe {
-            self.show_update(asked, turn);
+            self.show_update(asked, cx);
         }
-        self.restore(turn);
+        self.restore(cx);
     }
 }
 

@@ -18,7 +18,7 @@ use super::link::Wish;
 use crate::defaults;
 use crate::moment::Moment;
 use crate::timers::TimerId;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 
 /// What has been heard, and what was missed.
 #[derive(Debug)]
@@ -50,30 +50,30 @@ impl KeepAlive {
 
 impl Upstream {
     /// Sees to it that the line is watched, once there is one that can be tested.
-    pub(super) fn watch(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn watch(&mut self, cx: &mut Cx<'_>) {
         if let (None, true, Some(policy)) = (self.keep_alive.timer, self.session.is_initialized(), self.config.keep_alive) {
-            self.keep_alive.timer = turn.timers.arm(self.keep_alive.heard + policy.interval, Alarm::KeepAlive(self.id));
+            self.keep_alive.timer = cx.timers.arm(self.keep_alive.heard + policy.interval, Alarm::KeepAlive(self.id));
         }
     }
 
     /// Another policy holds: the line is watched by it from now on.
-    pub(super) fn watch_anew(&mut self, turn: &mut Turn<'_>) {
-        turn.disarm(&mut self.keep_alive.timer);
-        self.watch(turn);
+    pub(super) fn watch_anew(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.keep_alive.timer);
+        self.watch(cx);
     }
 
     /// There is reason to doubt the line: it is tested now, or soon if it was tested just now.
-    pub(super) fn probe(&mut self, turn: &mut Turn<'_>) {
-        if !self.can_be_tested() || self.is_busy() || self.gate.is_paused(turn.now) {
+    pub(super) fn probe(&mut self, cx: &mut Cx<'_>) {
+        if !self.can_be_tested() || self.is_busy() || self.gate.is_paused(cx.now) {
             return;
         }
         match self.keep_alive.tested.map(|tested| tested + defaults::KEEP_ALIVE_PAUSE) {
-            Some(soon) if soon > turn.now => {
+            Some(soon) if soon > cx.now => {
                 self.keep_alive.doubted = true;
-                turn.disarm(&mut self.keep_alive.timer);
-                self.keep_alive.timer = turn.timers.arm(soon, Alarm::KeepAlive(self.id));
+                cx.disarm(&mut self.keep_alive.timer);
+                self.keep_alive.timer = cx.timers.arm(soon, Alarm::KeepAlive(self.id));
             }
-            _ => self.ping(turn),
+            _ => self.ping(cx),
         }
     }
 
@@ -90,7 +90,7 @@ impl Upstream {
     }
 
     /// The line has been silent for long, or there was a reason to look.
-    pub fn handle_keep_alive(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_keep_alive(&mut self, cx: &mut Cx<'_>) {
         self.keep_alive.timer = None;
         let Some(policy) = self.config.keep_alive else { return };
         if !self.can_be_tested() {
@@ -98,52 +98,52 @@ impl Upstream {
             return;
         }
         let doubted = std::mem::take(&mut self.keep_alive.doubted);
-        let wished = if doubted { turn.now } else { self.keep_alive.heard + policy.interval };
+        let wished = if doubted { cx.now } else { self.keep_alive.heard + policy.interval };
         // It may have been tested for another reason meanwhile.
         let due = self.keep_alive.tested.map_or(wished, |tested| wished.max(tested + defaults::KEEP_ALIVE_PAUSE));
-        let next = if self.is_busy() || self.gate.is_paused(turn.now) {
-            turn.now + policy.interval
-        } else if due > turn.now {
+        let next = if self.is_busy() || self.gate.is_paused(cx.now) {
+            cx.now + policy.interval
+        } else if due > cx.now {
             self.keep_alive.doubted = doubted;
             due
         } else {
-            self.ping(turn);
-            turn.now + policy.interval
+            self.ping(cx);
+            cx.now + policy.interval
         };
-        self.keep_alive.timer = turn.timers.arm(next, Alarm::KeepAlive(self.id));
-        self.keep_moving(turn);
+        self.keep_alive.timer = cx.timers.arm(next, Alarm::KeepAlive(self.id));
+        self.keep_moving(cx);
     }
 
     /// Sends a ping, unless one is on its way.
-    pub(super) fn ping(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn ping(&mut self, cx: &mut Cx<'_>) {
         if let (Some(ping), false) = (ping(), self.runs(InternalRequest::Ping)) {
-            self.keep_alive.tested = Some(turn.now);
-            self.send_internal(InternalRequest::Ping, ping, turn);
+            self.keep_alive.tested = Some(cx.now);
+            self.send_internal(InternalRequest::Ping, ping, cx);
         }
     }
 
     /// A ping was not answered: in time, or because it was lost on the way.
-    pub(super) fn ping_missed(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn ping_missed(&mut self, cx: &mut Cx<'_>) {
         let Some(policy) = self.config.keep_alive else { return };
-        if !self.link.is_up() || turn.now.since(self.keep_alive.heard) < policy.timeout {
+        if !self.link.is_up() || cx.now.since(self.keep_alive.heard) < policy.timeout {
             // It is known to be gone, or it spoke of something else meanwhile: it is there.
             return;
         }
         self.keep_alive.misses += 1;
         if self.keep_alive.misses < defaults::KEEP_ALIVE_MISSES {
             self.keep_alive.doubted = true;
-            turn.disarm(&mut self.keep_alive.timer);
-            self.keep_alive.timer = turn.wake_in(defaults::KEEP_ALIVE_PAUSE, Alarm::KeepAlive(self.id));
+            cx.disarm(&mut self.keep_alive.timer);
+            self.keep_alive.timer = cx.wake_in(defaults::KEEP_ALIVE_PAUSE, Alarm::KeepAlive(self.id));
             return;
         }
         self.keep_alive.misses = 0;
         let why = format!("the server did not answer {} pings", defaults::KEEP_ALIVE_MISSES);
         if self.http.is_some() && !self.has_trunk() {
             // A session over HTTP is not bound to a line that may be broken.
-            return self.unreachable(why, false, turn);
+            return self.unreachable(why, false, cx);
         }
         self.session.lose();
-        self.drain_link(&why, Wish::Ours, turn);
+        self.drain_link(&why, Wish::Ours, cx);
     }
 }
 

@@ -38,7 +38,7 @@ use crate::moment::Moment;
 use crate::policy::backoff;
 use crate::port::{Exit, LinkId, Output, Signal, SpawnFailure, SpawnFailureKind, UpstreamId};
 use crate::timers::TimerId;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 
 /// The next thing to do to a child that is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,29 +195,29 @@ impl Link {
         }
     }
 
-    pub fn handle_spawned(&mut self, pid: u32, turn: &mut Turn<'_>) {
+    pub fn handle_spawned(&mut self, pid: u32, cx: &mut Cx<'_>) {
         self.health = Health::default();
         self.last_words.clear();
-        self.rise(Over::Child(pid), turn);
+        self.rise(Over::Child(pid), cx);
         if self.stopped {
-            self.drain("stopping", Wish::Ours, turn);
+            self.drain("stopping", Wish::Ours, cx);
         }
     }
 
-    pub fn handle_spawn_failed(&mut self, why: &SpawnFailure, called: bool, turn: &mut Turn<'_>) {
+    pub fn handle_spawn_failed(&mut self, why: &SpawnFailure, called: bool, cx: &mut Cx<'_>) {
         let hopeless = why.kind == SpawnFailureKind::NotFound;
-        turn.tell(Event::DialFailed { upstream: self.upstream, why: why.text.clone() });
+        cx.emit(Event::DialFailed { upstream: self.upstream, why: why.text.clone() });
         self.trouble = Some(why.text.clone());
         self.health = Health::default();
-        self.lose(why.text.clone(), hopeless, called, turn);
+        self.lose(why.text.clone(), hopeless, called, cx);
     }
 
-    pub fn handle_exited(&mut self, how: Exit, called: bool, turn: &mut Turn<'_>) {
+    pub fn handle_exited(&mut self, how: Exit, called: bool, cx: &mut Cx<'_>) {
         let ending = self.ending.take();
         if std::mem::take(&mut self.renewing) && !self.stopped && !self.held {
             self.health = Health::default();
-            self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
-            return self.sleep_until(self.earliest_dial(turn.now), turn);
+            self.move_to(LinkState::Waiting, "its configuration has changed".into(), cx);
+            return self.sleep_until(self.earliest_dial(cx.now), cx);
         }
         let wished = matches!(ending, Some((_, Wish::Ours)));
         let mut why = match ending {
@@ -232,12 +232,12 @@ impl Link {
             why = format!("{why}; its last words: {words}");
         }
         if !wished {
-            self.exits.push_back(turn.now);
+            self.exits.push_back(cx.now);
             while self.exits.len() > defaults::CRASH_LOOP_EXITS {
                 self.exits.pop_front();
             }
         }
-        self.lose(why, false, called, turn);
+        self.lose(why, false, called, cx);
     }
 
     /// The child said something on stderr, and this is it as it may be quoted.
@@ -256,10 +256,10 @@ impl Link {
     }
 
     /// The server gave a real answer. The first one on a link is what people call ready.
-    pub fn note_answer(&mut self, turn: &mut Turn<'_>) {
+    pub fn note_answer(&mut self, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.health.answered, true) {
-            let after = turn.now.since(self.dialed);
-            turn.tell(Event::UpstreamReady { upstream: self.upstream, link: self.id(), after });
+            let after = cx.now.since(self.dialed);
+            cx.emit(Event::UpstreamReady { upstream: self.upstream, link: self.id(), after });
         }
     }
 
@@ -274,53 +274,53 @@ impl Link {
     }
 
     /// Ends the child, by the ladder.
-    pub fn drain(&mut self, why: &str, wish: Wish, turn: &mut Turn<'_>) {
+    pub fn drain(&mut self, why: &str, wish: Wish, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up && self.transport != Transport::Child {
-            self.lose(why.to_owned(), false, true, turn);
+            self.lose(why.to_owned(), false, true, cx);
         } else if self.state == LinkState::Up {
             self.ending = Some((why.to_owned(), wish));
-            self.move_to(LinkState::Draining, why.to_owned(), turn);
-            turn.ask(Output::CloseStdin { link: self.id() });
+            self.move_to(LinkState::Draining, why.to_owned(), cx);
+            cx.output(Output::CloseStdin { link: self.id() });
             self.rung = Rung::Term;
-            self.sleep_until(turn.now + defaults::LADDER_STEP, turn);
+            self.sleep_until(cx.now + defaults::LADDER_STEP, cx);
         }
     }
 
     /// No more dials; ends what runs.
-    pub fn stop(&mut self, turn: &mut Turn<'_>) {
+    pub fn stop(&mut self, cx: &mut Cx<'_>) {
         self.stopped = true;
         match self.state {
-            LinkState::Up => self.drain("stopping", Wish::Ours, turn),
-            LinkState::Waiting | LinkState::Parked => self.rest_because("stopping", turn),
-            LinkState::Dialing if self.transport != Transport::Child => self.rest_because("stopping", turn),
+            LinkState::Up => self.drain("stopping", Wish::Ours, cx),
+            LinkState::Waiting | LinkState::Parked => self.rest_because("stopping", cx),
+            LinkState::Dialing if self.transport != Transport::Child => self.rest_because("stopping", cx),
             LinkState::Idle | LinkState::Dialing | LinkState::Draining => {}
         }
     }
 
-    fn rest_because(&mut self, why: &str, turn: &mut Turn<'_>) {
-        turn.disarm(&mut self.timer);
-        self.move_to(LinkState::Idle, why.to_owned(), turn);
+    fn rest_because(&mut self, why: &str, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.timer);
+        self.move_to(LinkState::Idle, why.to_owned(), cx);
     }
 
-    pub fn handle_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_timer(&mut self, cx: &mut Cx<'_>) {
         self.timer = None;
         match self.state {
-            LinkState::Waiting => self.dial(String::new(), turn),
-            LinkState::Parked => self.dial("probe".into(), turn),
-            LinkState::Draining => self.climb(turn),
+            LinkState::Waiting => self.dial(String::new(), cx),
+            LinkState::Parked => self.dial("probe".into(), cx),
+            LinkState::Draining => self.climb(cx),
             LinkState::Idle | LinkState::Dialing | LinkState::Up => {}
         }
     }
 
-    fn climb(&mut self, turn: &mut Turn<'_>) {
+    fn climb(&mut self, cx: &mut Cx<'_>) {
         let signal = match self.rung {
             Rung::Term => Signal::Term,
             Rung::Kill => Signal::Kill,
         };
-        turn.ask(Output::Signal { link: self.id(), signal });
+        cx.output(Output::Signal { link: self.id(), signal });
         // KILL is repeated: a process that hangs in the kernel dies when it comes back.
         self.rung = Rung::Kill;
-        self.sleep_until(turn.now + defaults::LADDER_STEP, turn);
+        self.sleep_until(cx.now + defaults::LADDER_STEP, cx);
     }
 
     fn count_dial(&mut self, now: Moment) {
@@ -338,47 +338,47 @@ impl Link {
         }
     }
 
-    fn dial(&mut self, why: String, turn: &mut Turn<'_>) {
-        self.count_dial(turn.now);
-        turn.disarm(&mut self.timer);
-        self.move_to(LinkState::Dialing, why, turn);
+    fn dial(&mut self, why: String, cx: &mut Cx<'_>) {
+        self.count_dial(cx.now);
+        cx.disarm(&mut self.timer);
+        self.move_to(LinkState::Dialing, why, cx);
         if self.transport == Transport::Child {
-            turn.ask(Output::Spawn { link: self.id() });
+            cx.output(Output::Spawn { link: self.id() });
         }
     }
 
-    fn lose(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
-        turn.disarm(&mut self.timer);
+    fn lose(&mut self, why: String, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.timer);
         if self.stopped {
-            return self.move_to(LinkState::Idle, why, turn);
+            return self.move_to(LinkState::Idle, why, cx);
         }
         self.trouble = Some(why.clone());
         self.hopeless = hopeless;
-        let fresh = Incident { since: turn.now, redials: 0, parked: false };
+        let fresh = Incident { since: cx.now, redials: 0, parked: false };
         let proven =
-            self.health.answered && self.health.ready.is_some_and(|ready| turn.now.since(ready) >= defaults::PROVEN);
+            self.health.answered && self.health.ready.is_some_and(|ready| cx.now.since(ready) >= defaults::PROVEN);
         let mut incident = match self.incident {
             Some(incident) if !proven => incident,
             _ => fresh,
         };
         // What this link proved is used up: the next one has to prove it anew.
         self.health = Health::default();
-        let spent = incident.redials >= self.policy.attempts && turn.now.since(incident.since) >= self.policy.patience;
-        incident.parked |= hopeless || spent || self.crash_loops(turn.now);
+        let spent = incident.redials >= self.policy.attempts && cx.now.since(incident.since) >= self.policy.patience;
+        incident.parked |= hopeless || spent || self.crash_loops(cx.now);
         self.incident = Some(incident);
         if self.held {
-            return self.move_to(LinkState::Idle, why, turn);
+            return self.move_to(LinkState::Idle, why, cx);
         }
         if !self.policy.is_by_itself() {
-            turn.tell(Event::LeftAlone { upstream: self.upstream, why: why.clone() });
-            self.move_to(LinkState::Idle, why, turn);
+            cx.emit(Event::LeftAlone { upstream: self.upstream, why: why.clone() });
+            self.move_to(LinkState::Idle, why, cx);
         } else if incident.parked {
-            self.move_to(LinkState::Parked, why, turn);
-            self.sleep_until(self.earliest_dial(turn.now + defaults::PARKED_PROBE), turn);
+            self.move_to(LinkState::Parked, why, cx);
+            self.sleep_until(self.earliest_dial(cx.now + defaults::PARKED_PROBE), cx);
         } else {
-            let delay = backoff::redial(&self.policy, incident.redials + 1, called, turn.dice);
-            self.move_to(LinkState::Waiting, why, turn);
-            self.sleep_until(self.earliest_dial(turn.now + delay), turn);
+            let delay = backoff::redial(&self.policy, incident.redials + 1, called, cx.dice);
+            self.move_to(LinkState::Waiting, why, cx);
+            self.sleep_until(self.earliest_dial(cx.now + delay), cx);
         }
     }
 
@@ -403,29 +403,29 @@ impl Link {
         }
     }
 
-    fn sleep_until(&mut self, at: Moment, turn: &mut Turn<'_>) {
-        turn.disarm(&mut self.timer);
+    fn sleep_until(&mut self, at: Moment, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.timer);
         self.wakes_at = at;
-        self.timer = turn.timers.arm(at, Alarm::Link(self.upstream));
+        self.timer = cx.timers.arm(at, Alarm::Link(self.upstream));
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) {
             let (redials, most) = self.redials().unwrap_or((0, None));
-            let (attempt, wait) = (redials + 1, at.since(turn.now));
+            let (attempt, wait) = (redials + 1, at.since(cx.now));
             let most = most.filter(|most| attempt <= *most);
-            turn.tell(Event::DialPlanned { upstream: self.upstream, attempt, most, wait });
+            cx.emit(Event::DialPlanned { upstream: self.upstream, attempt, most, wait });
         }
     }
 
-    fn move_to(&mut self, to: LinkState, why: String, turn: &mut Turn<'_>) {
-        self.move_over(to, why, None, turn);
+    fn move_to(&mut self, to: LinkState, why: String, cx: &mut Cx<'_>) {
+        self.move_over(to, why, None, cx);
     }
 
-    fn rise(&mut self, over: Over, turn: &mut Turn<'_>) {
-        self.move_over(LinkState::Up, String::new(), Some(over), turn);
+    fn rise(&mut self, over: Over, cx: &mut Cx<'_>) {
+        self.move_over(LinkState::Up, String::new(), Some(over), cx);
     }
 
-    fn move_over(&mut self, to: LinkState, why: String, over: Option<Over>, turn: &mut Turn<'_>) {
+    fn move_over(&mut self, to: LinkState, why: String, over: Option<Over>, cx: &mut Cx<'_>) {
         let from = std::mem::replace(&mut self.state, to);
-        turn.tell(Event::LinkMoved { upstream: self.upstream, from, to, why, over });
+        cx.emit(Event::LinkMoved { upstream: self.upstream, from, to, why, over });
     }
 
     fn id(&self) -> LinkId {

@@ -61,7 +61,7 @@ use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
 use crate::slab::{self, Key, Slab};
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 /// One configured server.
 #[derive(Debug)]
@@ -159,8 +159,8 @@ impl Upstream {
     }
 
     /// The child said something on stderr.
-    pub fn handle_said(&mut self, line: &[u8], turn: &Turn<'_>) {
-        self.link.note_last_words(&turn.quote.quote(line, defaults::STDERR_LINE));
+    pub fn handle_said(&mut self, line: &[u8], cx: &Cx<'_>) {
+        self.link.note_last_words(&cx.quote.quote(line, defaults::STDERR_LINE));
     }
 
     /// Who is served by it.
@@ -208,76 +208,76 @@ impl Upstream {
     }
 
     /// One of the child's pipes is gone: nothing can be said or heard any more, so it is ended.
-    pub fn handle_broken(&mut self, link: LinkId, pipe: Pipe, turn: &mut Turn<'_>) {
+    pub fn handle_broken(&mut self, link: LinkId, pipe: Pipe, cx: &mut Cx<'_>) {
         if self.link.current() == Some(link) {
             let why = match pipe {
                 Pipe::Stdin => "the server closed its stdin",
                 Pipe::Stdout => "the server closed its stdout",
             };
-            self.link.drain(why, Wish::Servers, turn);
+            self.link.drain(why, Wish::Servers, cx);
         }
     }
 
-    pub fn handle_spawned(&mut self, link: LinkId, pid: u32, turn: &mut Turn<'_>) {
+    pub fn handle_spawned(&mut self, link: LinkId, pid: u32, cx: &mut Cx<'_>) {
         if self.link.current() != Some(link) || self.link.state() != LinkState::Dialing {
             return;
         }
-        self.outbox.reset(turn.ledger);
-        self.link.handle_spawned(pid, turn);
+        self.outbox.reset(cx.ledger);
+        self.link.handle_spawned(pid, cx);
         if !self.link.is_up() {
             return;
         }
         match self.session.begin() {
-            Some(handshake) => self.replay(handshake, turn),
+            Some(handshake) => self.replay(handshake, cx),
             None => {
-                self.link.note_open(turn.now);
-                self.promote(turn);
-                self.close_gap(turn);
+                self.link.note_open(cx.now);
+                self.promote(cx);
+                self.close_gap(cx);
             }
         }
     }
 
-    pub fn handle_spawn_failed(&mut self, link: LinkId, why: &SpawnFailure, turn: &mut Turn<'_>) {
+    pub fn handle_spawn_failed(&mut self, link: LinkId, why: &SpawnFailure, cx: &mut Cx<'_>) {
         if self.link.current() == Some(link) {
             let called = !self.waiting.is_empty();
-            self.link.handle_spawn_failed(why, called, turn);
-            self.give_up_if_parked(turn);
-            self.announce(turn);
+            self.link.handle_spawn_failed(why, called, cx);
+            self.give_up_if_parked(cx);
+            self.announce(cx);
         }
     }
 
-    pub fn handle_exited(&mut self, link: LinkId, how: Exit, accepted: u64, turn: &mut Turn<'_>) {
+    pub fn handle_exited(&mut self, link: LinkId, how: Exit, accepted: u64, cx: &mut Cx<'_>) {
         if self.link.current() != Some(link) {
             return;
         }
         self.session.lose();
         for client in self.clients.clone() {
-            turn.send_to_client(client, ClientEvent::LinkGone { link });
+            cx.send_to_client(client, ClientEvent::LinkGone { link });
         }
         // The link first: whether calls still wait decides how soon it is dialed again, and its words are theirs.
         let called = !self.calls.is_empty();
-        self.link.handle_exited(how, called, turn);
-        self.outbox.reset(turn.ledger);
-        self.lose_calls(|place| place.written(accepted), turn);
-        self.give_up_if_parked(turn);
-        self.announce(turn);
+        self.link.handle_exited(how, called, cx);
+        self.outbox.reset(cx.ledger);
+        self.lose_calls(|place| place.written(accepted), cx);
+        self.give_up_if_parked(cx);
+        self.announce(cx);
     }
 
     /// The link is gone: each call that was out is settled by what can have arrived of it, each that was not goes back.
-    fn lose_calls(&mut self, written: impl Fn(Place) -> Written, turn: &mut Turn<'_>) {
+    fn lose_calls(&mut self, written: impl Fn(Place) -> Written, cx: &mut Cx<'_>) {
         let over_http = self.http.is_some();
         let orphans = self.orphans();
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get_mut(key) else { continue };
             match call.state {
-                _ if matches!(call.owner, Owner::Us(_)) => drop(self.take(key, turn)),
+                _ if matches!(call.owner, Owner::Us(_)) => drop(self.take(key, cx)),
                 State::Waiting { .. } => {}
                 State::Queued => {
-                    let since = call.waited_since.filter(|_| over_http).unwrap_or(turn.now);
-                    call.state = State::Waiting { since, not_before: turn.now };
-                    call.tell_return(self.id, turn);
+                    let since = call.waited_since.filter(|_| over_http).unwrap_or(cx.now);
+                    call.state = State::Waiting { since, not_before: cx.now };
+                    call.emit_return(self.id, cx);
                     self.waiting.push_back(key);
-                    self.arm(key, turn);
+                    self.arm(key, cx);
                 }
                 // The end of its own exchange will tell.
                 State::Sent(_) if orphans.contains(&key) => {}
@@ -286,47 +286,47 @@ impl Upstream {
                         Way::Line(place) => written(place),
                         Way::Exchange => Written::Whole,
                     };
-                    self.settle(key, Evidence { written, reply: Reply::None }, turn.now, turn);
+                    self.settle(key, Evidence { written, reply: Reply::None }, cx.now, cx);
                 }
             }
         }
         self.sort_waiting();
-        self.answer_held(turn);
+        self.answer_held(cx);
     }
 
     /// Ends the link: a child by the ladder, a trunk by giving it up.
-    fn drain_link(&mut self, why: &str, wish: Wish, turn: &mut Turn<'_>) {
-        self.link.drain(why, wish, turn);
-        self.drop_trunk(turn);
+    fn drain_link(&mut self, why: &str, wish: Wish, cx: &mut Cx<'_>) {
+        self.link.drain(why, wish, cx);
+        self.drop_trunk(cx);
     }
 
     /// The next step of the link is due.
-    pub fn handle_link_timer(&mut self, turn: &mut Turn<'_>) {
-        self.link.handle_timer(turn);
-        self.announce(turn);
-        self.keep_moving(turn);
+    pub fn handle_link_timer(&mut self, cx: &mut Cx<'_>) {
+        self.link.handle_timer(cx);
+        self.announce(cx);
+        self.keep_moving(cx);
     }
 
     /// Someone asked for a new connection by hand.
-    pub fn reconnect(&mut self, turn: &mut Turn<'_>) {
+    pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         if self.gate.is_isolated() {
             // Somebody took it out on purpose; that is undone first.
             return;
         }
-        turn.tell(Event::ReconnectAsked { upstream: self.id });
+        cx.emit(Event::ReconnectAsked { upstream: self.id });
         if self.link.is_up() {
-            self.drain_link("asked for by hand", Wish::Ours, turn);
+            self.drain_link("asked for by hand", Wish::Ours, cx);
         } else {
-            self.link.reconnect(turn);
+            self.link.reconnect(cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
     /// The machine was asleep, or the network has changed: what is lost is looked for, and what seems to be there is tested.
-    pub fn handle_shaken(&mut self, why: &str, turn: &mut Turn<'_>) {
-        self.link.hurry(why, turn);
-        self.probe(turn);
-        self.keep_moving(turn);
+    pub fn handle_shaken(&mut self, why: &str, cx: &mut Cx<'_>) {
+        self.link.hurry(why, cx);
+        self.probe(cx);
+        self.keep_moving(cx);
     }
 
     /// Stopped, and nothing of it is left.
@@ -334,46 +334,46 @@ impl Upstream {
         self.link.is_over() && self.http.as_ref().is_none_or(|http| http.open() == 0)
     }
 
-    fn replay(&mut self, handshake: Message, turn: &mut Turn<'_>) {
-        self.send_internal(InternalRequest::Handshake, handshake, turn);
+    fn replay(&mut self, handshake: Message, cx: &mut Cx<'_>) {
+        self.send_internal(InternalRequest::Handshake, handshake, cx);
     }
 
-    fn finish_replay(&mut self, handshake: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    fn finish_replay(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
         let Some(link) = self.link.current() else { return };
         if answer.kind() == Kind::Error {
             let why = answer.get_str(&["message"]).unwrap_or_default();
-            let why = turn.quote.quote(why.as_bytes(), defaults::QUOTED);
+            let why = cx.quote.quote(why.as_bytes(), defaults::QUOTED);
             let words = match self.is_initialized_once {
                 true => "the server refused to be re-initialized".to_owned(),
                 false => format!("the server refused to be initialized: {why}"),
             };
-            turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why });
+            cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why });
             self.session.lose();
-            self.forget_handshakes(turn);
-            return self.drain_link(&words, Wish::Ours, turn);
+            self.forget_handshakes(cx);
+            return self.drain_link(&words, Wish::Ours, cx);
         }
         let is_first = !std::mem::replace(&mut self.is_initialized_once, true);
-        self.cache_handshake(handshake, answer, turn);
+        self.cache_handshake(handshake, answer, cx);
         if is_first {
-            self.compare_handshake(answer, turn);
+            self.compare_handshake(answer, cx);
         }
         if let Some(initialized) = self.session.complete() {
-            self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, turn.ledger);
+            self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, cx.ledger);
         }
         (self.to_restore, self.restore_lost) = (self.session.to_restore(), false);
-        self.restore(turn);
-        turn.tell(match is_first {
+        self.restore(cx);
+        cx.emit(match is_first {
             true => Event::HandshakeCompleted { upstream: self.id, link },
             false => Event::SessionReplayed { upstream: self.id, link },
         });
-        self.link.note_open(turn.now);
+        self.link.note_open(cx.now);
         self.gap = self.shelves.age();
-        self.announce(turn);
+        self.announce(cx);
     }
 
-    fn say(&mut self, method: Method, text: Spliced, turn: &mut Turn<'_>) {
-        if !self.outbox.try_push_text(text, method, turn.ledger) {
-            self.drop_message(method, Dropped::NoWay, turn);
+    fn say(&mut self, method: Method, text: Spliced, cx: &mut Cx<'_>) {
+        if !self.outbox.try_push_text(text, method, cx.ledger) {
+            self.drop_message(method, Dropped::NoWay, cx);
         }
     }
 
@@ -382,8 +382,8 @@ impl Upstream {
         self.waiting.make_contiguous().sort_by_key(|key| calls.get(*key).map(|call| call.name));
     }
 
-    fn drop_message(&self, method: Method, why: Dropped, turn: &mut Turn<'_>) {
-        turn.tell(Event::MessageDropped { upstream: self.id, method, why });
+    fn drop_message(&self, method: Method, why: Dropped, cx: &mut Cx<'_>) {
+        cx.emit(Event::MessageDropped { upstream: self.id, method, why });
     }
 }
 

@@ -14,25 +14,25 @@ use crate::moment::Moment;
 use crate::policy::queue;
 use crate::port::ClientId;
 use crate::slab::Key;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 use crate::words::Cause;
 
 impl Upstream {
     /// The server asks to be left alone for a while.
-    pub(super) fn pause(&mut self, hint: Duration, turn: &mut Turn<'_>) {
-        let Some(wait) = self.gate.pause.extend(hint, turn.now) else { return };
+    pub(super) fn pause(&mut self, hint: Duration, cx: &mut Cx<'_>) {
+        let Some(wait) = self.gate.pause.extend(hint, cx.now) else { return };
         self.gate.is_paused = true;
-        self.link.put_off(self.gate.pause.until(), turn);
-        turn.tell(Event::Paused { upstream: self.id, wait, hint });
-        self.answer_late(turn);
-        self.watch_gate(turn);
+        self.link.put_off(self.gate.pause.until(), cx);
+        cx.emit(Event::Paused { upstream: self.id, wait, hint });
+        self.answer_late(cx);
+        self.watch_gate(cx);
     }
 
     /// Answers every waiting call whose time is over before the pause is.
-    fn answer_late(&mut self, turn: &mut Turn<'_>) {
+    fn answer_late(&mut self, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             if self.calls.get(key).is_some_and(|call| self.is_too_late(call)) {
-                self.fail(key, Cause::RateLimited, Outcome::NotSent, self.gate.words(turn.now), turn);
+                self.fail(key, Cause::RateLimited, Outcome::NotSent, self.gate.words(cx.now), cx);
             }
         }
     }
@@ -57,9 +57,9 @@ impl Upstream {
     }
 
     /// A call goes out: its turn is used up.
-    pub(super) fn let_out(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn let_out(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(limit) = &mut self.gate.limit {
-            limit.try_take(turn.now);
+            limit.try_take(cx.now);
         }
         if let Some(client) = self.client_of(key) {
             self.gate.rotation.note(client);
@@ -76,10 +76,10 @@ impl Upstream {
     }
 
     /// A call has to wait for its turn.
-    pub(super) fn tell_of_turn(&self, call: u64, turn: &mut Turn<'_>) {
-        if self.gate.limit.is_some() && !self.gate.is_open(turn.now) {
-            let wait = self.gate.opens_at(self.waiting.len().saturating_sub(1), turn.now).since(turn.now);
-            turn.tell(Event::RateLimited { upstream: self.id, call, wait });
+    pub(super) fn emit_rate_limited(&self, call: u64, cx: &mut Cx<'_>) {
+        if self.gate.limit.is_some() && !self.gate.is_open(cx.now) {
+            let wait = self.gate.opens_at(self.waiting.len().saturating_sub(1), cx.now).since(cx.now);
+            cx.emit(Event::RateLimited { upstream: self.id, call, wait });
         }
     }
 
@@ -114,26 +114,26 @@ impl Upstream {
     }
 
     /// Sees to it that somebody looks when the pause is over, or when the next call's turn has come.
-    pub(super) fn watch_gate(&mut self, turn: &mut Turn<'_>) {
-        let at = self.gate.opens_at(0, turn.now);
-        if self.gate.timer.is_some_and(|(_, armed)| armed <= at && armed > turn.now) {
+    pub(super) fn watch_gate(&mut self, cx: &mut Cx<'_>) {
+        let at = self.gate.opens_at(0, cx.now);
+        if self.gate.timer.is_some_and(|(_, armed)| armed <= at && armed > cx.now) {
             return;
         }
         if let Some((timer, _)) = self.gate.timer.take() {
-            turn.timers.disarm(timer);
+            cx.timers.disarm(timer);
         }
-        self.gate.timer = turn.timers.arm(at, Alarm::Gate(self.id)).map(|timer| (timer, at));
+        self.gate.timer = cx.timers.arm(at, Alarm::Gate(self.id)).map(|timer| (timer, at));
     }
 
-    pub fn handle_gate_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_gate_timer(&mut self, cx: &mut Cx<'_>) {
         self.gate.timer = None;
-        if !self.gate.pause.holds(turn.now) && std::mem::take(&mut self.gate.is_paused) {
-            turn.tell(Event::PauseEnded { upstream: self.id });
+        if !self.gate.pause.holds(cx.now) && std::mem::take(&mut self.gate.is_paused) {
+            cx.emit(Event::PauseEnded { upstream: self.id });
         }
         if self.gate.is_paused {
-            self.watch_gate(turn);
+            self.watch_gate(cx);
         }
-        self.promote(turn);
-        self.keep_moving(turn);
+        self.promote(cx);
+        self.keep_moving(cx);
     }
 }

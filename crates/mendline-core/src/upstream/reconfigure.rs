@@ -21,20 +21,20 @@ use crate::config::{Transport, UpstreamConfig};
 use crate::event::{Event, LinkState};
 use crate::port::{Change, Output};
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 impl Upstream {
     /// Another configuration holds from now on.
-    pub fn reconfigure(&mut self, config: UpstreamConfig, change: Change, turn: &mut Turn<'_>) {
+    pub fn reconfigure(&mut self, config: UpstreamConfig, change: Change, cx: &mut Cx<'_>) {
         let mut config = bounded(config);
         config.name.clone_from(&self.config.name);
         if (config.transport == Transport::Child) != (self.config.transport == Transport::Child) {
             config.transport = self.config.transport;
         }
         let (rate_limit, place) = (config.rate_limit, config.place.clone());
-        turn.tell(Event::Reconfigured { upstream: self.id, change, rate_limit, place });
+        cx.emit(Event::Reconfigured { upstream: self.id, change, rate_limit, place });
         self.tools.reconfigure(&config.tools, config.trust_hints);
-        self.link.reconfigure(config.reconnect.clone(), turn);
+        self.link.reconfigure(config.reconnect.clone(), cx);
         self.gate.reconfigure(&self.config, &config);
         let is_watched_alike = self.config.keep_alive == config.keep_alive;
         let old = Arc::new(std::mem::replace(&mut self.config, config));
@@ -44,16 +44,16 @@ impl Upstream {
             }
         }
         if !is_watched_alike {
-            self.watch_anew(turn);
+            self.watch_anew(cx);
         }
         self.to_renew |= change == Change::Way;
         // There may be more places than before.
-        self.promote(turn);
-        self.keep_moving(turn);
+        self.promote(cx);
+        self.keep_moving(cx);
     }
 
     /// Replaces a server whose way has changed, if no call is with it now.
-    pub fn renew_when_quiet(&mut self, turn: &mut Turn<'_>) {
+    pub fn renew_when_quiet(&mut self, cx: &mut Cx<'_>) {
         if !self.to_renew || self.closing || self.in_flight() > 0 {
             return;
         }
@@ -62,35 +62,35 @@ impl Upstream {
             return;
         }
         self.to_renew = false;
-        turn.tell(Event::Renewed { upstream: self.id });
+        cx.emit(Event::Renewed { upstream: self.id });
         if self.http.is_some() {
-            self.leave_origin(turn);
+            self.leave_origin(cx);
         }
         self.catalogue.start_anew();
-        turn.ask(Output::Renew { upstream: self.id });
-        self.link.start_anew(turn);
+        cx.output(Output::Renew { upstream: self.id });
+        self.link.start_anew(cx);
         if self.http.is_none() {
-            self.drain_link("its configuration has changed", Wish::Ours, turn);
+            self.drain_link("its configuration has changed", Wish::Ours, cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
     /// Gives up what hangs on the old origin: its session, its streams, and what was found out about it. What only listens
     /// listens again at the new one.
-    fn leave_origin(&mut self, turn: &mut Turn<'_>) {
+    fn leave_origin(&mut self, cx: &mut Cx<'_>) {
         let listens = |key: &Key| {
             let call = self.calls.get(*key);
             call.is_some_and(|call| call.listens() && matches!(call.state, State::Sent(_)))
         };
         let listening: Vec<Key> = self.calls.keys_by_age().into_iter().filter(listens).collect();
-        self.drop_trunk(turn);
-        self.forget_session(turn);
+        self.drop_trunk(cx);
+        self.forget_session(cx);
         for key in listening {
-            self.drop_exchange(key, turn);
-            self.disarm(key, turn);
+            self.drop_exchange(key, cx);
+            self.disarm(key, cx);
             // A new name, as for everything that is sent again.
             if let Some(key) = self.calls.rename(key) {
-                self.put_back(key, turn);
+                self.put_back(key, cx);
             }
         }
         self.sort_waiting();

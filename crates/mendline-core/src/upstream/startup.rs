@@ -41,15 +41,15 @@ use crate::dispatch::ClientEvent;
 use crate::port::{ClientId, Output};
 use crate::remembered::{Remembered, Topic, error_code};
 use crate::slab::Key;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 
 impl Upstream {
     /// What was kept of it from an earlier time.
-    pub fn handle_remembered(&mut self, remembered: Remembered, turn: &mut Turn<'_>) {
+    pub fn handle_remembered(&mut self, remembered: Remembered, cx: &mut Cx<'_>) {
         if !self.config.catalogue.cache {
             return;
         }
-        self.catalogue.recall(remembered, turn.now);
+        self.catalogue.recall(remembered, cx.now);
         if self.config.trust_hints {
             for tools in self.catalogue.tools() {
                 self.tools.learn(tools, false);
@@ -64,12 +64,12 @@ impl Upstream {
         client: ClientId,
         request: Key,
         message: &Message,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) -> bool {
         if message.method() == Method::Initialize {
-            self.answer_initialize_from_cache(client, request, message, turn)
+            self.answer_initialize_from_cache(client, request, message, cx)
         } else {
-            self.answer_from_memory(client, request, message, turn)
+            self.answer_from_memory(client, request, message, cx)
         }
     }
 
@@ -83,20 +83,20 @@ impl Upstream {
             && message.get_str(&["protocolVersion"]).is_some_and(|version| is_known_legacy(&version))
     }
 
-    fn answer_initialize_from_cache(&mut self, client: ClientId, request: Key, message: &Message, turn: &mut Turn<'_>) -> bool {
+    fn answer_initialize_from_cache(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
         if !self.config.catalogue.cache || !self.may_initialize_early(message) {
             return false;
         }
         let requested = message.get_str(&["protocolVersion"]).unwrap_or_default();
         let Some(answer) = self.catalogue.handshake(&requested).cloned() else { return false };
-        turn.tell(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
-        self.tell_early(client, request, answer, turn);
-        self.initialize_in_background(message.clone(), turn);
+        cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
+        self.tell_early(client, request, answer, cx);
+        self.initialize_in_background(message.clone(), cx);
         true
     }
 
     /// The server did not answer the client's handshake for as long as it may: it is answered in its stead.
-    pub(super) fn stand_in(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(super) fn stand_in(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.grace = None;
         let Owner::Client { client, request } = call.owner else { return };
@@ -105,49 +105,49 @@ impl Upstream {
         }
         let handshake = call.message.clone();
         let Some(answer) = made_up(&handshake, &self.config.name) else { return };
-        let took = turn.now.since(call.arrived);
+        let took = cx.now.since(call.arrived);
         let was_out = std::mem::take(&mut call.is_out);
-        turn.tell(Event::CallAnsweredEarly { upstream: self.id, call: call.name, was_out, took });
+        cx.emit(Event::CallAnsweredEarly { upstream: self.id, call: call.name, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is on its way, and must not be sent twice: only that its answer is ours from now on.
             call.owner = Owner::Us(InternalRequest::Handshake);
             call.is_first_handshake = true;
             self.internal_requests += 1;
             self.session.adopt(handshake);
-            self.disarm(key, turn);
-            self.arm(key, turn);
+            self.disarm(key, cx);
+            self.arm(key, cx);
         } else {
-            drop(self.take(key, turn));
-            self.initialize_in_background(handshake, turn);
+            drop(self.take(key, cx));
+            self.initialize_in_background(handshake, cx);
         }
-        self.tell_early(client, request, answer, turn);
+        self.tell_early(client, request, answer, cx);
     }
 
-    fn tell_early(&mut self, client: ClientId, request: Key, answer: Message, turn: &mut Turn<'_>) {
+    fn tell_early(&mut self, client: ClientId, request: Key, answer: Message, cx: &mut Cx<'_>) {
         self.catalogue.speak(&answer);
         self.shelves.clear();
         self.told = Some(answer.clone());
-        turn.send_to_client(client, ClientEvent::Answer { request, message: answer });
+        cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
     }
 
     /// Initializes the server as the client did, who does not wait for it.
-    fn initialize_in_background(&mut self, handshake: Message, turn: &mut Turn<'_>) {
+    fn initialize_in_background(&mut self, handshake: Message, cx: &mut Cx<'_>) {
         self.session.keep(handshake);
         if !self.link.is_up() {
-            self.link.wake(turn);
+            self.link.wake(cx);
         } else if let Some(handshake) = self.session.reinitialize() {
-            self.replay(handshake, turn);
+            self.replay(handshake, cx);
         }
     }
 
     /// The server answered the handshake for the first time: what the client was told in its stead is held against that.
-    pub(super) fn compare_handshake(&mut self, answer: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn compare_handshake(&mut self, answer: &Message, cx: &mut Cx<'_>) {
         let Some(told) = &self.told else { return };
         let differs = |member: &&str| told.get(&[member]) != answer.get(&[member]);
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let what = members.into_iter().filter(differs).collect::<Vec<_>>().join(", ");
         if !what.is_empty() {
-            turn.tell(Event::ToldOtherwise { upstream: self.id, what });
+            cx.emit(Event::ToldOtherwise { upstream: self.id, what });
         }
     }
 
@@ -156,13 +156,13 @@ impl Upstream {
         self.is_open() && (!modern || self.link.has_answered())
     }
 
-    fn answer_from_memory(&mut self, client: ClientId, request: Key, message: &Message, turn: &mut Turn<'_>) -> bool {
+    fn answer_from_memory(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
         let Some(topic) = self.catalogue.topic(message).filter(|_| self.config.catalogue.cache) else { return false };
         let (method, modern) = (message.method(), meta::is_modern(message));
         let (shelf, is_ready) = (Shelf::of(method), self.is_ready(modern));
         let begun = shelf.zip(topic.cursor.as_deref()).and_then(|(shelf, cursor)| self.shelves.rest(shelf, cursor));
         let page = self.catalogue.find(&topic);
-        let left = page.map(|page| page.holds_for(turn.now)).unwrap_or_default();
+        let left = page.map(|page| page.holds_for(cx.now)).unwrap_or_default();
         let holds = modern && is_ready && !left.is_zero() && begun.is_none();
         // Who has begun to read the old list reads it to its end, whoever is there by then.
         let Some(answer) = begun.or(page.filter(|_| !is_ready || holds).map(|page| &page.answer)) else { return false };
@@ -171,7 +171,7 @@ impl Upstream {
             (true, true) => living_for(answer, left),
             (true, false) => living_for(answer, Duration::ZERO),
         };
-        turn.tell(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
+        cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
         if let (Some(shelf), false) = (shelf, holds) {
             self.shelves.learn_from_memory(shelf, message, &answer);
             if topic.cursor.is_none() {
@@ -179,10 +179,10 @@ impl Upstream {
             }
             self.gap = true;
         }
-        turn.send_to_client(client, ClientEvent::Answer { request, message: answer });
-        self.link.wake(turn);
+        cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
+        self.link.wake(cx);
         if self.is_open() {
-            self.close_gap(turn);
+            self.close_gap(cx);
         }
         true
     }
@@ -208,51 +208,51 @@ impl Upstream {
     // ---- keeping it ----
 
     /// The server answered this.
-    pub(super) fn remember(&mut self, request: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn remember(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
         if let Some(topic) = self.catalogue.topic(request).filter(|_| self.config.catalogue.cache) {
-            self.catalogue.learn(topic, answer, turn.now);
-            self.keep_soon(turn);
+            self.catalogue.learn(topic, answer, cx.now);
+            self.keep_soon(cx);
         }
     }
 
-    pub(super) fn cache_handshake(&mut self, handshake: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn cache_handshake(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
         // What the client was told is what its lists are about.
         if self.told.is_none() {
             self.catalogue.speak(answer);
         }
         if let Some(version) = handshake.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
             let topic = Topic { version: version.into_owned(), method: Method::Initialize, cursor: None };
-            self.catalogue.learn(topic, answer, turn.now);
-            self.keep_soon(turn);
+            self.catalogue.learn(topic, answer, cx.now);
+            self.keep_soon(cx);
         }
     }
 
     /// The server refuses a handshake that it took once: what it said then is no longer true.
-    pub(super) fn forget_handshakes(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn forget_handshakes(&mut self, cx: &mut Cx<'_>) {
         self.catalogue.forget_handshakes();
-        self.keep_soon(turn);
+        self.keep_soon(cx);
     }
 
-    fn keep_soon(&mut self, turn: &mut Turn<'_>) {
+    fn keep_soon(&mut self, cx: &mut Cx<'_>) {
         if self.catalogue.unkept && self.catalogue.timer.is_none() {
-            let soon = turn.now + defaults::REMEMBER_AFTER;
+            let soon = cx.now + defaults::REMEMBER_AFTER;
             let at = self.catalogue.kept.map_or(soon, |kept| soon.max(kept + defaults::REMEMBER_PAUSE));
-            self.catalogue.timer = turn.timers.arm(at, Alarm::Remember(self.id));
+            self.catalogue.timer = cx.timers.arm(at, Alarm::Remember(self.id));
         }
     }
 
     /// There was time enough for what else is read at the beginning.
-    pub fn handle_remember_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_remember_timer(&mut self, cx: &mut Cx<'_>) {
         self.catalogue.timer = None;
-        self.keep_now(turn);
+        self.keep_now(cx);
     }
 
     /// Asks for the catalogue to be kept, if there is anything new in it.
-    pub(super) fn keep_now(&mut self, turn: &mut Turn<'_>) {
-        turn.disarm(&mut self.catalogue.timer);
+    pub(super) fn keep_now(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.catalogue.timer);
         if std::mem::take(&mut self.catalogue.unkept) {
-            self.catalogue.kept = Some(turn.now);
-            turn.ask(Output::Remember { upstream: self.id, what: self.catalogue.remember(turn.now) });
+            self.catalogue.kept = Some(cx.now);
+            cx.output(Output::Remember { upstream: self.id, what: self.catalogue.remember(cx.now) });
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::backoff;
 use crate::port::{EndHow, ExchangeId, Written};
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::internal::InternalRequest;
@@ -22,7 +22,7 @@ use crate::upstream::link::Wish;
 use crate::words::Cause;
 
 impl Upstream {
-    pub fn handle_end(&mut self, id: ExchangeId, how: &EndHow, written: Written, turn: &mut Turn<'_>) {
+    pub fn handle_end(&mut self, id: ExchangeId, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.remove(&id) else { return };
         match exchange.purpose {
@@ -31,23 +31,23 @@ impl Upstream {
                     EndHow::NoConnection(words) | EndHow::Cut(words) => words.clone(),
                     _ => "the server did not take `initialized`".to_owned(),
                 };
-                self.handshake_incomplete(words, turn);
+                self.handshake_incomplete(words, cx);
             }
             Purpose::Call(key) => {
-                self.call_ended(key, &exchange, how, written, turn);
+                self.call_ended(key, &exchange, how, written, cx);
                 // It may wait again, and nobody else would tell it that this is pointless.
-                self.give_up_if_parked(turn);
+                self.give_up_if_parked(cx);
             }
-            Purpose::Note => self.note_ended(&exchange, how, written, turn),
-            Purpose::Notices => self.notices_ended(&exchange, turn),
-            Purpose::Trunk => self.trunk_ended(&exchange, how, turn),
+            Purpose::Note => self.note_ended(&exchange, how, written, cx),
+            Purpose::Notices => self.notices_ended(&exchange, cx),
+            Purpose::Trunk => self.trunk_ended(&exchange, how, cx),
             Purpose::Goodbye | Purpose::Dropped => {}
         }
-        self.say_goodbye(turn);
-        self.keep_moving(turn);
+        self.say_goodbye(cx);
+        self.keep_moving(cx);
     }
 
-    fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &EndHow, written: Written, turn: &mut Turn<'_>) {
+    fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         let Some(http) = &self.http else { return };
         let is_orphan = http.is_orphan(exchange);
@@ -75,87 +75,87 @@ impl Upstream {
         if let Owner::Us(internal) = call.owner
             && !matches!(verdict, Verdict::Resume(_))
         {
-            return self.internal_ended(key, internal, verdict, exchange, turn);
+            return self.internal_ended(key, internal, verdict, exchange, cx);
         }
         match verdict {
             Verdict::Settle(evidence, words) if evidence.reply == Reply::HeadersRefused => {
-                self.headers_refused(key, evidence, words, turn);
+                self.headers_refused(key, evidence, words, cx);
             }
             Verdict::Settle(evidence, words) => {
                 // What never gets there whole costs no attempt, so only its pauses keep it from being a storm.
                 let pause = match evidence.outcome() {
-                    Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, turn.dice),
-                    _ => backoff::retry(&policy.retry, call.attempts + 1, turn.dice),
+                    Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, cx.dice),
+                    _ => backoff::retry(&policy.retry, call.attempts + 1, cx.dice),
                 };
-                let again = self.gate.resumes_at(turn.now) + pause;
+                let again = self.gate.resumes_at(cx.now) + pause;
                 call.misdirected_once |= evidence.reply == Reply::Status(421);
                 if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
                     (call.refused_once, call.lost_in) = (true, Some(exchange.life));
                 }
                 let is_initialize = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
                 if !is_busy {
-                    self.note_loss(key, evidence, turn);
+                    self.note_loss(key, evidence, cx);
                 }
-                self.settle_saying(key, evidence, again, words, turn);
+                self.settle_saying(key, evidence, again, words, cx);
                 self.sort_waiting();
                 if is_initialize && over_trunk {
                     // Nobody knows whether the server was initialized, and it must not be initialized twice.
-                    self.drain_link("nobody knows whether the server was initialized", Wish::Ours, turn);
+                    self.drain_link("nobody knows whether the server was initialized", Wish::Ours, cx);
                 }
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
-                    self.session_said_lost(exchange.life, refusal, None, turn);
+                    self.session_said_lost(exchange.life, refusal, None, cx);
                 }
-                self.promote(turn);
+                self.promote(cx);
             }
             // The trunk stands, so it is not the upstream that is away, only a way for this one.
             Verdict::Unreachable(words) if over_trunk || is_orphan => {
-                let again = turn.now + backoff::unsent(&policy.reconnect, unsent, turn.dice);
-                self.settle_saying(key, Evidence::UNSENT, again, words, turn);
+                let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.dice);
+                self.settle_saying(key, Evidence::UNSENT, again, words, cx);
                 self.sort_waiting();
             }
             Verdict::Unreachable(words) => {
-                self.settle_saying(key, Evidence::UNSENT, turn.now, words.clone(), turn);
+                self.settle_saying(key, Evidence::UNSENT, cx.now, words.clone(), cx);
                 self.sort_waiting();
-                self.unreachable(words, false, turn);
+                self.unreachable(words, false, cx);
             }
             // The trunk stands here too: nothing may be sent for this one, and that is said at once.
             Verdict::Forbidden(words) if over_trunk => {
                 call.attempts -= 1;
-                self.fail(key, Cause::Unavailable, Outcome::NotSent, words, turn);
+                self.fail(key, Cause::Unavailable, Outcome::NotSent, words, cx);
             }
             Verdict::Forbidden(words) => {
-                self.settle_saying(key, Evidence::UNSENT, turn.now, words.clone(), turn);
-                self.unreachable(words, true, turn);
+                self.settle_saying(key, Evidence::UNSENT, cx.now, words.clone(), cx);
+                self.unreachable(words, true, cx);
             }
             Verdict::SessionSaidLost(words) => {
                 if let Some(refusal) = Refusal::of(exchange) {
                     let refused = Refused { key, refusal, answer: None, words };
-                    self.session_said_lost(exchange.life, refusal, Some(refused), turn);
+                    self.session_said_lost(exchange.life, refusal, Some(refused), cx);
                 }
             }
             Verdict::Resume(_) => {
                 call.stream.tries += 1;
-                call.stream.resume_at = Some(turn.now + call.stream.retry.unwrap_or(defaults::RESUME_WAIT));
-                self.arm(key, turn);
+                call.stream.resume_at = Some(cx.now + call.stream.retry.unwrap_or(defaults::RESUME_WAIT));
+                self.arm(key, cx);
             }
-            Verdict::OtherDialect(words) => self.try_other_dialect(key, words, turn),
-            Verdict::OtherEra(words) => self.fail(key, Cause::OtherEra, Outcome::Refused, words, turn),
+            Verdict::OtherDialect(words) => self.try_other_dialect(key, words, cx),
+            Verdict::OtherEra(words) => self.fail(key, Cause::OtherEra, Outcome::Refused, words, cx),
             Verdict::NeedsLogin(words) => {
                 self.wants_login = true;
-                self.fail(key, Cause::NeedsLogin, Outcome::Refused, words, turn);
+                self.fail(key, Cause::NeedsLogin, Outcome::Refused, words, cx);
             }
             Verdict::Refused(words) => {
-                self.note_health(key, None, turn);
-                self.fail(key, Cause::Refused, Outcome::Refused, words, turn);
+                self.note_health(key, None, cx);
+                self.fail(key, Cause::Refused, Outcome::Refused, words, cx);
             }
             Verdict::Answered => {
                 if let Some(answer) = exchange.complaint.as_ref().and_then(|it| answer_of(it, key)) {
-                    self.pass_on(answer, turn);
+                    self.pass_on(answer, cx);
                 }
             }
             Verdict::Final(words) => {
-                self.note_health(key, None, turn);
-                self.fail(key, Cause::CannotBridge, Outcome::Unknown, words, turn);
+                self.note_health(key, None, cx);
+                self.fail(key, Cause::CannotBridge, Outcome::Unknown, words, cx);
             }
         }
     }
@@ -165,15 +165,15 @@ impl Upstream {
         self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.trunk().is_some())
     }
 
-    fn note_ended(&mut self, exchange: &Exchange, how: &EndHow, written: Written, turn: &mut Turn<'_>) {
+    fn note_ended(&mut self, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
         if exchange.status.is_none() {
             if let Some(note) = self.note_to_repeat(exchange, how, written) {
-                return self.post_note(note, turn);
+                return self.post_note(note, cx);
             }
-            self.drop_message(Method::None, Dropped::NoWay, turn);
+            self.drop_message(Method::None, Dropped::NoWay, cx);
             let over_trunk = self.http.as_ref().is_some_and(|http| http.trunk().is_some());
             if let (EndHow::NoConnection(words), false) = (how, over_trunk) {
-                self.unreachable(words.clone(), false, turn);
+                self.unreachable(words.clone(), false, cx);
             }
         }
     }
@@ -189,10 +189,10 @@ impl Upstream {
         (is_current && was_cut && may_repeat && lost < note.most).then(|| Note { lost, ..note.clone() })
     }
 
-    pub(in crate::upstream) fn unreachable(&mut self, words: String, hopeless: bool, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn unreachable(&mut self, words: String, hopeless: bool, cx: &mut Cx<'_>) {
         let called = !self.waiting.is_empty();
-        self.link.handle_unreachable(words, hopeless, called, turn);
-        self.give_up_if_parked(turn);
-        self.announce(turn);
+        self.link.handle_unreachable(words, hopeless, called, cx);
+        self.give_up_if_parked(cx);
+        self.announce(cx);
     }
 }

@@ -12,40 +12,40 @@ use crate::defaults;
 use crate::event::{Dropped, Event, Over};
 use crate::port::{Content, ExchangeId, Head};
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::exchange::{Complaint, Purpose, first_words};
 
 impl Upstream {
-    pub fn handle_reached(&mut self, id: ExchangeId, turn: &mut Turn<'_>) {
+    pub fn handle_reached(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         exchange.reached = true;
         if http.dialect != Dialect::Sse {
-            self.path_found(turn);
+            self.path_found(cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
-    fn path_found(&mut self, turn: &mut Turn<'_>) {
-        if self.link.handle_reached(Over::Http, turn) {
+    fn path_found(&mut self, cx: &mut Cx<'_>) {
+        if self.link.handle_reached(Over::Http, cx) {
             match self.session.reinitialize() {
                 // The pathfinder may be the handshake itself; then its answer opens the session.
-                Some(handshake) if !self.session_initializes() => self.replay(handshake, turn),
+                Some(handshake) if !self.session_initializes() => self.replay(handshake, cx),
                 Some(_) => {}
                 None => {
-                    self.link.note_open(turn.now);
-                    self.restore(turn);
-                    self.promote(turn);
-                    self.open_notices(turn);
+                    self.link.note_open(cx.now);
+                    self.restore(cx);
+                    self.promote(cx);
+                    self.open_notices(cx);
                     // The session outlived the gap; what was said into it did not.
                     self.gap |= self.session.is_initialized() && self.shelves.age();
                     if !self.session.was_initialized() {
-                        self.close_gap(turn);
+                        self.close_gap(cx);
                     }
-                    self.announce(turn);
+                    self.announce(cx);
                 }
             }
         }
@@ -55,7 +55,7 @@ impl Upstream {
         self.runs(InternalRequest::Handshake)
     }
 
-    pub fn handle_head(&mut self, id: ExchangeId, head: Head, turn: &mut Turn<'_>) {
+    pub fn handle_head(&mut self, id: ExchangeId, head: Head, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let is_sse = http.dialect == Dialect::Sse;
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
@@ -78,18 +78,18 @@ impl Upstream {
             }
         }
         if let Some(hint) = busy {
-            self.pause(hint, turn);
+            self.pause(hint, cx);
         }
         if is_news && !is_sse {
-            self.path_found(turn);
+            self.path_found(cx);
         }
         if purpose == Purpose::Note {
-            self.note_taken(id, head.status, turn);
+            self.note_taken(id, head.status, cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
-    pub fn handle_event(&mut self, id: ExchangeId, event: ReceivedEvent, turn: &mut Turn<'_>) {
+    pub fn handle_event(&mut self, id: ExchangeId, event: ReceivedEvent, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         let purpose = exchange.purpose;
@@ -105,7 +105,7 @@ impl Upstream {
                 {
                     // What only names an event again has nothing to be dropped.
                     if received.is_some() {
-                        self.drop_message(Method::None, Dropped::Late, turn);
+                        self.drop_message(Method::None, Dropped::Late, cx);
                     }
                     return;
                 }
@@ -113,31 +113,31 @@ impl Upstream {
             Purpose::Notices => {
                 if !http.notices.stream.note(event_id, retry, received.is_some()) {
                     if received.is_some() {
-                        self.drop_message(Method::None, Dropped::Late, turn);
+                        self.drop_message(Method::None, Dropped::Late, cx);
                     }
                     return;
                 }
             }
             Purpose::Trunk if endpoint.is_some() => {
                 http.endpoint = endpoint;
-                self.trunk_ready(turn);
-                return self.keep_moving(turn);
+                self.trunk_ready(cx);
+                return self.keep_moving(cx);
             }
             Purpose::Trunk => {}
             Purpose::Note | Purpose::Goodbye | Purpose::Dropped => return,
         }
         if let Some(received) = received {
-            self.handle_http_received(id, received, turn);
+            self.handle_http_received(id, received, cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
-    pub fn handle_body(&mut self, id: ExchangeId, received: Received, turn: &mut Turn<'_>) {
-        self.handle_http_received(id, received, turn);
-        self.keep_moving(turn);
+    pub fn handle_body(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
+        self.handle_http_received(id, received, cx);
+        self.keep_moving(cx);
     }
 
-    fn handle_http_received(&mut self, id: ExchangeId, received: Received, turn: &mut Turn<'_>) {
+    fn handle_http_received(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
         let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         let purpose = exchange.purpose;
         let refused = exchange.status.is_some_and(|status| status >= 400);
@@ -150,33 +150,33 @@ impl Upstream {
             && is_mislabelled
             && !std::mem::replace(&mut http.told_of_label, true)
         {
-            turn.tell(Event::AnswerMislabelled { upstream: self.id });
+            cx.emit(Event::AnswerMislabelled { upstream: self.id });
         }
         match received {
-            Received::Message(message) => self.handle_http_message(id, purpose, refused, message, turn),
+            Received::Message(message) => self.handle_http_message(id, purpose, refused, message, cx),
             Received::Batch(messages) => {
                 for message in messages {
                     match message {
-                        Ok(message) => self.handle_http_message(id, purpose, refused, message, turn),
-                        Err(error) => self.handle_http_noise(id, &error, turn),
+                        Ok(message) => self.handle_http_message(id, purpose, refused, message, cx),
+                        Err(error) => self.handle_http_noise(id, &error, cx),
                     }
                 }
             }
             Received::Broken { error, text } => {
                 if exchange_is_page {
-                    let page = first_words(&text, turn.quote);
+                    let page = first_words(&text, cx.quote);
                     if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
                         exchange.page = page;
                     }
                 }
-                self.handle_http_noise(id, &error, turn);
+                self.handle_http_noise(id, &error, cx);
             }
             Received::TooLong { .. } => {}
         }
     }
 
     /// Something that is no message. A body is judged with its exchange; an event may be one of many, so whom it names counts.
-    fn handle_http_noise(&mut self, id: ExchangeId, error: &WireError, turn: &mut Turn<'_>) {
+    fn handle_http_noise(&mut self, id: ExchangeId, error: &WireError, cx: &mut Cx<'_>) {
         let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         exchange.unreadable = true;
         if exchange.status.is_some_and(|status| status >= 400) {
@@ -185,9 +185,9 @@ impl Upstream {
         }
         let named = error.id.clone().filter(|_| exchange.content == Content::Events && !error.method_seen);
         if let Some(key) = self.find_named(named.clone()) {
-            self.drop_exchange(key, turn);
+            self.drop_exchange(key, cx);
         }
-        self.handle_unreadable(named, &error.to_string(), turn);
+        self.handle_unreadable(named, &error.to_string(), cx);
     }
 
     fn handle_http_message(
@@ -196,24 +196,24 @@ impl Upstream {
         purpose: Purpose,
         refused: bool,
         message: Message,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let call = self.call_answered_by(purpose, &message);
         if let Some((key, Owner::Us(InternalRequest::Confirm))) = call {
-            return self.confirmation_answered(id, key, &message, turn);
+            return self.confirmation_answered(id, key, &message, cx);
         }
         if let (Kind::Error, true, Purpose::Notices) = (message.kind(), refused, purpose)
             && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
         {
-            exchange.complaint = Some(Complaint::of(message, false, turn.quote));
+            exchange.complaint = Some(Complaint::of(message, false, cx.quote));
             return;
         }
         if let (Kind::Error, Some((key, _))) = (message.kind(), call) {
             let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
             let again = self.calls.get(key).is_some_and(|call| call.refused_once);
-            let complaint = Complaint::of(message.clone(), again, turn.quote);
+            let complaint = Complaint::of(message.clone(), again, cx.quote);
             if self.says_session_lost(id, key, &complaint) {
-                return self.refused_for_session(id, key, &complaint, turn);
+                return self.refused_for_session(id, key, &complaint, cx);
             }
             // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
             let headers_refused = refused && complaint.code == code::HEADER_MISMATCH && !complaint.again;
@@ -236,7 +236,7 @@ impl Upstream {
                 http.speaks_modern = http.speaks_modern || meta::is_modern(&call.message);
             }
         }
-        let message = self.learn_params(message, turn);
+        let message = self.learn_params(message, cx);
         let Some(http) = &self.http else { return };
         let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.life != http.life);
         let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
@@ -245,16 +245,16 @@ impl Upstream {
         }
         if is_stale && message.kind() == Kind::Request {
             // Whoever asks in a session that is over would not know our answer.
-            return self.drop_message(message.method(), Dropped::NoWay, turn);
+            return self.drop_message(message.method(), Dropped::NoWay, cx);
         }
         let Some(link) = self.link.current() else { return };
         let confirmed = match purpose {
             Purpose::Call(key) if is_stale && message.kind() == Kind::Result => self.state_in(key),
             _ => None,
         };
-        self.handle_message(link, message, turn);
+        self.handle_message(link, message, cx);
         if let Some(confirmed) = confirmed {
-            self.tell_again(confirmed, turn);
+            self.tell_again(confirmed, cx);
         }
     }
 

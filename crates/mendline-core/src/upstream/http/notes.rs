@@ -11,7 +11,7 @@ use super::Http;
 use crate::defaults;
 use crate::event::Dropped;
 use crate::port::{Ask, ExchangeId, Reuse, Verb};
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Note, Purpose};
 use crate::upstream::outbox::Out;
@@ -49,67 +49,67 @@ impl Http {
     }
 
     /// Sees to it that the note whose time ends first is looked at then. `initialized` has a timer of its own.
-    fn watch_notes(&mut self, turn: &mut Turn<'_>) {
+    fn watch_notes(&mut self, cx: &mut Cx<'_>) {
         if self.notes_until.is_none() {
             let timed =
                 self.exchanges.iter().filter(|(id, it)| it.purpose == Purpose::Note && Some(**id) != self.held_by);
             let next = timed.filter_map(|(_, it)| it.note.as_ref().map(|note| note.until)).min();
-            self.notes_until = next.and_then(|until| turn.wake_in(until.since(turn.now), Alarm::Notes(self.upstream)));
+            self.notes_until = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::Notes(self.upstream)));
         }
     }
 }
 
 impl Upstream {
-    pub(super) fn post_note(&mut self, note: Note, turn: &mut Turn<'_>) {
+    pub(super) fn post_note(&mut self, note: Note, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let headers = http.session_headers(false);
         let method = note.method;
-        let note = Note { until: turn.now + defaults::NOTE, ..note };
+        let note = Note { until: cx.now + defaults::NOTE, ..note };
         let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(note.text.clone()) };
         let exchange = Exchange { note: Some(note), ..Exchange::new(Purpose::Note) };
-        let id = http.begin(exchange, ask, Reuse::Any, turn);
+        let id = http.begin(exchange, ask, Reuse::Any, cx);
         if method == Method::Initialized {
             http.held_by = Some(id);
-            turn.disarm(&mut http.held_until);
-            http.held_until = turn.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
+            cx.disarm(&mut http.held_until);
+            http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
         }
-        http.watch_notes(turn);
+        http.watch_notes(cx);
     }
 
     /// A server had time enough to take what was posted first. What it has not taken is given up, and makes room.
-    pub fn handle_notes_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_notes_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.notes_until = None;
         let is_late = |id: &ExchangeId, exchange: &Exchange| {
-            let is_due = exchange.note.as_ref().is_some_and(|note| note.until <= turn.now);
+            let is_due = exchange.note.as_ref().is_some_and(|note| note.until <= cx.now);
             exchange.purpose == Purpose::Note && is_due && Some(*id) != http.held_by
         };
         let late = http.exchanges.iter().filter(|(id, exchange)| is_late(id, exchange));
         let late: Vec<_> = late.map(|(id, exchange)| (*id, exchange.note.as_ref().map(|note| note.method))).collect();
-        self.give_up(late, turn);
+        self.give_up(late, cx);
         if let Some(http) = &mut self.http {
-            http.watch_notes(turn);
+            http.watch_notes(cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
     /// What was posted in a session that is over is of no use to the next, and must not take its places.
-    pub(super) fn give_up_notes(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn give_up_notes(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let is_meant = |exchange: &Exchange| exchange.purpose == Purpose::Note && exchange.status.is_none();
         let meant = http.exchanges.iter().filter(|(_, it)| is_meant(it));
         let meant: Vec<_> = meant.map(|(id, it)| (*id, it.note.as_ref().map(|note| note.method))).collect();
-        self.give_up(meant, turn);
+        self.give_up(meant, cx);
     }
 
-    fn give_up(&mut self, notes: Vec<(ExchangeId, Option<Method>)>, turn: &mut Turn<'_>) {
+    fn give_up(&mut self, notes: Vec<(ExchangeId, Option<Method>)>, cx: &mut Cx<'_>) {
         for (id, method) in notes {
             if let Some(http) = &mut self.http {
-                http.abort(id, turn);
+                http.abort(id, cx);
             }
             // `initialized` is part of the handshake, which will be made again.
             if method != Some(Method::Initialized) {
-                self.drop_message(method.unwrap_or(Method::None), Dropped::NoWay, turn);
+                self.drop_message(method.unwrap_or(Method::None), Dropped::NoWay, cx);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{Refusal, Stream};
 use crate::defaults;
 use crate::port::{Ask, ExchangeId, Reuse, Verb};
 use crate::timers::TimerId;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
 
@@ -34,7 +34,7 @@ impl Notices {
 }
 
 impl Upstream {
-    pub(super) fn open_notices(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn open_notices(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let is_needed = http.notices.wanted && http.notices.exchange.is_none() && http.notices.timer.is_none();
         if !is_needed || !self.link.is_up() || !self.session.is_open() {
@@ -46,40 +46,40 @@ impl Upstream {
             http.notices.stream.resumed = true;
         }
         let ask = Ask { verb: Verb::Get, target: None, headers, body: None };
-        http.notices.exchange = Some(http.begin(Exchange::new(Purpose::Notices), ask, Reuse::Any, turn));
+        http.notices.exchange = Some(http.begin(Exchange::new(Purpose::Notices), ask, Reuse::Any, cx));
     }
 
     /// It backs off by itself; an upstream without it is still ready.
-    pub(super) fn notices_ended(&mut self, exchange: &Exchange, turn: &mut Turn<'_>) {
+    pub(super) fn notices_ended(&mut self, exchange: &Exchange, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.notices.exchange = None;
         match exchange.status {
             Some(404) if exchange.session_named.is_some() => {
                 http.notices.failures += 1;
                 let refusal = Refusal::of(exchange).unwrap_or(Refusal::bare(404));
-                self.notices_said_lost(exchange.life, refusal, turn);
+                self.notices_said_lost(exchange.life, refusal, cx);
             }
             Some(400..500) => http.notices.wanted = false,
             _ => {
                 http.notices.failures = if exchange.spoke { 0 } else { http.notices.failures + 1 };
-                self.reopen_notices_later(turn);
+                self.reopen_notices_later(cx);
             }
         }
     }
 
-    pub fn handle_notices_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_notices_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.notices.timer = None;
         }
-        self.open_notices(turn);
+        self.open_notices(cx);
     }
 
-    pub(super) fn end_notices(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn end_notices(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if let Some(id) = http.notices.exchange.take() {
-            http.abort(id, turn);
+            http.abort(id, cx);
         }
-        turn.disarm(&mut http.notices.timer);
+        cx.disarm(&mut http.notices.timer);
         http.notices = Notices::default();
     }
 }

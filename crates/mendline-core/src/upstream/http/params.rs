@@ -22,7 +22,7 @@ use crate::event::Event;
 use crate::evidence::Evidence;
 use crate::policy::backoff;
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::State;
 use crate::upstream::internal::InternalRequest;
@@ -75,7 +75,7 @@ impl Upstream {
     }
 
     /// Learns the marks from an answer to `tools/list`; gives the answer without the tools whose marks break the rules.
-    pub(super) fn learn_params(&mut self, answer: Message, turn: &mut Turn<'_>) -> Message {
+    pub(super) fn learn_params(&mut self, answer: Message, cx: &mut Cx<'_>) -> Message {
         let key = answer.id().and_then(Id::number_in).map(Key::from_number);
         let (Some(http), Some(call)) = (&mut self.http, key.and_then(|key| self.calls.get(key))) else { return answer };
         let lists = answer.kind() == Kind::Result && call.method() == Method::ToolsList;
@@ -91,8 +91,8 @@ impl Upstream {
         let mut faulty = Vec::new();
         for (place, tool, why) in http.params.learn(&answer) {
             faulty.push(place);
-            let [tool, why] = [tool, why].map(|text| turn.quote.quote(text.as_bytes(), defaults::QUOTED));
-            turn.tell(Event::ToolLeftOut { upstream: self.id, tool, why });
+            let [tool, why] = [tool, why].map(|text| cx.quote.quote(text.as_bytes(), defaults::QUOTED));
+            cx.emit(Event::ToolLeftOut { upstream: self.id, tool, why });
         }
         if faulty.is_empty() {
             return answer;
@@ -105,22 +105,22 @@ impl Upstream {
     }
 
     /// A call was refused for its headers. It goes out once more; a call of a tool only when the tools have been listed anew.
-    pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, words: String, turn: &mut Turn<'_>) {
+    pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, words: String, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.awaits_lookup = call.method() == Method::ToolsCall && meta::is_modern(&call.message);
         let again = if call.awaits_lookup {
-            turn.now + defaults::LOOKUP
+            cx.now + defaults::LOOKUP
         } else {
-            turn.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice)
+            cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice)
         };
-        self.settle_saying(key, evidence, again, words, turn);
+        self.settle_saying(key, evidence, again, words, cx);
         self.sort_waiting();
-        self.look_up(turn);
-        self.promote(turn);
+        self.look_up(cx);
+        self.promote(cx);
     }
 
     /// Lists the tools on our own account, if a call waits for that and nobody does so yet.
-    fn look_up(&mut self, turn: &mut Turn<'_>) {
+    fn look_up(&mut self, cx: &mut Cx<'_>) {
         let awaits = |key: &Key| self.calls.get(*key).filter(|call| call.awaits_lookup);
         let Some(refused) = self.waiting.iter().find_map(awaits) else { return };
         if self.runs(InternalRequest::Lookup) {
@@ -130,42 +130,42 @@ impl Upstream {
         if let Some(http) = &mut self.http {
             http.params.pages = 0;
         }
-        self.ask_for_tools(request, turn);
+        self.ask_for_tools(request, cx);
     }
 
-    fn ask_for_tools(&mut self, request: Option<Message>, turn: &mut Turn<'_>) {
+    fn ask_for_tools(&mut self, request: Option<Message>, cx: &mut Cx<'_>) {
         let Some(request) = request else { return };
         if let Some(http) = &mut self.http {
             http.params.pages += 1;
         }
-        self.send_internal(InternalRequest::Lookup, request, turn);
+        self.send_internal(InternalRequest::Lookup, request, cx);
     }
 
     /// A page of the tools has come, and what it says has been learnt. With the last one the refused calls go out.
-    pub(in crate::upstream) fn lookup_answered(&mut self, asked: &Message, answer: &Message, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn lookup_answered(&mut self, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
         let pages = self.http.as_ref().map_or(0, |http| http.params.pages);
         if let Some(cursor) = answer.get_str(&["nextCursor"])
             && pages < defaults::LOOKUP_PAGES
         {
-            self.put_off(turn);
-            return self.ask_for_tools(list_tools(asked, Some(&cursor)), turn);
+            self.put_off(cx);
+            return self.ask_for_tools(list_tools(asked, Some(&cursor)), cx);
         }
-        self.not_before(turn.now, turn);
+        self.not_before(cx.now, cx);
     }
 
     /// Those who wait for the tools wait for one more page.
-    fn put_off(&mut self, turn: &mut Turn<'_>) {
-        self.not_before(turn.now + defaults::LOOKUP, turn);
+    fn put_off(&mut self, cx: &mut Cx<'_>) {
+        self.not_before(cx.now + defaults::LOOKUP, cx);
     }
 
-    fn not_before(&mut self, time: crate::moment::Moment, turn: &mut Turn<'_>) {
+    fn not_before(&mut self, time: crate::moment::Moment, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             let Some(call) = self.calls.get_mut(key).filter(|call| call.awaits_lookup) else { continue };
             if let State::Waiting { not_before, .. } = &mut call.state {
                 *not_before = time;
             }
-            call.awaits_lookup = time > turn.now;
-            self.arm(key, turn);
+            call.awaits_lookup = time > cx.now;
+            self.arm(key, cx);
         }
     }
 }

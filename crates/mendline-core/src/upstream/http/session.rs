@@ -14,7 +14,7 @@ use crate::moment::Moment;
 use crate::policy::budget::Budget;
 use crate::port::ExchangeId;
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
 use crate::upstream::exchange::Verdict;
@@ -34,7 +34,7 @@ impl Http {
 
 impl Upstream {
     /// The server took a notification, or refused it.
-    pub(super) fn note_taken(&mut self, id: ExchangeId, status: u16, turn: &mut Turn<'_>) {
+    pub(super) fn note_taken(&mut self, id: ExchangeId, status: u16, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let (life, named) = (exchange.life, exchange.session_named.is_some());
@@ -42,19 +42,19 @@ impl Upstream {
         // A session that is not known when its handshake is completed was never made.
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
             let words = format!("the server answered HTTP {status} to `initialized`");
-            return self.handshake_incomplete(words, turn);
+            return self.handshake_incomplete(words, cx);
         }
         if held {
-            http.release(turn);
+            http.release(cx);
         }
         match status {
-            404 if named => self.session_said_lost(life, Refusal::bare(status), None, turn),
+            404 if named => self.session_said_lost(life, Refusal::bare(status), None, cx),
             200..300 if held => {
                 http.notices.wanted = http.dialect != Dialect::Sse;
-                self.open_notices(turn);
+                self.open_notices(cx);
             }
             200..300 => {}
-            _ => self.drop_message(Method::None, Dropped::NoWay, turn),
+            _ => self.drop_message(Method::None, Dropped::NoWay, cx),
         }
     }
 
@@ -68,9 +68,9 @@ impl Upstream {
     }
 
     /// The handshake that was replayed got no answer. Without it nothing can go out, so the upstream counts as lost.
-    pub(in crate::upstream) fn handshake_failed(&mut self, key: Key, verdict: Verdict, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn handshake_failed(&mut self, key: Key, verdict: Verdict, cx: &mut Cx<'_>) {
         let Some(link) = self.link.current() else { return };
-        drop(self.take(key, turn));
+        drop(self.take(key, cx));
         self.session.lose();
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
         let is_other_dialect = matches!(verdict, Verdict::OtherDialect(_));
@@ -82,96 +82,96 @@ impl Upstream {
             _ => None,
         };
         let why = verdict.words();
-        turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
+        cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
         if let (true, Some(http)) = (is_other_dialect, &mut self.http) {
             http.dialect = Dialect::Sse;
             http.refused = Some(why);
-            return self.link.look_again(turn);
+            return self.link.look_again(cx);
         }
-        self.drop_trunk(turn);
+        self.drop_trunk(cx);
         if let (Some(cause), false) = (cause, self.is_initialized_once) {
             // Had the client waited for this handshake, it would have been told so. Whoever waits now is.
             if cause == Cause::NeedsLogin {
                 self.wants_login = true;
-                turn.tell(Event::LoginWanted { upstream: self.id, why: why.clone() });
+                cx.emit(Event::LoginWanted { upstream: self.id, why: why.clone() });
             }
             for key in std::mem::take(&mut self.waiting) {
-                self.fail(key, cause, Outcome::NotSent, why.clone(), turn);
+                self.fail(key, cause, Outcome::NotSent, why.clone(), cx);
             }
         }
-        self.unreachable(why, hopeless, turn);
+        self.unreachable(why, hopeless, cx);
     }
 
     /// Nobody knows whether `initialized` arrived, and a server may refuse whatever comes without it: the handshake is made
     /// again from its beginning.
-    pub(super) fn handshake_incomplete(&mut self, why: String, turn: &mut Turn<'_>) {
-        self.forget_session(turn);
+    pub(super) fn handshake_incomplete(&mut self, why: String, cx: &mut Cx<'_>) {
+        self.forget_session(cx);
         if let Some(link) = self.link.current() {
-            turn.tell(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
+            cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
         }
-        self.drop_trunk(turn);
-        self.unreachable(why, false, turn);
+        self.drop_trunk(cx);
+        self.unreachable(why, false, cx);
     }
 
     /// The server had time enough to take `initialized`, or to name the endpoint of its trunk.
-    pub fn handle_handshake_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_handshake_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.held_until = None;
         if let Some(id) = http.held_by {
-            http.abort(id, turn);
-            self.handshake_incomplete("the server did not take `initialized` in time".into(), turn);
+            http.abort(id, cx);
+            self.handshake_incomplete("the server did not take `initialized` in time".into(), cx);
         } else if let (Some(trunk), None) = (http.trunk(), &http.endpoint) {
-            http.abort(trunk, turn);
-            self.unreachable("the server did not name its endpoint in time".into(), false, turn);
+            http.abort(trunk, cx);
+            self.unreachable("the server did not name its endpoint in time".into(), false, cx);
         }
-        self.keep_moving(turn);
+        self.keep_moving(cx);
     }
 
     /// Everything that hangs on a session is gone: its name, its streams, the questions asked in it, and what was about to
     /// be said in it. Calls that had not left go back to waiting for the next one.
-    pub(in crate::upstream) fn forget_session(&mut self, turn: &mut Turn<'_>) {
-        self.give_up_suspicion(turn);
+    pub(in crate::upstream) fn forget_session(&mut self, cx: &mut Cx<'_>) {
+        self.give_up_suspicion(cx);
         let Some(http) = &mut self.http else { return };
         (http.session, http.early_session, http.has_answered) = (None, None, false);
         http.version = None;
         http.life += 1;
-        http.release(turn);
-        self.give_up_notes(turn);
-        self.end_notices(turn);
+        http.release(cx);
+        self.give_up_notes(cx);
+        self.end_notices(cx);
         self.session.lose();
-        self.withdraw_questions(turn);
+        self.withdraw_questions(cx);
         self.link.renew();
-        while let Some(out) = self.outbox.pop(turn.ledger) {
+        while let Some(out) = self.outbox.pop(cx.ledger) {
             match out {
-                Out::Call(key) => self.put_back(key, turn),
+                Out::Call(key) => self.put_back(key, cx),
                 // `initialized` is part of the handshake that will be replayed.
                 Out::Text(_, Method::Initialized) => {}
-                Out::Text(_, method) => self.drop_message(method, Dropped::NoWay, turn),
+                Out::Text(_, method) => self.drop_message(method, Dropped::NoWay, cx),
             }
         }
         self.sort_waiting();
     }
 
     /// Nobody waits any more for the answers to what was asked in this session.
-    pub(super) fn withdraw_questions(&self, turn: &mut Turn<'_>) {
+    pub(super) fn withdraw_questions(&self, cx: &mut Cx<'_>) {
         if let Some(link) = self.link.current() {
             for client in self.clients.clone() {
-                turn.send_to_client(client, ClientEvent::LinkGone { link });
+                cx.send_to_client(client, ClientEvent::LinkGone { link });
             }
         }
     }
 
     /// A call that has not left waits again; one of our own belongs to its session.
-    pub(in crate::upstream) fn put_back(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn put_back(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
-            drop(self.take(key, turn));
+            drop(self.take(key, cx));
             return;
         }
-        let since = call.waited_since.unwrap_or(turn.now);
-        call.state = State::Waiting { since, not_before: turn.now };
-        call.tell_return(self.id, turn);
+        let since = call.waited_since.unwrap_or(cx.now);
+        call.state = State::Waiting { since, not_before: cx.now };
+        call.emit_return(self.id, cx);
         self.waiting.push_back(key);
-        self.arm(key, turn);
+        self.arm(key, cx);
     }
 }

@@ -26,7 +26,7 @@ use crate::policy::backoff;
 use crate::port::{Content, ExchangeId, Written};
 use crate::remembered::error_code;
 use crate::slab::Key;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::internal::InternalRequest;
@@ -130,10 +130,10 @@ impl Http {
 
     /// What else comes over the exchange of a call means nothing. A body ends by itself, and its connection can be used
     /// again; an event stream may go on for ever.
-    fn leave(&mut self, id: ExchangeId, turn: &mut Turn<'_>) {
+    fn leave(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         match (exchange.purpose, exchange.content) {
-            (Purpose::Call(_), Content::Events) => self.abort(id, turn),
+            (Purpose::Call(_), Content::Events) => self.abort(id, cx),
             (Purpose::Call(_), _) => exchange.purpose = Purpose::Dropped,
             _ => {}
         }
@@ -164,19 +164,19 @@ impl Upstream {
     }
 
     /// A call was refused with an error that says that its session is lost.
-    pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, complaint: &Complaint, turn: &mut Turn<'_>) {
+    pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, complaint: &Complaint, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let life = exchange.life;
         let refusal = Refusal::with(exchange.status.unwrap_or(200), complaint.code, &complaint.words);
         let words = format!("the server answered: {}", complaint.words);
-        http.leave(id, turn);
+        http.leave(id, cx);
         if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
-            self.internal_lost(key, &words, turn);
-            return self.session_said_lost(life, refusal, None, turn);
+            self.internal_lost(key, &words, cx);
+            return self.session_said_lost(life, refusal, None, cx);
         }
         let refused = Refused { key, refusal, answer: answer_of(complaint, key), words };
-        self.session_said_lost(life, refusal, Some(refused), turn);
+        self.session_said_lost(life, refusal, Some(refused), cx);
     }
 
     /// The server says that a session is lost. The call that heard so waits until that is known.
@@ -185,14 +185,14 @@ impl Upstream {
         life: u32,
         refusal: Refusal,
         refused: Option<Refused>,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let Some(http) = &mut self.http else { return };
         if life != http.life {
             // It has been replaced meanwhile, perhaps for this very reason.
             let finding = if http.lost_life == Some(life) { Finding::Lost } else { Finding::Unconfirmed };
             if let Some(refused) = refused {
-                self.settle_refused(refused, finding, life, turn);
+                self.settle_refused(refused, finding, life, cx);
                 self.sort_waiting();
             }
             return;
@@ -204,42 +204,42 @@ impl Upstream {
         http.suspicion =
             Some(Suspicion { refusal, refused: refused.into_iter().collect(), pings: 0, by_notices: false });
         if is_pointless {
-            return self.settle_suspicion(Finding::CannotBeConfirmed, turn);
+            return self.settle_suspicion(Finding::CannotBeConfirmed, cx);
         }
-        if !self.ping_to_confirm(turn) {
-            self.settle_suspicion(Finding::Unconfirmed, turn);
+        if !self.ping_to_confirm(cx) {
+            self.settle_suspicion(Finding::Unconfirmed, cx);
         }
     }
 
     /// Sends the ping that is to confirm a loss, once more if a broken connection took it. Says whether one is on its way.
-    pub(in crate::upstream) fn ping_to_confirm(&mut self, turn: &mut Turn<'_>) -> bool {
+    pub(in crate::upstream) fn ping_to_confirm(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) else { return false };
         let Some(ping) = ping().filter(|_| suspicion.pings < defaults::CONFIRMATIONS) else { return false };
         suspicion.pings += 1;
-        self.send_internal(InternalRequest::Confirm, ping, turn);
+        self.send_internal(InternalRequest::Confirm, ping, cx);
         self.runs(InternalRequest::Confirm)
     }
 
     /// The stream for notices was refused as if the session were lost.
-    pub(super) fn notices_said_lost(&mut self, life: u32, refusal: Refusal, turn: &mut Turn<'_>) {
-        self.session_said_lost(life, refusal, None, turn);
+    pub(super) fn notices_said_lost(&mut self, life: u32, refusal: Refusal, cx: &mut Cx<'_>) {
+        self.session_said_lost(life, refusal, None, cx);
         if let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
             suspicion.by_notices = true;
         }
     }
 
     /// The ping that is to confirm a loss got this response.
-    pub(super) fn confirmation_answered(&mut self, id: ExchangeId, key: Key, answer: &Message, turn: &mut Turn<'_>) {
+    pub(super) fn confirmation_answered(&mut self, id: ExchangeId, key: Key, answer: &Message, cx: &mut Cx<'_>) {
         let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) else { return };
         let code = error_code(answer).unwrap_or_default();
         let words = answer.get_str(&["message"]).unwrap_or_default();
         let refusal = Refusal::with(exchange.status.unwrap_or(200), code, &words);
         let (life, is_error) = (exchange.life, answer.kind() == Kind::Error);
-        drop(self.take(key, turn));
+        drop(self.take(key, cx));
         if let Some(http) = &mut self.http {
-            http.leave(id, turn);
+            http.leave(id, cx);
         }
-        self.confirmation_ended(life, is_error.then_some(refusal), !is_error, turn);
+        self.confirmation_ended(life, is_error.then_some(refusal), !is_error, cx);
     }
 
     /// The ping that is to confirm a loss is over: refused like this, answered, or neither.
@@ -248,7 +248,7 @@ impl Upstream {
         life: u32,
         refusal: Option<Refusal>,
         is_answered: bool,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let Some(http) = &self.http else { return };
         let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.life == life) else { return };
@@ -259,7 +259,7 @@ impl Upstream {
             Some(refusal) if refusal.is_in_body() => Finding::Alive,
             _ => Finding::Unconfirmed,
         };
-        self.settle_suspicion(finding, turn);
+        self.settle_suspicion(finding, cx);
     }
 
     /// Whether an exchange was made in the session that is the current one.
@@ -268,8 +268,8 @@ impl Upstream {
     }
 
     /// The ping that is to confirm a loss got no answer.
-    pub(in crate::upstream) fn confirmation_lost(&mut self, turn: &mut Turn<'_>) {
-        self.settle_suspicion(Finding::Unconfirmed, turn);
+    pub(in crate::upstream) fn confirmation_lost(&mut self, cx: &mut Cx<'_>) {
+        self.settle_suspicion(Finding::Unconfirmed, cx);
     }
 
     /// A ping that tested an idle connection was refused. That begins nothing: it may be all that this server refuses.
@@ -280,8 +280,8 @@ impl Upstream {
     }
 
     /// A session ends for another reason: what waits for a ping on it is settled without.
-    pub(super) fn give_up_suspicion(&mut self, turn: &mut Turn<'_>) {
-        self.settle_suspicion(Finding::Unconfirmed, turn);
+    pub(super) fn give_up_suspicion(&mut self, cx: &mut Cx<'_>) {
+        self.settle_suspicion(Finding::Unconfirmed, cx);
     }
 
     /// The answer of a refused call that still waits for a ping, if one came.
@@ -291,12 +291,12 @@ impl Upstream {
         suspicion.refused.remove(at).answer
     }
 
-    fn settle_suspicion(&mut self, finding: Finding, turn: &mut Turn<'_>) {
+    fn settle_suspicion(&mut self, finding: Finding, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
         let (life, was_made) = (http.life, http.has_answered);
         for refused in suspicion.refused {
-            self.settle_refused(refused, finding, life, turn);
+            self.settle_refused(refused, finding, life, cx);
         }
         self.sort_waiting();
         let Some(http) = &mut self.http else { return };
@@ -314,82 +314,82 @@ impl Upstream {
             }
             Finding::Unconfirmed => {
                 if suspicion.by_notices {
-                    self.reopen_notices_later(turn);
+                    self.reopen_notices_later(cx);
                 }
                 false
             }
         };
         if is_lost {
-            self.replace_session(was_made, turn);
+            self.replace_session(was_made, cx);
         }
-        self.promote(turn);
+        self.promote(cx);
     }
 
     /// Decides about one refused call.
-    fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, turn: &mut Turn<'_>) {
+    fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, cx: &mut Cx<'_>) {
         let Refused { key, refusal, answer, words } = refused;
         let Some(call) = self.calls.get_mut(key) else { return };
         let is_repeatable = call.effect.is_repeatable();
-        let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, turn.dice);
-        let again = self.gate.resumes_at(turn.now) + pause;
+        let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice);
+        let again = self.gate.resumes_at(cx.now) + pause;
         match (finding, answer) {
             (Finding::Lost, _) => {
                 call.refused_once = true;
                 call.lost_in = Some(life);
                 let evidence = Evidence { written: Written::Whole, reply: Reply::SessionGone };
-                self.settle_saying(key, evidence, turn.now, "the server has lost the session".into(), turn);
+                self.settle_saying(key, evidence, cx.now, "the server has lost the session".into(), cx);
             }
-            (Finding::Alive, Some(answer)) => self.pass_on(answer, turn),
+            (Finding::Alive, Some(answer)) => self.pass_on(answer, cx),
             // A server that repeats itself in so many words has answered; it need not be asked again.
-            (_, Some(answer)) if is_repeatable && refusal.is_in_body() => self.pass_on(answer, turn),
+            (_, Some(answer)) if is_repeatable && refusal.is_in_body() => self.pass_on(answer, cx),
             (Finding::Alive, None) if refusal.status == 404 => {
-                self.note_health(key, None, turn);
-                self.fail(key, Cause::Refused, Outcome::Refused, words, turn);
+                self.note_health(key, None, cx);
+                self.fail(key, Cause::Refused, Outcome::Refused, words, cx);
             }
             (Finding::Alive, None) => {
                 let evidence = Evidence { written: Written::Whole, reply: Reply::Status(refusal.status) };
-                self.settle_saying(key, evidence, again, words, turn);
+                self.settle_saying(key, evidence, again, words, cx);
             }
             (Finding::Unconfirmed | Finding::CannotBeConfirmed, _) => {
                 let words = format!("{words}; a ping did not show whether the session is lost");
-                self.settle_saying(key, Evidence::SILENCE, again, words, turn);
+                self.settle_saying(key, Evidence::SILENCE, again, words, cx);
             }
         }
     }
 
     /// Gives a server's error to the client as the answer to its call.
-    pub(in crate::upstream) fn pass_on(&mut self, answer: Message, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn pass_on(&mut self, answer: Message, cx: &mut Cx<'_>) {
         if let Some(link) = self.link.current() {
-            self.handle_message(link, answer, turn);
+            self.handle_message(link, answer, cx);
         }
     }
 
     /// The session is lost: the handshake is made again, at once if the session had worked, else after the backoff.
-    fn replace_session(&mut self, had_worked: bool, turn: &mut Turn<'_>) {
+    fn replace_session(&mut self, had_worked: bool, cx: &mut Cx<'_>) {
         let why = match had_worked {
             true => "the server has lost the session",
             false => "the server refuses the session that it has just made",
         };
         if self.has_trunk() {
-            self.drop_trunk(turn);
-            return self.unreachable(why.into(), false, turn);
+            self.drop_trunk(cx);
+            return self.unreachable(why.into(), false, cx);
         }
-        self.forget_session(turn);
+        self.forget_session(cx);
         if !had_worked {
-            return self.unreachable(why.into(), false, turn);
+            return self.unreachable(why.into(), false, cx);
         }
         if self.link.is_up()
             && let Some(handshake) = self.session.reinitialize()
         {
-            self.replay(handshake, turn);
+            self.replay(handshake, cx);
         }
     }
 
     /// The stream for notices is asked for again, ever more slowly.
-    pub(super) fn reopen_notices_later(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn reopen_notices_later(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if http.notices.timer.is_none() {
-            http.notices.timer = turn.wake_in(http.notices.wait(), Alarm::Notices(self.id));
+            http.notices.timer = cx.wake_in(http.notices.wait(), Alarm::Notices(self.id));
         }
     }
 }

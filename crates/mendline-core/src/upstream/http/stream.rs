@@ -8,7 +8,7 @@ use mendline_wire::{Method, headers};
 
 use crate::port::{Ask, Reuse, Verb};
 use crate::slab::Key;
-use crate::turn::Turn;
+use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
 
@@ -56,7 +56,7 @@ impl Stream {
 
 impl Upstream {
     /// The time has come to resume a call's response.
-    pub(in crate::upstream) fn resume(&mut self, key: Key, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn resume(&mut self, key: Key, cx: &mut Cx<'_>) {
         let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
         call.stream.resume_at = None;
         let Some(last_event) = &call.stream.last_event else { return };
@@ -70,6 +70,6 @@ impl Upstream {
         }
         headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last_event).into()));
         call.stream.resumed = true;
-        http.begin(exchange, Ask { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, turn);
+        http.begin(exchange, Ask { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, cx);
     }
 }

@@ -13,7 +13,7 @@ use crate::event::Over;
 use crate::evidence::{Evidence, Outcome};
 use crate::port::{EndHow, Written};
 use crate::slab::Key;
-use crate::turn::{Alarm, Turn};
+use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{Exchange, Purpose};
@@ -21,33 +21,33 @@ use crate::words::Cause;
 
 impl Upstream {
     /// The server speaks something else than was tried. The call goes back to the queue, and the trunk is tried.
-    pub(super) fn try_other_dialect(&mut self, key: Key, words: String, turn: &mut Turn<'_>) {
+    pub(super) fn try_other_dialect(&mut self, key: Key, words: String, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.dialect = Dialect::Sse;
         http.refused = Some(words);
-        self.settle_saying(key, Evidence::UNSENT, turn.now, String::new(), turn);
+        self.settle_saying(key, Evidence::UNSENT, cx.now, String::new(), cx);
         self.sort_waiting();
-        self.link.look_again(turn);
+        self.link.look_again(cx);
     }
 
-    pub(super) fn trunk_ready(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn trunk_ready(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.refused = None;
-            http.release(turn);
+            http.release(cx);
         }
-        if self.link.handle_reached(Over::Sse, turn) {
+        if self.link.handle_reached(Over::Sse, cx) {
             match self.session.begin() {
-                Some(handshake) => self.replay(handshake, turn),
+                Some(handshake) => self.replay(handshake, cx),
                 None => {
-                    self.link.note_open(turn.now);
-                    self.promote(turn);
+                    self.link.note_open(cx.now);
+                    self.promote(cx);
                 }
             }
         }
     }
 
     /// The trunk is gone, and with it the session and every answer that was to come over it.
-    pub(super) fn trunk_ended(&mut self, exchange: &Exchange, how: &EndHow, turn: &mut Turn<'_>) {
+    pub(super) fn trunk_ended(&mut self, exchange: &Exchange, how: &EndHow, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.endpoint = None;
         let words = match (exchange.status, how) {
@@ -67,40 +67,40 @@ impl Upstream {
             let words = format!("{refused}, and {words}");
             if self.ever_answered {
                 // It spoke one of them before: perhaps only what stands in front of it answers now.
-                return self.unreachable(words, false, turn);
+                return self.unreachable(words, false, cx);
             }
             for key in std::mem::take(&mut self.waiting) {
-                self.fail(key, Cause::CannotBridge, Outcome::NotSent, words.clone(), turn);
+                self.fail(key, Cause::CannotBridge, Outcome::NotSent, words.clone(), cx);
             }
             // Like a command that does not exist: asking again soon is pointless.
-            return self.link.handle_unreachable(words, true, false, turn);
+            return self.link.handle_unreachable(words, true, false, cx);
         }
         let is_unknown_there = matches!(exchange.status, Some(400 | 404 | 405));
         if was_answered && is_unknown_there && http.configured == Dialect::Auto {
             // It spoke this dialect once, and does not any more: the next try begins with the other one.
             http.dialect = Dialect::Auto;
         }
-        self.give_up_posts(turn);
+        self.give_up_posts(cx);
         let hopeless = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
-        self.link.handle_unreachable(words, hopeless, !self.calls.is_empty(), turn);
+        self.link.handle_unreachable(words, hopeless, !self.calls.is_empty(), cx);
         // Whoever's POST has ended was received.
-        self.lose_calls(|_| Written::Whole, turn);
-        self.give_up_if_parked(turn);
+        self.lose_calls(|_| Written::Whole, cx);
+        self.give_up_if_parked(cx);
     }
 
     /// The trunk is of no use any more: it is given up, and with it every answer that was to come over it.
-    pub(in crate::upstream) fn drop_trunk(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::upstream) fn drop_trunk(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(trunk) = http.trunk() else { return };
-        http.abort(trunk, turn);
+        http.abort(trunk, cx);
         http.endpoint = None;
-        self.give_up_posts(turn);
-        self.lose_calls(|_| Written::Whole, turn);
+        self.give_up_posts(cx);
+        self.lose_calls(|_| Written::Whole, cx);
     }
 
     /// What is still being posted would be answered over a trunk that is gone. Only the POSTs of clients' calls that have a
     /// connection and no answer of their own stay for a moment.
-    pub(super) fn give_up_posts(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn give_up_posts(&mut self, cx: &mut Cx<'_>) {
         for key in self.calls.keys_by_age() {
             self.take_back_unreached(key);
         }
@@ -116,14 +116,14 @@ impl Upstream {
         };
         let useless: Vec<_> = http.exchanges.iter().filter(|(_, it)| is_useless(it)).map(|(id, _)| *id).collect();
         for id in useless {
-            http.abort(id, turn);
+            http.abort(id, cx);
         }
-        self.forget_session(turn);
+        self.forget_session(cx);
         if let Some(http) = &mut self.http
             && http.orphans_until.is_none()
             && http.exchanges.values().any(|exchange| http.is_orphan(exchange))
         {
-            http.orphans_until = turn.wake_in(defaults::ORPHAN, Alarm::Orphans(self.id));
+            http.orphans_until = cx.wake_in(defaults::ORPHAN, Alarm::Orphans(self.id));
         }
     }
 
@@ -135,17 +135,17 @@ impl Upstream {
     }
 
     /// Posts whose trunk is gone have had time enough: what they carry may have been received.
-    pub fn handle_orphans_timer(&mut self, turn: &mut Turn<'_>) {
+    pub fn handle_orphans_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.orphans_until = None;
         }
         for key in self.orphans() {
-            self.drop_exchange(key, turn);
-            self.settle(key, Evidence::SILENCE, turn.now, turn);
+            self.drop_exchange(key, cx);
+            self.settle(key, Evidence::SILENCE, cx.now, cx);
         }
         self.sort_waiting();
-        self.give_up_if_parked(turn);
-        self.promote(turn);
-        self.keep_moving(turn);
+        self.give_up_if_parked(cx);
+        self.promote(cx);
+        self.keep_moving(cx);
     }
 }

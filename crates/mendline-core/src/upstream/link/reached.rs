@@ -5,42 +5,42 @@
 
 use super::{Health, Link};
 use crate::event::{LinkState, Over};
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 impl Link {
     /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.
-    pub fn handle_reached(&mut self, over: Over, turn: &mut Turn<'_>) -> bool {
+    pub fn handle_reached(&mut self, over: Over, cx: &mut Cx<'_>) -> bool {
         if self.stopped || matches!(self.state, LinkState::Up | LinkState::Draining) {
             return false;
         }
         if self.state != LinkState::Dialing {
             // Found by someone who was not sent to look; it counts as a dial all the same, or the backoff would stand still.
-            self.count_dial(turn.now);
+            self.count_dial(cx.now);
         }
-        turn.disarm(&mut self.timer);
+        cx.disarm(&mut self.timer);
         self.health = Health::default();
-        self.rise(over, turn);
+        self.rise(over, cx);
         true
     }
 
     /// Over HTTP: no connection could be made. While one that is lost already is waited for, that is no news.
-    pub fn handle_unreachable(&mut self, why: String, hopeless: bool, called: bool, turn: &mut Turn<'_>) {
+    pub fn handle_unreachable(&mut self, why: String, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
         if matches!(self.state, LinkState::Dialing | LinkState::Up) {
-            self.lose(why, hopeless, called, turn);
+            self.lose(why, hopeless, called, cx);
         }
     }
 
     /// Over HTTP: nobody wants anything, so nothing is tried until someone does.
-    pub fn rest(&mut self, turn: &mut Turn<'_>) {
+    pub fn rest(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Dialing {
-            self.rest_because("nothing to send", turn);
+            self.rest_because("nothing to send", cx);
         }
     }
 
     /// Over HTTP: reached, but not yet in a language that it speaks.
-    pub fn look_again(&mut self, turn: &mut Turn<'_>) {
+    pub fn look_again(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up {
-            self.move_to(LinkState::Dialing, "trying legacy SSE".into(), turn);
+            self.move_to(LinkState::Dialing, "trying legacy SSE".into(), cx);
         }
     }
 

@@ -11,46 +11,46 @@ use crate::config::{Reconnect, Transport};
 use crate::defaults;
 use crate::event::LinkState;
 use crate::moment::Moment;
-use crate::turn::Turn;
+use crate::cx::Cx;
 
 impl Link {
     /// Someone wants it: dial if it was never dialed.
-    pub fn open(&mut self, turn: &mut Turn<'_>) {
+    pub fn open(&mut self, cx: &mut Cx<'_>) {
         if self.state != LinkState::Idle || self.stopped || self.held {
             return;
         }
-        let earliest = self.earliest_dial(turn.now);
-        if earliest > turn.now {
-            self.move_to(LinkState::Waiting, "it was dialed too often of late".into(), turn);
-            self.sleep_until(earliest, turn);
+        let earliest = self.earliest_dial(cx.now);
+        if earliest > cx.now {
+            self.move_to(LinkState::Waiting, "it was dialed too often of late".into(), cx);
+            self.sleep_until(earliest, cx);
         } else {
-            self.dial(String::new(), turn);
+            self.dial(String::new(), cx);
         }
     }
 
     /// A call waits for it: wake what is parked, hurry what waits.
-    pub fn wake(&mut self, turn: &mut Turn<'_>) {
+    pub fn wake(&mut self, cx: &mut Cx<'_>) {
         match self.state {
-            LinkState::Idle => self.open(turn),
-            LinkState::Parked if turn.now >= self.earliest_dial(self.dialed + defaults::PARKED_COOL_DOWN) => {
-                self.dial("woken by a call".into(), turn);
+            LinkState::Idle => self.open(cx),
+            LinkState::Parked if cx.now >= self.earliest_dial(self.dialed + defaults::PARKED_COOL_DOWN) => {
+                self.dial("woken by a call".into(), cx);
             }
-            LinkState::Waiting if self.wakes_at.since(turn.now) > self.policy.cap_called => {
-                let delay = turn.dice.between(self.policy.cap_called / 2, self.policy.cap_called);
-                let at = self.earliest_dial(turn.now + delay).min(self.wakes_at);
-                self.sleep_until(at, turn);
+            LinkState::Waiting if self.wakes_at.since(cx.now) > self.policy.cap_called => {
+                let delay = cx.dice.between(self.policy.cap_called / 2, self.policy.cap_called);
+                let at = self.earliest_dial(cx.now + delay).min(self.wakes_at);
+                self.sleep_until(at, cx);
             }
             _ => {}
         }
     }
 
     /// It is not dialed until it is released. A child that runs may go on running.
-    pub fn hold(&mut self, turn: &mut Turn<'_>) {
+    pub fn hold(&mut self, cx: &mut Cx<'_>) {
         self.held = true;
         let is_http = self.transport != Transport::Child;
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) || (is_http && self.state == LinkState::Dialing)
         {
-            self.rest_because("isolated by hand", turn);
+            self.rest_because("isolated by hand", cx);
         }
     }
 
@@ -59,37 +59,37 @@ impl Link {
     }
 
     /// The server wants to be left alone until then: the next dial is not before.
-    pub fn put_off(&mut self, until: Moment, turn: &mut Turn<'_>) {
+    pub fn put_off(&mut self, until: Moment, cx: &mut Cx<'_>) {
         self.put_off = self.put_off.max(until);
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) && self.wakes_at < until {
-            self.sleep_until(until, turn);
+            self.sleep_until(until, cx);
         }
     }
 
     /// Someone asked for a new connection by hand, and there is none: forget the waiting, dial now.
-    pub fn reconnect(&mut self, turn: &mut Turn<'_>) {
+    pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         match self.state {
             LinkState::Idle | LinkState::Waiting | LinkState::Parked if !self.stopped => {
-                self.dial("asked for by hand".into(), turn);
+                self.dial("asked for by hand".into(), cx);
             }
             _ => {}
         }
     }
 
     /// Another policy holds from now on. Who was left alone under the old one and would not be under the new one is dialed.
-    pub fn reconfigure(&mut self, policy: Reconnect, turn: &mut Turn<'_>) {
+    pub fn reconfigure(&mut self, policy: Reconnect, cx: &mut Cx<'_>) {
         let was_left_alone = self.is_left_alone();
         self.policy = policy;
         if was_left_alone && !self.is_left_alone() && !self.stopped && !self.held {
-            self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
-            self.sleep_until(self.earliest_dial(turn.now), turn);
+            self.move_to(LinkState::Waiting, "its configuration has changed".into(), cx);
+            self.sleep_until(self.earliest_dial(cx.now), cx);
         }
     }
 
     /// The way to the server is another one: what was learned about the old one is worth nothing, and what waits for it waits
     /// no longer. Whoever edits the way to a server that is up wants it to be up: it is dialed again without being asked for. A
     /// child that is up has to be ended for that.
-    pub fn start_anew(&mut self, turn: &mut Turn<'_>) {
+    pub fn start_anew(&mut self, cx: &mut Cx<'_>) {
         self.incident = None;
         self.health = Health::default();
         self.exits.clear();
@@ -97,13 +97,13 @@ impl Link {
             _ if self.stopped => {}
             LinkState::Waiting | LinkState::Parked => {
                 if self.is_parked() {
-                    self.move_to(LinkState::Waiting, "its configuration has changed".into(), turn);
+                    self.move_to(LinkState::Waiting, "its configuration has changed".into(), cx);
                 }
-                self.sleep_until(self.earliest_dial(turn.now), turn);
+                self.sleep_until(self.earliest_dial(cx.now), cx);
             }
             LinkState::Up | LinkState::Dialing if self.transport != Transport::Child => {
-                self.rest_because("its configuration has changed", turn);
-                self.open(turn);
+                self.rest_because("its configuration has changed", cx);
+                self.open(cx);
             }
             LinkState::Up => self.renewing = true,
             LinkState::Dialing | LinkState::Draining | LinkState::Idle => {}
@@ -112,17 +112,17 @@ impl Link {
 
     /// The machine woke up, or the network changed: what was learned about the way there is worth nothing any more. What
     /// is lost is tried soon, as if it had been lost just now; how soon is chance, so that not all are tried at once.
-    pub fn hurry(&mut self, why: &str, turn: &mut Turn<'_>) {
+    pub fn hurry(&mut self, why: &str, cx: &mut Cx<'_>) {
         if !matches!(self.state, LinkState::Waiting | LinkState::Parked) || self.stopped {
             return;
         }
-        self.incident = Some(Incident { since: turn.now, redials: 0, parked: false });
-        let soon = self.earliest_dial(turn.now + turn.dice.between(Duration::ZERO, defaults::STAGGER));
+        self.incident = Some(Incident { since: cx.now, redials: 0, parked: false });
+        let soon = self.earliest_dial(cx.now + cx.dice.between(Duration::ZERO, defaults::STAGGER));
         if soon < self.wakes_at {
             if self.is_parked() {
-                self.move_to(LinkState::Waiting, why.to_owned(), turn);
+                self.move_to(LinkState::Waiting, why.to_owned(), cx);
             }
-            self.sleep_until(soon, turn);
+            self.sleep_until(soon, cx);
         }
     }
 }

@@ -41,7 +41,7 @@ pub enum Alarm {
 }
 
 /// Borrowed for the length of one turn.
-pub struct Turn<'a> {
+pub struct Cx<'a> {
     pub now: Moment,
     pub timers: &'a mut Timers<Alarm>,
     pub ledger: &'a mut Ledger,
@@ -52,15 +52,15 @@ pub struct Turn<'a> {
     pub quote: &'a dyn Quote,
 }
 
-impl Turn<'_> {
+impl Cx<'_> {
     /// Asks something of the shell.
-    pub fn ask(&mut self, output: Output) {
+    pub fn output(&mut self, output: Output) {
         self.outputs.push_back(output);
     }
 
     /// Says that something happened.
-    pub fn tell(&mut self, event: Event) {
-        self.outputs.push_back(Output::Happened(event));
+    pub fn emit(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
     }
 
     /// Arms a timer.
