@@ -132,7 +132,7 @@ impl Engine {
             Input::FromLink { link, received } => {
                 self.with_upstream(link, |it, cx| it.handle_received(link, received, cx));
             }
-            Input::Said { link, line } => self.with_upstream(link, |it, cx| it.handle_said(&line, cx)),
+            Input::Stderr { link, line } => self.with_upstream(link, |it, cx| it.handle_stderr(&line, cx)),
             Input::LinkBroken { link, pipe } => {
                 self.with_upstream(link, |it, cx| it.handle_broken(link, pipe, cx));
             }

@@ -86,7 +86,7 @@ pub enum Event {
     ClientLost {
         client: ClientId,
     },
-    ClientSpokeNonsense {
+    ClientMessageInvalid {
         client: ClientId,
         what: String,
     },
@@ -388,7 +388,7 @@ impl Event {
             }
             Event::ClientEnded { .. }
             | Event::ClientLost { .. }
-            | Event::ClientSpokeNonsense { .. }
+            | Event::ClientMessageInvalid { .. }
             | Event::Shaken { .. }
             | Event::Stopping { .. }
             | Event::Stopped => None,

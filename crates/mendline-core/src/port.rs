@@ -6,7 +6,7 @@
 //! # The contract of a child link
 //!
 //! 1. [`Output::Spawn`] is answered by exactly one [`Input::Spawned`] or [`Input::SpawnFailed`] of the same [`LinkId`].
-//! 2. Between `Spawned` and [`Input::ChildExited`] come any number of [`Input::FromLink`] and [`Input::Said`], and at most
+//! 2. Between `Spawned` and [`Input::ChildExited`] come any number of [`Input::FromLink`] and [`Input::Stderr`], and at most
 //!    one [`Input::LinkBroken`] for each of its two pipes.
 //! 3. `ChildExited` is the last word about a link and is said exactly once after `Spawned`: the process has been reaped, all
 //!    that it had written to its stdout before it died has been delivered as `FromLink`, and what is left of its process
@@ -36,7 +36,7 @@
 //!
 //! # Text of peers
 //!
-//! Words in [`SpawnFailure`] and [`EndHow`] and the line of [`Input::Said`] may quote a server, a proxy or the system. A
+//! Words in [`SpawnFailure`] and [`EndHow`] and the line of [`Input::Stderr`] may quote a server, a proxy or the system. A
 //! shell hides secrets in them before it passes them on. The engine itself quotes from messages only through the
 //! [`Quote`](crate::Quote) that the shell has given to it.
 
@@ -163,7 +163,7 @@ pub enum Input {
         received: Received,
     },
     /// The child wrote one line to its stderr (without the line end, redacted and then cut to a few KiB by the shell).
-    Said {
+    Stderr {
         /// Which child.
         link: LinkId,
         /// The line, without secrets.

@@ -281,7 +281,7 @@ impl ClientSession {
     }
 
     fn refuse_with(&mut self, id: Option<Id>, code: i64, what: &str, cx: &mut Cx<'_>) {
-        cx.emit(Event::ClientSpokeNonsense { client: self.client, what: what.to_owned() });
+        cx.emit(Event::ClientMessageInvalid { client: self.client, what: what.to_owned() });
         let id = id.unwrap_or_else(|| Id::from_raw(b"null"));
         self.push(Spliced::whole(words::error_response(&id, code, what)), cx);
     }

@@ -45,7 +45,7 @@ impl Event {
             Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
                 Level::Debug
             }
-            Event::ClientSpokeNonsense { .. }
+            Event::ClientMessageInvalid { .. }
             | Event::ClientLost { .. }
             | Event::NoiseSkipped { .. }
             | Event::AnswerMislabelled { .. }

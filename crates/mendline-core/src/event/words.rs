@@ -23,7 +23,7 @@ impl fmt::Display for Event {
             Event::ClientNamed { name, version, .. } => write!(f, "client is {name} {version}"),
             Event::ClientEnded { .. } => write!(f, "client will send no more"),
             Event::ClientLost { .. } => write!(f, "client no longer reads"),
-            Event::ClientSpokeNonsense { what, .. } => write!(f, "client sent something that is not a message: {what}"),
+            Event::ClientMessageInvalid { what, .. } => write!(f, "client sent something that is not a message: {what}"),
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
             Event::LinkMoved { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
             Event::LinkMoved { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),

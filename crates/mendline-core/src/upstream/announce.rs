@@ -50,23 +50,23 @@ impl Upstream {
             Announced::Reconnecting(attempt) => {
                 let of = redials.and_then(|(_, most)| most).map_or(String::new(), |most| format!(" of {most}"));
                 let words = format!("reconnecting to {name:?}, attempt {attempt}{of}");
-                self.say_progress(&words, cx);
+                self.send_own_progress(&words, cx);
                 if before == Announced::Well {
                     let words = format!("lost the server {name:?} ({}); reconnecting", self.link.trouble());
-                    self.say_log("warning", &words, cx);
+                    self.send_log("warning", &words, cx);
                 }
             }
             Announced::GivenUp => {
                 let why = self.link.trouble();
                 let words = format!("the server {name:?} keeps failing ({why}); it is tried now and then");
-                self.say_log("error", &words, cx);
+                self.send_log("error", &words, cx);
             }
-            Announced::Well => self.say_log("info", &format!("the server {name:?} is back"), cx),
+            Announced::Well => self.send_log("info", &format!("the server {name:?} is back"), cx),
         }
     }
 
     /// As progress of every call that waits and wants to know of it.
-    fn say_progress(&mut self, words: &str, cx: &mut Cx<'_>) {
+    fn send_own_progress(&mut self, words: &str, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             let Some(call) = self.calls.get_mut(key) else { continue };
             let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.make_up_progress()) else {
@@ -77,7 +77,7 @@ impl Upstream {
     }
 
     /// As a log message, for a client that has asked for messages of this level.
-    fn say_log(&mut self, level: &str, words: &str, cx: &mut Cx<'_>) {
+    fn send_log(&mut self, level: &str, words: &str, cx: &mut Cx<'_>) {
         const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let rank = |level: &str| LEVELS.iter().position(|it| *it == level);
         let is_wanted =

@@ -132,11 +132,11 @@ impl Upstream {
     pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, cx: &mut Cx<'_>) {
         let words = self.link_words(evidence.reply);
         self.note_loss(key, evidence, cx);
-        self.settle_saying(key, evidence, again, words, cx);
+        self.settle_with_detail(key, evidence, again, words, cx);
     }
 
     /// As [`Upstream::settle`], with words of its own for what happened.
-    pub(super) fn settle_saying(
+    pub(super) fn settle_with_detail(
         &mut self,
         key: Key,
         evidence: Evidence,

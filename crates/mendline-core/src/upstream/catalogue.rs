@@ -120,7 +120,7 @@ impl Catalogue {
     }
 
     /// The conversation is held in the revision that this answer to a handshake names.
-    pub fn speak(&mut self, answer: &Message) {
+    pub fn learn_version(&mut self, answer: &Message) {
         self.spoken = answer.get_str(&["protocolVersion"]).map(std::borrow::Cow::into_owned);
     }
 
@@ -221,7 +221,7 @@ mod tests {
 
     fn initialized() -> Catalogue {
         let mut catalogue = Catalogue::default();
-        catalogue.speak(&message(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#));
+        catalogue.learn_version(&message(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#));
         catalogue
     }
 

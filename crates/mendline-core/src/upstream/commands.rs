@@ -33,7 +33,7 @@ impl Upstream {
                 let reply = message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))]));
                 match reply {
                     Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
-                        self.say(Method::None, reply, cx);
+                        self.send_message(Method::None, reply, cx);
                     }
                     _ => self.drop_message(Method::None, Dropped::StaleReply, cx),
                 }
@@ -42,13 +42,13 @@ impl Upstream {
                 cx.emit(Event::AskDeclined { upstream: self.id, why });
                 if self.link.is_up() && self.link.current() == Some(link) {
                     let text = words::error_response(&id, Cause::Unavailable.code(), why);
-                    self.say(Method::None, Spliced::whole(text), cx);
+                    self.send_message(Method::None, Spliced::whole(text), cx);
                 }
             }
             UpstreamCommand::Progress { link, token, at, message } => {
                 if self.link.is_up() && self.link.current() == Some(link) {
                     let text = Spliced::new(message.text().clone(), [(at, Patch::from(token.as_slice()))]);
-                    self.say(Method::Progress, text, cx);
+                    self.send_message(Method::Progress, text, cx);
                 } else {
                     self.drop_message(Method::Progress, Dropped::StaleProgress, cx);
                 }
@@ -57,7 +57,7 @@ impl Upstream {
                 self.session.learn_notice(&message);
                 let method = message.method();
                 if self.link.is_up() && self.session.is_open() {
-                    self.say(method, Spliced::whole(message.text().clone()), cx);
+                    self.send_message(method, Spliced::whole(message.text().clone()), cx);
                 } else if method != Method::Initialized {
                     self.drop_message(method, Dropped::NoWay, cx);
                 } else if self.session.is_open() {

@@ -58,7 +58,7 @@ pub struct Exchange {
     /// The first words of such a body.
     pub page: Option<String>,
     /// A message came over it.
-    pub spoke: bool,
+    pub has_message: bool,
     /// What it carries, if that is not a call.
     pub note: Option<Note>,
 }
@@ -111,7 +111,7 @@ impl Exchange {
             complaint: None,
             unreadable: false,
             page: None,
-            spoke: false,
+            has_message: false,
             note: None,
         }
     }
@@ -127,7 +127,7 @@ pub enum Verdict {
     /// It must not be reached: said at once, and not tried again soon.
     Forbidden(String),
     /// The server says that the session that it named is lost; a ping has to confirm it.
-    SessionSaidLost(String),
+    SessionReportedLost(String),
     /// The response stream may be resumed from this event on.
     Resume(Bytes),
     /// The server does not know Streamable HTTP.
@@ -156,7 +156,7 @@ impl Verdict {
             | Verdict::OtherDialect(words)
             | Verdict::OtherEra(words)
             | Verdict::NeedsLogin(words)
-            | Verdict::SessionSaidLost(words)
+            | Verdict::SessionReportedLost(words)
             | Verdict::Refused(words)
             | Verdict::Final(words) => words,
             Verdict::Answered => "the server answered with an error".into(),
@@ -211,7 +211,7 @@ pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Circu
 }
 
 fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written, around: &Circumstances) -> Verdict {
-    let said = || said(status, exchange);
+    let said = || describe_response(status, exchange);
     match status {
         200..300 => match (exchange.content, how) {
             (Content::Events, EndHow::Cut(words)) => lost_or_resumed(written, around, words),
@@ -233,9 +233,9 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
         // The endpoint went with its trunk, perhaps before a handshake was made over it.
         404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, said()),
         // An error in the body that names the session has been noticed when it came.
-        404 if around.says_lost(exchange) && exchange.complaint.is_none() => Verdict::SessionSaidLost(said()),
-        400 if around.says_lost(exchange) && exchange.page.as_deref().is_some_and(names_session) => {
-            Verdict::SessionSaidLost(said())
+        404 if around.reports_lost(exchange) && exchange.complaint.is_none() => Verdict::SessionReportedLost(said()),
+        400 if around.reports_lost(exchange) && exchange.page.as_deref().is_some_and(names_session) => {
+            Verdict::SessionReportedLost(said())
         }
         400 if matches!(exchange.complaint, Some(Complaint { code: -32020 | -32022, again: false, .. })) => {
             Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, said())
@@ -254,7 +254,7 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
 
 impl Circumstances {
     /// Whether a refusal can speak of a session: the exchange named one, or the endpoint that it was posted to does.
-    fn says_lost(&self, exchange: &Exchange) -> bool {
+    fn reports_lost(&self, exchange: &Exchange) -> bool {
         self.can_lose_session && (exchange.session_named.is_some() || self.over_trunk)
     }
 }
@@ -285,7 +285,7 @@ fn lost_or_resumed(written: Written, around: &Circumstances, words: &str) -> Ver
     }
 }
 
-fn said(status: u16, exchange: &Exchange) -> String {
+fn describe_response(status: u16, exchange: &Exchange) -> String {
     let text = format!("the server answered HTTP {status}");
     match (&exchange.complaint, &exchange.page) {
         (Some(complaint), _) => format!("{text}: {}", complaint.words),
@@ -410,7 +410,7 @@ mod tests {
         refused.session_named = Some("s1".into());
         let initialized = Circumstances { can_lose_session: true, ..Circumstances::default() };
         let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
-        assert!(matches!(verdict, Verdict::SessionSaidLost(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::SessionReportedLost(_)), "{verdict:?}");
         let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &Circumstances::default());
         assert!(matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
         let verdict = judge(&ended(Some(404), Content::Json), &EndHow::Complete, Written::Whole, &initialized);
@@ -429,7 +429,7 @@ mod tests {
         {
             refused.page = Some(words.into());
             let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
-            assert!(matches!(verdict, Verdict::SessionSaidLost(_)), "{words}: {verdict:?}");
+            assert!(matches!(verdict, Verdict::SessionReportedLost(_)), "{words}: {verdict:?}");
         }
         refused.page = Some("a field is missing".into());
         let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);

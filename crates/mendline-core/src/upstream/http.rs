@@ -19,7 +19,7 @@
 //! [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
 
 mod ends;
-mod heard;
+mod received;
 mod notes;
 mod notices;
 mod params;
@@ -344,7 +344,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         http.abort_where(|purpose| !matches!(purpose, Purpose::Note | Purpose::Trunk), cx);
         http.leaving = Leaving::LastWords;
-        self.say_goodbye(cx);
+        self.close_session(cx);
         let Some(http) = &mut self.http else { return };
         if http.open() > 0 {
             http.goodbye = cx.wake_in(defaults::GOODBYE, Alarm::Goodbye(self.id));
@@ -352,7 +352,7 @@ impl Upstream {
     }
 
     /// Gives up what is left, and ends the session, if there is one; once all that was to be said has been.
-    fn say_goodbye(&mut self, cx: &mut Cx<'_>) {
+    fn close_session(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::Note);
         if http.leaving != Leaving::LastWords || has_more_to_say() {

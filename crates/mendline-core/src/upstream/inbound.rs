@@ -48,7 +48,7 @@ impl Upstream {
     }
 
     pub(super) fn handle_message(&mut self, link: LinkId, message: Message, cx: &mut Cx<'_>) {
-        self.keep_alive.note_heard(cx.now);
+        self.keep_alive.note_received(cx.now);
         match (message.kind(), message.method()) {
             (Kind::Result | Kind::Error, _) => self.handle_response(message, cx),
             (Kind::Request, _) => match self.clients.first().copied() {

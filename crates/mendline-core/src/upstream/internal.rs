@@ -135,10 +135,10 @@ impl Upstream {
         }
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
         match verdict {
-            Verdict::SessionSaidLost(words) => {
+            Verdict::SessionReportedLost(words) => {
                 self.internal_lost(key, &words, cx);
                 if let Some(refusal) = Refusal::of(exchange) {
-                    self.session_said_lost(exchange.life, refusal, None, cx);
+                    self.session_reported_lost(exchange.life, refusal, None, cx);
                 }
             }
             Verdict::Unreachable(words) | Verdict::Forbidden(words) => {

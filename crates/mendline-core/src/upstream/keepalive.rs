@@ -38,7 +38,7 @@ impl KeepAlive {
     }
 
     /// Something was heard.
-    pub fn note_heard(&mut self, now: Moment) {
+    pub fn note_received(&mut self, now: Moment) {
         self.heard = now;
     }
 

@@ -159,7 +159,7 @@ impl Upstream {
     }
 
     /// The child said something on stderr.
-    pub fn handle_said(&mut self, line: &[u8], cx: &Cx<'_>) {
+    pub fn handle_stderr(&mut self, line: &[u8], cx: &Cx<'_>) {
         self.link.note_last_words(&cx.quote.quote(line, defaults::STDERR_LINE));
     }
 
@@ -371,7 +371,7 @@ impl Upstream {
         self.announce(cx);
     }
 
-    fn say(&mut self, method: Method, text: Spliced, cx: &mut Cx<'_>) {
+    fn send_message(&mut self, method: Method, text: Spliced, cx: &mut Cx<'_>) {
         if !self.outbox.try_push_text(text, method, cx.ledger) {
             self.drop_message(method, Dropped::NoWay, cx);
         }

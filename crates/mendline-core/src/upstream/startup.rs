@@ -124,7 +124,7 @@ impl Upstream {
     }
 
     fn tell_early(&mut self, client: ClientId, request: Key, answer: Message, cx: &mut Cx<'_>) {
-        self.catalogue.speak(&answer);
+        self.catalogue.learn_version(&answer);
         self.shelves.clear();
         self.told = Some(answer.clone());
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
@@ -218,7 +218,7 @@ impl Upstream {
     pub(super) fn cache_handshake(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
         // What the client was told is what its lists are about.
         if self.told.is_none() {
-            self.catalogue.speak(answer);
+            self.catalogue.learn_version(answer);
         }
         if let Some(version) = handshake.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
             let topic = Topic { version: version.into_owned(), method: Method::Initialize, cursor: None };

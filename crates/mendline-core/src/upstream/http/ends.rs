@@ -43,7 +43,7 @@ impl Upstream {
             Purpose::Trunk => self.trunk_ended(&exchange, how, cx),
             Purpose::Goodbye | Purpose::Dropped => {}
         }
-        self.say_goodbye(cx);
+        self.close_session(cx);
         self.keep_moving(cx);
     }
 
@@ -96,25 +96,25 @@ impl Upstream {
                 if !is_busy {
                     self.note_loss(key, evidence, cx);
                 }
-                self.settle_saying(key, evidence, again, words, cx);
+                self.settle_with_detail(key, evidence, again, words, cx);
                 self.sort_waiting();
                 if is_initialize && over_trunk {
                     // Nobody knows whether the server was initialized, and it must not be initialized twice.
                     self.drain_link("nobody knows whether the server was initialized", Wish::Ours, cx);
                 }
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
-                    self.session_said_lost(exchange.life, refusal, None, cx);
+                    self.session_reported_lost(exchange.life, refusal, None, cx);
                 }
                 self.promote(cx);
             }
             // The trunk stands, so it is not the upstream that is away, only a way for this one.
             Verdict::Unreachable(words) if over_trunk || is_orphan => {
                 let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.dice);
-                self.settle_saying(key, Evidence::UNSENT, again, words, cx);
+                self.settle_with_detail(key, Evidence::UNSENT, again, words, cx);
                 self.sort_waiting();
             }
             Verdict::Unreachable(words) => {
-                self.settle_saying(key, Evidence::UNSENT, cx.now, words.clone(), cx);
+                self.settle_with_detail(key, Evidence::UNSENT, cx.now, words.clone(), cx);
                 self.sort_waiting();
                 self.unreachable(words, false, cx);
             }
@@ -124,13 +124,13 @@ impl Upstream {
                 self.fail(key, Cause::Unavailable, Outcome::NotSent, words, cx);
             }
             Verdict::Forbidden(words) => {
-                self.settle_saying(key, Evidence::UNSENT, cx.now, words.clone(), cx);
+                self.settle_with_detail(key, Evidence::UNSENT, cx.now, words.clone(), cx);
                 self.unreachable(words, true, cx);
             }
-            Verdict::SessionSaidLost(words) => {
+            Verdict::SessionReportedLost(words) => {
                 if let Some(refusal) = Refusal::of(exchange) {
                     let refused = Refused { key, refusal, answer: None, words };
-                    self.session_said_lost(exchange.life, refusal, Some(refused), cx);
+                    self.session_reported_lost(exchange.life, refusal, Some(refused), cx);
                 }
             }
             Verdict::Resume(_) => {

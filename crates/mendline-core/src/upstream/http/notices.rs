@@ -57,11 +57,11 @@ impl Upstream {
             Some(404) if exchange.session_named.is_some() => {
                 http.notices.failures += 1;
                 let refusal = Refusal::of(exchange).unwrap_or(Refusal::bare(404));
-                self.notices_said_lost(exchange.life, refusal, cx);
+                self.notices_reported_lost(exchange.life, refusal, cx);
             }
             Some(400..500) => http.notices.wanted = false,
             _ => {
-                http.notices.failures = if exchange.spoke { 0 } else { http.notices.failures + 1 };
+                http.notices.failures = if exchange.has_message { 0 } else { http.notices.failures + 1 };
                 self.reopen_notices_later(cx);
             }
         }

@@ -113,7 +113,7 @@ impl Upstream {
         } else {
             cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice)
         };
-        self.settle_saying(key, evidence, again, words, cx);
+        self.settle_with_detail(key, evidence, again, words, cx);
         self.sort_waiting();
         self.look_up(cx);
         self.promote(cx);

@@ -48,7 +48,7 @@ impl Upstream {
             http.release(cx);
         }
         match status {
-            404 if named => self.session_said_lost(life, Refusal::bare(status), None, cx),
+            404 if named => self.session_reported_lost(life, Refusal::bare(status), None, cx),
             200..300 if held => {
                 http.notices.wanted = http.dialect != Dialect::Sse;
                 self.open_notices(cx);

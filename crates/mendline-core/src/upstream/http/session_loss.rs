@@ -148,7 +148,7 @@ impl Http {
 
 impl Upstream {
     /// Whether this error, to this call, says that the session is lost.
-    pub(super) fn says_session_lost(&self, id: ExchangeId, key: Key, complaint: &Complaint) -> bool {
+    pub(super) fn reports_session_lost(&self, id: ExchangeId, key: Key, complaint: &Complaint) -> bool {
         let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
@@ -173,14 +173,14 @@ impl Upstream {
         http.leave(id, cx);
         if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
             self.internal_lost(key, &words, cx);
-            return self.session_said_lost(life, refusal, None, cx);
+            return self.session_reported_lost(life, refusal, None, cx);
         }
         let refused = Refused { key, refusal, answer: answer_of(complaint, key), words };
-        self.session_said_lost(life, refusal, Some(refused), cx);
+        self.session_reported_lost(life, refusal, Some(refused), cx);
     }
 
     /// The server says that a session is lost. The call that heard so waits until that is known.
-    pub(in crate::upstream) fn session_said_lost(
+    pub(in crate::upstream) fn session_reported_lost(
         &mut self,
         life: u32,
         refusal: Refusal,
@@ -221,8 +221,8 @@ impl Upstream {
     }
 
     /// The stream for notices was refused as if the session were lost.
-    pub(super) fn notices_said_lost(&mut self, life: u32, refusal: Refusal, cx: &mut Cx<'_>) {
-        self.session_said_lost(life, refusal, None, cx);
+    pub(super) fn notices_reported_lost(&mut self, life: u32, refusal: Refusal, cx: &mut Cx<'_>) {
+        self.session_reported_lost(life, refusal, None, cx);
         if let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
             suspicion.by_notices = true;
         }
@@ -337,7 +337,7 @@ impl Upstream {
                 call.refused_once = true;
                 call.lost_in = Some(life);
                 let evidence = Evidence { written: Written::Whole, reply: Reply::SessionGone };
-                self.settle_saying(key, evidence, cx.now, "the server has lost the session".into(), cx);
+                self.settle_with_detail(key, evidence, cx.now, "the server has lost the session".into(), cx);
             }
             (Finding::Alive, Some(answer)) => self.pass_on(answer, cx),
             // A server that repeats itself in so many words has answered; it need not be asked again.
@@ -348,11 +348,11 @@ impl Upstream {
             }
             (Finding::Alive, None) => {
                 let evidence = Evidence { written: Written::Whole, reply: Reply::Status(refusal.status) };
-                self.settle_saying(key, evidence, again, words, cx);
+                self.settle_with_detail(key, evidence, again, words, cx);
             }
             (Finding::Unconfirmed | Finding::CannotBeConfirmed, _) => {
                 let words = format!("{words}; a ping did not show whether the session is lost");
-                self.settle_saying(key, Evidence::SILENCE, again, words, cx);
+                self.settle_with_detail(key, Evidence::SILENCE, again, words, cx);
             }
         }
     }

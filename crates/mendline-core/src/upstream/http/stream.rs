@@ -32,7 +32,7 @@ const REMEMBERED: usize = 1000;
 
 impl Stream {
     /// Takes note of an event; says whether it is news. A server that replays more than was missed is not heard twice.
-    pub(super) fn note(&mut self, id: Option<Bytes>, retry: Option<Duration>, spoke: bool) -> bool {
+    pub(super) fn note(&mut self, id: Option<Bytes>, retry: Option<Duration>, has_message: bool) -> bool {
         if let Some(id) = id.filter(|id| !id.is_empty()) {
             if self.resumed && self.passed_on.contains(&id) {
                 return false;
@@ -47,7 +47,7 @@ impl Stream {
         }
         self.retry = retry.or(self.retry);
         // Priming events and accepted connections reset nothing; only a message does.
-        if spoke {
+        if has_message {
             self.tries = 0;
         }
         true

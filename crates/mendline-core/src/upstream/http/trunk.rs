@@ -25,7 +25,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         http.dialect = Dialect::Sse;
         http.refused = Some(words);
-        self.settle_saying(key, Evidence::UNSENT, cx.now, String::new(), cx);
+        self.settle_with_detail(key, Evidence::UNSENT, cx.now, String::new(), cx);
         self.sort_waiting();
         self.link.look_again(cx);
     }

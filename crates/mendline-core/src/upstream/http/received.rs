@@ -97,7 +97,7 @@ impl Upstream {
             .retry
             .map(|millis| Duration::from_millis(millis).clamp(defaults::RESUME_WAIT_MIN, defaults::RESUME_WAIT_MAX));
         let ReceivedEvent { id: event_id, endpoint, received, .. } = event;
-        exchange.spoke |= received.is_some();
+        exchange.has_message |= received.is_some();
         match purpose {
             Purpose::Call(key) => {
                 if let Some(call) = self.calls.get_mut(key)
@@ -212,7 +212,7 @@ impl Upstream {
             let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
             let again = self.calls.get(key).is_some_and(|call| call.refused_once);
             let complaint = Complaint::of(message.clone(), again, cx.quote);
-            if self.says_session_lost(id, key, &complaint) {
+            if self.reports_session_lost(id, key, &complaint) {
                 return self.refused_for_session(id, key, &complaint, cx);
             }
             // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
