@@ -190,7 +190,7 @@ pub const LISTENS: usize = 64;
 /// Set by `limits.waiting`, `--max-waiting`.
 pub const WAITING: usize = 1024;
 /// Requests of a server that wait for the client's answer.
-pub const ASKS: usize = 256;
+pub const SERVER_REQUESTS: usize = 256;
 /// Messages queued for a server that does not read; beyond it notifications and answers are dropped and counted.
 pub const LINK_QUEUE: usize = 2048;
 /// Notifications and answers to a server that are posted at a time over HTTP, and as many cancellations beside them. Each is

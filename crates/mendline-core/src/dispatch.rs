@@ -46,7 +46,7 @@ pub enum ClientEvent {
     /// The call waits for its server; progress of our own says so.
     Reconnecting { request: Key, progress: f64, words: String },
     /// The server asks the client something.
-    Ask { link: LinkId, message: Message },
+    ServerRequest { link: LinkId, message: Message },
     /// The server no longer wants an answer to what it asked.
     Withdraw { link: LinkId, at: Span, message: Message },
     /// A link is over, and with it everything that was asked over it.

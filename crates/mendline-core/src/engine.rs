@@ -277,7 +277,7 @@ impl Engine {
     pub fn load(&self) -> Load {
         Load {
             requests: self.clients.values().map(ClientSession::open).sum(),
-            asks: self.clients.values().map(ClientSession::asks).sum(),
+            server_requests: self.clients.values().map(ClientSession::server_requests).sum(),
             for_clients: self.clients.values().map(|session| session.outbox().len()).sum(),
             calls: self.upstreams.iter().map(Upstream::held_calls).sum(),
             for_links: self.upstreams.iter().map(Upstream::queued).sum(),
@@ -395,7 +395,7 @@ pub struct Load {
     /// Requests of clients without an answer.
     pub requests: usize,
     /// Questions of servers without an answer.
-    pub asks: usize,
+    pub server_requests: usize,
     /// Messages that wait for clients.
     pub for_clients: usize,
     /// Calls without an answer.

@@ -104,7 +104,7 @@ pub enum Event {
         over: Option<Over>,
     },
     /// Somebody wants a new connection.
-    ReconnectAsked {
+    ReconnectRequested {
         upstream: UpstreamId,
     },
     /// It will be dialed after this wait, unless something happens before.
@@ -299,20 +299,20 @@ pub enum Event {
         wait: Duration,
     },
 
-    AskForwarded {
+    ServerRequestForwarded {
         client: ClientId,
         link: LinkId,
         method: Method,
     },
-    AskAnswered {
+    ServerRequestAnswered {
         client: ClientId,
         link: LinkId,
     },
-    AskWithdrawn {
+    ServerRequestWithdrawn {
         client: ClientId,
         link: LinkId,
     },
-    AskDeclined {
+    ServerRequestDeclined {
         upstream: UpstreamId,
         why: &'static str,
     },
@@ -344,7 +344,7 @@ impl Event {
             | Event::DialFailed { upstream, .. }
             | Event::DialPlanned { upstream, .. }
             | Event::LoginWanted { upstream, .. }
-            | Event::ReconnectAsked { upstream }
+            | Event::ReconnectRequested { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }
             | Event::UpstreamReady { upstream, .. }
@@ -380,10 +380,10 @@ impl Event {
             | Event::Paused { upstream, .. }
             | Event::PauseEnded { upstream }
             | Event::RateLimited { upstream, .. }
-            | Event::AskDeclined { upstream, .. }
+            | Event::ServerRequestDeclined { upstream, .. }
             | Event::IdMended { upstream, .. }
             | Event::MessageDropped { upstream, .. } => Some(*upstream),
-            Event::AskForwarded { link, .. } | Event::AskAnswered { link, .. } | Event::AskWithdrawn { link, .. } => {
+            Event::ServerRequestForwarded { link, .. } | Event::ServerRequestAnswered { link, .. } | Event::ServerRequestWithdrawn { link, .. } => {
                 Some(link.upstream)
             }
             Event::ClientEnded { .. }

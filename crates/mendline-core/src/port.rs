@@ -283,7 +283,7 @@ pub enum Output {
         /// Which upstream.
         upstream: UpstreamId,
         /// What to send. In a box, because most outputs are events and would be as large as it.
-        ask: Box<Ask>,
+        request: Box<HttpRequest>,
         /// Whether a connection that has been idle may carry it.
         reuse: Reuse,
     },
@@ -385,7 +385,7 @@ pub enum Signal {
 
 /// One HTTP request.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct HttpRequest {
     /// GET, POST or DELETE.
     pub verb: Verb,
     /// Where to, when it is not the upstream's own URL: the endpoint that a legacy SSE server named, as it named it. The

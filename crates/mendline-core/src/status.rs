@@ -178,7 +178,7 @@ impl UpstreamStatus {
             Event::DialPlanned { attempt, most, wait, .. } => {
                 self.redial = Some(Redial { attempt: *attempt, most: *most, wait: *wait });
             }
-            Event::ReconnectAsked { .. } => self.asked = self.ready,
+            Event::ReconnectRequested { .. } => self.asked = self.ready,
             Event::DialFailed { why, .. } => self.last_error = Some(why.clone()),
             Event::LeftAlone { why, .. } => self.lose(why),
             Event::UpstreamReady { after, .. } => {
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_connection_that_somebody_ends_by_hand_is_no_loss_and_no_error() {
         let mut events = up();
-        events.push(Event::ReconnectAsked { upstream: UPSTREAM });
+        events.push(Event::ReconnectRequested { upstream: UPSTREAM });
         events.push(moved(LinkState::Up, LinkState::Draining, None));
         assert_eq!(folded(&events).child(), Some(7), "it is still there while it is ended");
         events.push(moved(LinkState::Draining, LinkState::Waiting, None));

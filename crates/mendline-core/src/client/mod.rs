@@ -1,6 +1,6 @@
 //! The side that faces clients: one conversation each, every request answered once.
 
-mod asks;
+mod server_requests;
 mod outbox;
 mod session;
 

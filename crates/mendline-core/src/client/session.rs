@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use mendline_wire::{Fault, Id, Kind, Message, Method, Patch, Received, Span, Spliced, WireError, code, meta};
 
-use super::asks::Asks;
+use super::server_requests::ServerRequests;
 use super::outbox::Outbox;
 use crate::defaults;
 use crate::event::{Dropped, Event};
@@ -33,7 +33,7 @@ pub struct ClientSession {
     client: ClientId,
     upstream: UpstreamId,
     requests: Slab<Request>,
-    asks: Asks,
+    server_requests: ServerRequests,
     outbox: Outbox,
     listening: usize,
     /// It had its chance to say who it is.
@@ -50,7 +50,7 @@ impl ClientSession {
             client,
             upstream,
             requests: Slab::default(),
-            asks: Asks::default(),
+            server_requests: ServerRequests::default(),
             outbox: Outbox::default(),
             listening: 0,
             is_introduced: false,
@@ -70,8 +70,8 @@ impl ClientSession {
     }
 
     /// Questions of servers that the client has not answered.
-    pub fn asks(&self) -> usize {
-        self.asks.len()
+    pub fn server_requests(&self) -> usize {
+        self.server_requests.len()
     }
 
     pub fn has_ended(&self) -> bool {
@@ -114,7 +114,7 @@ impl ClientSession {
         if !self.ended {
             self.ended = true;
             cx.emit(Event::ClientEnded { client: self.client });
-            self.asks.decline_all(cx);
+            self.server_requests.decline_all(cx);
         }
     }
 
@@ -128,7 +128,7 @@ impl ClientSession {
         for key in self.requests.keys_by_age() {
             self.forget(key);
         }
-        self.asks.decline_all(cx);
+        self.server_requests.decline_all(cx);
         self.outbox.clear(cx.ledger);
         cx.send_to_upstream(self.upstream, UpstreamCommand::Close { client: self.client });
     }
@@ -158,22 +158,22 @@ impl ClientSession {
                     self.push(Spliced::whole(words::progress(token.as_bytes(), progress, &words)), cx);
                 }
             }
-            ClientEvent::Ask { link, message } => {
+            ClientEvent::ServerRequest { link, message } => {
                 if self.has_ended() {
                     if let Some(id) = message.id().map(Id::from_raw) {
                         cx.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
                     }
-                } else if let Some(question) = self.asks.open(self.client, link, &message, cx) {
+                } else if let Some(question) = self.server_requests.open(self.client, link, &message, cx) {
                     self.push(question, cx);
                 }
             }
-            ClientEvent::Withdraw { link, at, message } => match self.asks.withdraw(self.client, link, at, &message, cx)
+            ClientEvent::Withdraw { link, at, message } => match self.server_requests.withdraw(self.client, link, at, &message, cx)
             {
                 Some(told) => self.push(told, cx),
                 None => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
             },
             ClientEvent::LinkGone { link } => {
-                for told in self.asks.withdraw_all(self.client, link, cx) {
+                for told in self.server_requests.withdraw_all(self.client, link, cx) {
                     self.push(told, cx);
                 }
             }
@@ -192,14 +192,14 @@ impl ClientSession {
             (Kind::Request, _) => self.handle_request(message, cx),
             (Kind::Notification, Method::Cancelled) => self.handle_cancelled(message, cx),
             (Kind::Notification, Method::Progress) => {
-                if let Err(why) = self.asks.progress(message, cx) {
+                if let Err(why) = self.server_requests.progress(message, cx) {
                     self.drop_message(Method::Progress, why, cx);
                 }
             }
             (Kind::Notification, _) => cx.send_to_upstream(self.upstream, UpstreamCommand::Notice { message }),
             (Kind::Result | Kind::Error, _) => {
-                if let Err(why) = self.asks.answer(self.client, message, cx) {
-                    self.drop_message(Asks::DROPPED_METHOD, why, cx);
+                if let Err(why) = self.server_requests.answer(self.client, message, cx) {
+                    self.drop_message(ServerRequests::DROPPED_METHOD, why, cx);
                 }
             }
         }

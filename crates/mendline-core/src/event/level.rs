@@ -37,8 +37,8 @@ impl Event {
             | Event::CallCancelled { .. }
             | Event::CallAbandoned { .. }
             | Event::RateLimited { .. }
-            | Event::AskForwarded { .. }
-            | Event::AskAnswered { .. }
+            | Event::ServerRequestForwarded { .. }
+            | Event::ServerRequestAnswered { .. }
             | Event::ClientOpened { .. }
             | Event::ClientNamed { .. }
             | Event::ClientEnded { .. } => Level::Debug,
@@ -60,8 +60,8 @@ impl Event {
             | Event::BreakerOpened { .. }
             | Event::Isolated { .. }
             | Event::Paused { .. }
-            | Event::AskWithdrawn { .. }
-            | Event::AskDeclined { .. }
+            | Event::ServerRequestWithdrawn { .. }
+            | Event::ServerRequestDeclined { .. }
             | Event::IdMended { .. }
             | Event::MessageDropped { .. } => Level::Warn,
             Event::UpstreamReady { .. }
@@ -73,7 +73,7 @@ impl Event {
             | Event::BreakerClosed { .. }
             | Event::Resumed { .. }
             | Event::PauseEnded { .. }
-            | Event::ReconnectAsked { .. }
+            | Event::ReconnectRequested { .. }
             | Event::Reconfigured { .. }
             | Event::Renewed { .. }
             | Event::Shaken { .. }

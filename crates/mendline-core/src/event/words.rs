@@ -31,7 +31,7 @@ impl fmt::Display for Event {
                 write!(f, "next attempt ({attempt} of {most}) in {}", Short(*wait))
             }
             Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
-            Event::ReconnectAsked { .. } => write!(f, "a new connection is made: asked for by hand"),
+            Event::ReconnectRequested { .. } => write!(f, "a new connection is made: asked for by hand"),
             Event::LoginWanted { why, .. } => write!(f, "needs a login: {why}"),
             Event::LeftAlone { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
@@ -101,10 +101,10 @@ impl fmt::Display for Event {
             }
             Event::PauseEnded { .. } => write!(f, "the pause is over"),
             Event::RateLimited { call, wait, .. } => write!(f, "call {call} waits {} for its turn", Short(*wait)),
-            Event::AskForwarded { method, .. } => write!(f, "the server asks the client ({})", name(method)),
-            Event::AskAnswered { .. } => write!(f, "the client answered the server"),
-            Event::AskWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
-            Event::AskDeclined { why, .. } => write!(f, "a question of the server was declined: {why}"),
+            Event::ServerRequestForwarded { method, .. } => write!(f, "the server asks the client ({})", name(method)),
+            Event::ServerRequestAnswered { .. } => write!(f, "the client answered the server"),
+            Event::ServerRequestWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
+            Event::ServerRequestDeclined { why, .. } => write!(f, "a question of the server was declined: {why}"),
             Event::IdMended { call, .. } => {
                 write!(f, "the server changed the type of an id; matched to call {call} all the same")
             }

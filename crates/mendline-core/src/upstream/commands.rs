@@ -39,7 +39,7 @@ impl Upstream {
                 }
             }
             UpstreamCommand::Decline { link, id, why } => {
-                cx.emit(Event::AskDeclined { upstream: self.id, why });
+                cx.emit(Event::ServerRequestDeclined { upstream: self.id, why });
                 if self.link.is_up() && self.link.current() == Some(link) {
                     let text = words::error_response(&id, Cause::Unavailable.code(), why);
                     self.send_message(Method::None, Spliced::whole(text), cx);

@@ -46,7 +46,7 @@ use super::outbox::Out;
 use crate::config::Dialect;
 use crate::defaults;
 use crate::event::LinkState;
-use crate::port::{Ask, ExchangeId, Output, Reuse, UpstreamId, Verb};
+use crate::port::{HttpRequest, ExchangeId, Output, Reuse, UpstreamId, Verb};
 use crate::slab::Key;
 use crate::timers::TimerId;
 use crate::cx::{Alarm, Cx};
@@ -168,14 +168,14 @@ impl Http {
         headers
     }
 
-    fn begin(&mut self, mut exchange: Exchange, ask: Ask, reuse: Reuse, cx: &mut Cx<'_>) -> ExchangeId {
+    fn begin(&mut self, mut exchange: Exchange, request: HttpRequest, reuse: Reuse, cx: &mut Cx<'_>) -> ExchangeId {
         self.made += 1;
         exchange.life = self.life;
         let id = ExchangeId::new(self.upstream, self.made);
         exchange.session_named =
-            ask.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
+            request.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
         self.exchanges.insert(id, Box::new(exchange));
-        cx.output(Output::Exchange { exchange: id, upstream: self.upstream, ask: Box::new(ask), reuse });
+        cx.output(Output::Exchange { exchange: id, upstream: self.upstream, request: Box::new(request), reuse });
         id
     }
 
@@ -237,8 +237,8 @@ impl Upstream {
         }
         if http.dialect == Dialect::Sse {
             if http.trunk().is_none() {
-                let ask = Ask { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
-                http.begin(Exchange::new(Purpose::Trunk), ask, Reuse::Fresh, cx);
+                let request = HttpRequest { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
+                http.begin(Exchange::new(Purpose::Trunk), request, Reuse::Fresh, cx);
                 http.release(cx);
                 http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
             }
@@ -307,8 +307,8 @@ impl Upstream {
         let is_picky = !call.effect.is_repeatable() || call.misdirected_once;
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
-        let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
-        http.begin(Exchange::new(Purpose::Call(key)), ask, reuse, cx);
+        let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
+        http.begin(Exchange::new(Purpose::Call(key)), request, reuse, cx);
     }
 
     /// Nobody waits for this call any more. In the modern era giving the exchange up is how it is cancelled; in the legacy
@@ -362,8 +362,8 @@ impl Upstream {
         http.abort_where(|_| true, cx);
         if http.session.is_some() {
             let headers = http.session_headers(false);
-            let ask = Ask { verb: Verb::Delete, target: None, headers, body: None };
-            http.begin(Exchange::new(Purpose::Goodbye), ask, Reuse::Any, cx);
+            let request = HttpRequest { verb: Verb::Delete, target: None, headers, body: None };
+            http.begin(Exchange::new(Purpose::Goodbye), request, Reuse::Any, cx);
         }
     }
 

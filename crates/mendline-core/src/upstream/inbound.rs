@@ -52,7 +52,7 @@ impl Upstream {
         match (message.kind(), message.method()) {
             (Kind::Result | Kind::Error, _) => self.handle_response(message, cx),
             (Kind::Request, _) => match self.clients.first().copied() {
-                Some(client) => cx.send_to_client(client, ClientEvent::Ask { link, message }),
+                Some(client) => cx.send_to_client(client, ClientEvent::ServerRequest { link, message }),
                 None => {
                     if let Some(id) = message.id().map(Id::from_raw) {
                         let decline = UpstreamCommand::Decline { link, id, why: "no client is connected" };

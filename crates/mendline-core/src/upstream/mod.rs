@@ -313,7 +313,7 @@ impl Upstream {
             // Somebody took it out on purpose; that is undone first.
             return;
         }
-        cx.emit(Event::ReconnectAsked { upstream: self.id });
+        cx.emit(Event::ReconnectRequested { upstream: self.id });
         if self.link.is_up() {
             self.drain_link("asked for by hand", Wish::Ours, cx);
         } else {

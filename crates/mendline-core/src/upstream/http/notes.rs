@@ -10,7 +10,7 @@ use mendline_wire::Method;
 use super::Http;
 use crate::defaults;
 use crate::event::Dropped;
-use crate::port::{Ask, ExchangeId, Reuse, Verb};
+use crate::port::{HttpRequest, ExchangeId, Reuse, Verb};
 use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Note, Purpose};
@@ -65,9 +65,9 @@ impl Upstream {
         let headers = http.session_headers(false);
         let method = note.method;
         let note = Note { until: cx.now + defaults::NOTE, ..note };
-        let ask = Ask { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(note.text.clone()) };
+        let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(note.text.clone()) };
         let exchange = Exchange { note: Some(note), ..Exchange::new(Purpose::Note) };
-        let id = http.begin(exchange, ask, Reuse::Any, cx);
+        let id = http.begin(exchange, request, Reuse::Any, cx);
         if method == Method::Initialized {
             http.held_by = Some(id);
             cx.disarm(&mut http.held_until);

@@ -9,7 +9,7 @@ use mendline_wire::headers;
 
 use super::{Refusal, Stream};
 use crate::defaults;
-use crate::port::{Ask, ExchangeId, Reuse, Verb};
+use crate::port::{HttpRequest, ExchangeId, Reuse, Verb};
 use crate::timers::TimerId;
 use crate::cx::Cx;
 use crate::upstream::Upstream;
@@ -45,8 +45,8 @@ impl Upstream {
             headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last).into()));
             http.notices.stream.resumed = true;
         }
-        let ask = Ask { verb: Verb::Get, target: None, headers, body: None };
-        http.notices.exchange = Some(http.begin(Exchange::new(Purpose::Notices), ask, Reuse::Any, cx));
+        let request = HttpRequest { verb: Verb::Get, target: None, headers, body: None };
+        http.notices.exchange = Some(http.begin(Exchange::new(Purpose::Notices), request, Reuse::Any, cx));
     }
 
     /// It backs off by itself; an upstream without it is still ready.

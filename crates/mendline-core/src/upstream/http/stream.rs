@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Method, headers};
 
-use crate::port::{Ask, Reuse, Verb};
+use crate::port::{HttpRequest, Reuse, Verb};
 use crate::slab::Key;
 use crate::cx::Cx;
 use crate::upstream::Upstream;
@@ -70,6 +70,6 @@ impl Upstream {
         }
         headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last_event).into()));
         call.stream.resumed = true;
-        http.begin(exchange, Ask { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, cx);
+        http.begin(exchange, HttpRequest { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, cx);
     }
 }

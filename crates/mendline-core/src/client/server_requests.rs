@@ -16,7 +16,7 @@ use crate::words;
 
 /// One question.
 #[derive(Debug)]
-struct Ask {
+struct ServerRequest {
     link: LinkId,
     id: Id,
     token: Option<Vec<u8>>,
@@ -24,11 +24,11 @@ struct Ask {
 
 /// The questions that are open.
 #[derive(Debug, Default)]
-pub struct Asks {
-    open: Slab<Ask>,
+pub struct ServerRequests {
+    open: Slab<ServerRequest>,
 }
 
-impl Asks {
+impl ServerRequests {
     pub fn len(&self) -> usize {
         self.open.len()
     }
@@ -38,8 +38,8 @@ impl Asks {
         let id = Id::from_raw(message.id()?);
         let at = message.id_span()?;
         let token = message.progress_token();
-        let ask = Ask { link, id: id.clone(), token: token.map(|at| message.slice(at).to_vec()) };
-        let key = if self.open.len() < defaults::ASKS { self.open.insert(ask) } else { None };
+        let server_request = ServerRequest { link, id: id.clone(), token: token.map(|at| message.slice(at).to_vec()) };
+        let key = if self.open.len() < defaults::SERVER_REQUESTS { self.open.insert(server_request) } else { None };
         let Some(key) = key else {
             cx.send_to_upstream(
                 link.upstream,
@@ -47,7 +47,7 @@ impl Asks {
             );
             return None;
         };
-        cx.emit(Event::AskForwarded { client, link, method: message.method() });
+        cx.emit(Event::ServerRequestForwarded { client, link, method: message.method() });
         let number = || Patch::number(key.number());
         let edits = [Some((at, number())), token.map(|at| (at, number()))];
         Some(Spliced::new(message.text().clone(), edits.into_iter().flatten()))
@@ -56,9 +56,9 @@ impl Asks {
     /// The client answered one of them.
     pub fn answer(&mut self, client: ClientId, message: Message, cx: &mut Cx<'_>) -> Result<(), Dropped> {
         let key = message.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
-        let Some(ask) = key.and_then(|key| self.open.remove(key)) else { return Err(Dropped::StaleReply) };
-        cx.emit(Event::AskAnswered { client, link: ask.link });
-        cx.send_to_upstream(ask.link.upstream, UpstreamCommand::Reply { link: ask.link, id: ask.id, message });
+        let Some(server_request) = key.and_then(|key| self.open.remove(key)) else { return Err(Dropped::StaleReply) };
+        cx.emit(Event::ServerRequestAnswered { client, link: server_request.link });
+        cx.send_to_upstream(server_request.link.upstream, UpstreamCommand::Reply { link: server_request.link, id: server_request.id, message });
         Ok(())
     }
 
@@ -66,8 +66,8 @@ impl Asks {
     pub fn progress(&mut self, message: Message, cx: &mut Cx<'_>) -> Result<(), Dropped> {
         let found = message.progress_token().and_then(|at| {
             let key = Key::from_number(Id::from_raw(message.slice(at)).as_u64()?);
-            let ask = self.open.get(key)?;
-            Some((at, ask.link, ask.token.clone()?))
+            let server_request = self.open.get(key)?;
+            Some((at, server_request.link, server_request.token.clone()?))
         });
         let Some((at, link, token)) = found else { return Err(Dropped::StaleProgress) };
         cx.send_to_upstream(link.upstream, UpstreamCommand::Progress { link, token, at, message });
@@ -84,9 +84,9 @@ impl Asks {
         cx: &mut Cx<'_>,
     ) -> Option<Spliced> {
         let raw = message.slice(at);
-        let (key, _) = self.open.iter().find(|(_, ask)| ask.link == link && ask.id.as_bytes() == raw)?;
+        let (key, _) = self.open.iter().find(|(_, server_request)| server_request.link == link && server_request.id.as_bytes() == raw)?;
         self.open.remove(key);
-        cx.emit(Event::AskWithdrawn { client, link });
+        cx.emit(Event::ServerRequestWithdrawn { client, link });
         Some(Spliced::new(message.text().clone(), [(at, Patch::number(key.number()))]))
     }
 
@@ -94,9 +94,9 @@ impl Asks {
     pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, cx: &mut Cx<'_>) -> Vec<Spliced> {
         let mut told = Vec::new();
         for key in self.open.keys_by_age() {
-            if self.open.get(key).is_some_and(|ask| ask.link == link) {
+            if self.open.get(key).is_some_and(|server_request| server_request.link == link) {
                 self.open.remove(key);
-                cx.emit(Event::AskWithdrawn { client, link });
+                cx.emit(Event::ServerRequestWithdrawn { client, link });
                 let id = Id::number(key.number());
                 told.push(Spliced::whole(words::cancelled(&id, "the server that asked has ended")));
             }
@@ -107,7 +107,7 @@ impl Asks {
     /// The client cannot answer any more: every server that waits is told so.
     pub fn decline_all(&mut self, cx: &mut Cx<'_>) {
         for key in self.open.keys_by_age() {
-            if let Some(Ask { link, id, .. }) = self.open.remove(key) {
+            if let Some(ServerRequest { link, id, .. }) = self.open.remove(key) {
                 cx.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
             }
         }
