@@ -323,7 +323,7 @@ impl Engine {
             if let Some((upstream, command)) = self.dispatch.to_upstream.pop_front() {
                 self.with_upstream(upstream, |it, cx| it.handle_command(command, cx));
             } else if let Some((client, command)) = self.dispatch.to_client.pop_front() {
-                self.with_client(client, |it, cx| it.handle_command(command, cx));
+                self.with_client(client, |it, cx| it.handle_event(command, cx));
             } else {
                 return;
             }
@@ -362,13 +362,13 @@ impl Engine {
         for upstream in &mut self.upstreams {
             upstream.refuse_new_calls();
         }
-        cx!(self).tell(Event::Stopping { running });
+        cx!(self).emit(Event::Stopping { running });
     }
 
     fn close(&mut self) {
         if matches!(self.phase, Phase::Running | Phase::Draining) {
             if self.phase == Phase::Running {
-                cx!(self).tell(Event::Stopping { running: 0 });
+                cx!(self).emit(Event::Stopping { running: 0 });
             }
             self.phase = Phase::Closing;
             for upstream in &mut self.upstreams {
