@@ -8,7 +8,7 @@ use mendline_wire::{Message, Method, Patch, Spliced, meta};
 
 use super::Upstream;
 use super::call::{Call, Owner, State, describe};
-use super::gap::Shelf;
+use super::resync::ListKind;
 use crate::defaults;
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
@@ -111,7 +111,7 @@ impl Upstream {
         let effect = self.tools.effect_of(&message);
         let method = message.method();
         let grace = self.may_initialize_early(&message).then(|| cx.now + defaults::GRACE);
-        let is_early_list = self.told.is_some() && !self.ever_answered && Shelf::of(method).is_some();
+        let is_early_list = self.told.is_some() && !self.ever_answered && ListKind::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
         (call.timeout, call.grace) = (timeout, grace);

@@ -66,7 +66,7 @@ impl Upstream {
                 if method == Method::ToolsListChanged {
                     self.tools.forget();
                 }
-                self.doubt_list(method);
+                self.invalidate_list(method);
                 self.handle_notice(message, cx);
             }
         }
@@ -110,7 +110,7 @@ impl Upstream {
         }
         self.restore(cx);
         self.promote(cx);
-        self.close_gap(cx);
+        self.resync_lists(cx);
         self.watch(cx);
         if self.dead_answers >= defaults::DEAD_ANSWERS {
             self.dead_answers = 0;
@@ -206,14 +206,14 @@ impl Upstream {
                 self.is_initialized_once = true;
                 self.cache_handshake(&call.message, answer, cx);
                 self.session.learn_handshake(call.message.clone());
-                self.shelves.clear();
+                self.lists.clear();
             }
             Method::ToolsCall => {}
             method => {
                 if method == Method::ToolsList && self.config.trust_hints {
                     self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
                 }
-                self.shelves.learn(&call.message, answer);
+                self.lists.learn(&call.message, answer);
                 self.remember(&call.message, answer, cx);
                 self.session.learn(&call.message);
                 self.supersede(&call.message);
@@ -286,7 +286,7 @@ impl Upstream {
                 _ => self.drop_message(message.method(), Dropped::Late, cx),
             }
             if let Some(key) = is_confirmed {
-                self.tell_listener(key, cx);
+                self.notify_listener(key, cx);
             }
             return;
         }
@@ -322,8 +322,8 @@ impl Upstream {
                 self.drain_link("its answer to the handshake is over the limit for one message", Wish::Ours, cx);
             }
             self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, cx);
-            if let Some(Owner::Us(InternalRequest::List(shelf))) = owner {
-                self.page_unreadable(shelf, cx);
+            if let Some(Owner::Us(InternalRequest::List(kind))) = owner {
+                self.page_unreadable(kind, cx);
             }
             self.promote(cx);
         }

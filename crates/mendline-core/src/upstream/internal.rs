@@ -4,7 +4,7 @@
 //! never sent again; when the link is gone, the next one has internal requests of its own. Nobody waits for its answer but us:
 //! - the *handshake*: the client's own, replayed on every new link before anything else;
 //! - what the last session knew, *restored*: the log level and the subscriptions;
-//! - *lists*, read again to see what has changed behind the client's back (see [`super::gap`]);
+//! - *lists*, read again to see what has changed behind the client's back (see [`super::resync`]);
 //! - the *ping* that tests an idle line (see [`super::keepalive`]), and the one that confirms that a session is lost.
 
 use mendline_wire::{Kind, Message, Method};
@@ -12,7 +12,7 @@ use mendline_wire::{Kind, Message, Method};
 use super::Upstream;
 use super::call::{Call, Owner};
 use super::exchange::{Exchange, Verdict};
-use super::gap::Shelf;
+use super::resync::ListKind;
 use super::http::Refusal;
 use super::link::Wish;
 use crate::defaults;
@@ -28,7 +28,7 @@ pub enum InternalRequest {
     /// The log level or a subscription, told to a new session.
     Restore,
     /// A page of a list.
-    List(Shelf),
+    List(ListKind),
     /// A page of the tools, to see which arguments a modern server wants as headers.
     Lookup,
     /// Whether the server can still be reached.
@@ -58,7 +58,7 @@ impl Upstream {
         match internal {
             InternalRequest::Handshake => self.finish_replay(asked, answer, cx),
             InternalRequest::Restore => self.restored(asked, answer, cx),
-            InternalRequest::List(shelf) => self.page_read(shelf, asked, answer, cx),
+            InternalRequest::List(kind) => self.page_read(kind, asked, answer, cx),
             InternalRequest::Lookup => self.lookup_answered(asked, answer, cx),
             InternalRequest::Ping => self.keep_alive.note_answer(),
             // Its response is read where it arrives, with its status.
@@ -84,7 +84,7 @@ impl Upstream {
             InternalRequest::List(_) => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
                 // What changed is still not known: the next answer is a reason to look again.
-                self.gap = true;
+                self.resync_due = true;
             }
             InternalRequest::Ping => self.ping_missed(cx),
             InternalRequest::Confirm => self.confirmation_lost(cx),

@@ -21,7 +21,7 @@ mod calls;
 mod catalogue;
 mod internal;
 mod exchange;
-mod gap;
+mod resync;
 mod gate;
 mod health;
 mod http;
@@ -43,7 +43,7 @@ use self::announce::Announced;
 use self::call::{Call, Owner, State, Way};
 use self::catalogue::Catalogue;
 use self::internal::InternalRequest;
-use self::gap::Shelves;
+use self::gap::Lists;
 use self::gate::Gate;
 use self::http::Http;
 use self::keepalive::KeepAlive;
@@ -85,13 +85,13 @@ pub struct Upstream {
     /// Some of it got lost on the way.
     restore_lost: bool,
     /// What clients have read of the server's lists.
-    shelves: Shelves,
+    lists: Lists,
     /// What it last said of itself.
     catalogue: Catalogue,
     /// What the client was told of it before it was there.
     told: Option<Message>,
     /// The server was away, and what changed meanwhile has not been looked at.
-    gap: bool,
+    resync_due: bool,
     keep_alive: KeepAlive,
     announced: Announced,
     /// Answers in a row that only say that a connection is gone.
@@ -132,10 +132,10 @@ impl Upstream {
             outbox: Outbox::default(),
             to_restore: VecDeque::new(),
             restore_lost: false,
-            shelves: Shelves::default(),
+            lists: Lists::default(),
             catalogue: Catalogue::default(),
             told: None,
-            gap: false,
+            resync_due: false,
             keep_alive: KeepAlive::new(),
             announced: Announced::default(),
             dead_answers: 0,
@@ -232,7 +232,7 @@ impl Upstream {
             None => {
                 self.link.note_open(cx.now);
                 self.promote(cx);
-                self.close_gap(cx);
+                self.resync_lists(cx);
             }
         }
     }
@@ -367,7 +367,7 @@ impl Upstream {
             false => Event::SessionReplayed { upstream: self.id, link },
         });
         self.link.note_open(cx.now);
-        self.gap = self.shelves.age();
+        self.resync_due = self.lists.age();
         self.announce(cx);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A client asks for the tools once, in its first second; many servers need ten to start. So a handshake and the lists are
 //! answered from the [catalogue](super::catalogue) while the server starts in the background, and what turns out to read
-//! differently becomes a `list_changed` as it does after any gap ([`super::gap`]).
+//! differently becomes a `list_changed` as it does after any gap ([`super::resync`]).
 //!
 //! # The handshake
 //!
@@ -33,7 +33,7 @@ use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::catalogue::{is_known_legacy, living_for};
 use super::internal::InternalRequest;
-use super::gap::Shelf;
+use super::resync::ListKind;
 use crate::config::Startup;
 use crate::defaults;
 use crate::event::Event;
@@ -125,7 +125,7 @@ impl Upstream {
 
     fn tell_early(&mut self, client: ClientId, request: Key, answer: Message, cx: &mut Cx<'_>) {
         self.catalogue.learn_version(&answer);
-        self.shelves.clear();
+        self.lists.clear();
         self.told = Some(answer.clone());
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
     }
@@ -159,8 +159,8 @@ impl Upstream {
     fn answer_from_memory(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
         let Some(topic) = self.catalogue.topic(message).filter(|_| self.config.catalogue.cache) else { return false };
         let (method, modern) = (message.method(), meta::is_modern(message));
-        let (shelf, is_ready) = (Shelf::of(method), self.is_ready(modern));
-        let begun = shelf.zip(topic.cursor.as_deref()).and_then(|(shelf, cursor)| self.shelves.rest(shelf, cursor));
+        let (kind, is_ready) = (ListKind::of(method), self.is_ready(modern));
+        let begun = kind.zip(topic.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
         let page = self.catalogue.find(&topic);
         let left = page.map(|page| page.holds_for(cx.now)).unwrap_or_default();
         let holds = modern && is_ready && !left.is_zero() && begun.is_none();
@@ -172,17 +172,17 @@ impl Upstream {
             (true, false) => living_for(answer, Duration::ZERO),
         };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
-        if let (Some(shelf), false) = (shelf, holds) {
-            self.shelves.learn_from_memory(shelf, message, &answer);
+        if let (Some(kind), false) = (kind, holds) {
+            self.lists.learn_from_memory(kind, message, &answer);
             if topic.cursor.is_none() {
-                self.shelves.hold_rest(shelf, self.catalogue.rest(&topic).unwrap_or_default());
+                self.lists.hold_rest(kind, self.catalogue.rest(&topic).unwrap_or_default());
             }
-            self.gap = true;
+            self.resync_due = true;
         }
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
         self.link.wake(cx);
         if self.is_open() {
-            self.close_gap(cx);
+            self.resync_lists(cx);
         }
         true
     }
@@ -190,18 +190,18 @@ impl Upstream {
     /// A list cannot be had, and the server was never there: the client has seen nothing of it, and hears when there is
     /// something to see.
     pub(super) fn list_missed(&mut self, call: &Call) {
-        if let Some(shelf) = Shelf::of(call.method()).filter(|_| !self.ever_answered && !meta::is_modern(&call.message))
+        if let Some(kind) = ListKind::of(call.method()).filter(|_| !self.ever_answered && !meta::is_modern(&call.message))
         {
-            self.shelves.miss(shelf);
+            self.lists.miss(kind);
         }
     }
 
     /// What the client was told may be wrong about which lists there are. One that does not exist is empty.
     pub(super) fn empty_list(&self, call: &Call, answer: &Message) -> Option<Message> {
         let is_unknown = answer.kind() == Kind::Error && error_code(answer) == Some(code::METHOD_NOT_FOUND);
-        let shelf = Shelf::of(call.method()).filter(|_| is_unknown && !meta::is_modern(&call.message))?;
+        let kind = ListKind::of(call.method()).filter(|_| is_unknown && !meta::is_modern(&call.message))?;
         self.told.as_ref()?;
-        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{}":[]}}}}"#, shelf.member());
+        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{}":[]}}}}"#, kind.member());
         Message::parse(Bytes::from(text)).ok()
     }
 

@@ -41,9 +41,9 @@ impl Upstream {
                     self.promote(cx);
                     self.open_notices(cx);
                     // The session outlived the gap; what was said into it did not.
-                    self.gap |= self.session.is_initialized() && self.shelves.age();
+                    self.resync_due |= self.session.is_initialized() && self.lists.age();
                     if !self.session.was_initialized() {
-                        self.close_gap(cx);
+                        self.resync_lists(cx);
                     }
                     self.announce(cx);
                 }

@@ -28,54 +28,54 @@ use crate::cx::Cx;
 
 /// A list that clients read and servers change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shelf {
+pub enum ListKind {
     Tools,
     Prompts,
     Resources,
     Templates,
 }
 
-impl Shelf {
-    const ALL: [Shelf; 4] = [Shelf::Tools, Shelf::Prompts, Shelf::Resources, Shelf::Templates];
+impl ListKind {
+    const ALL: [ListKind; 4] = [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::Templates];
 
-    pub(super) fn of(method: Method) -> Option<Shelf> {
-        Shelf::ALL.into_iter().find(|shelf| shelf.method() == method)
+    pub(super) fn of(method: Method) -> Option<ListKind> {
+        ListKind::ALL.into_iter().find(|kind| kind.method() == method)
     }
 
     fn method(self) -> Method {
         match self {
-            Shelf::Tools => Method::ToolsList,
-            Shelf::Prompts => Method::PromptsList,
-            Shelf::Resources => Method::ResourcesList,
-            Shelf::Templates => Method::ResourcesTemplatesList,
+            ListKind::Tools => Method::ToolsList,
+            ListKind::Prompts => Method::PromptsList,
+            ListKind::Resources => Method::ResourcesList,
+            ListKind::Templates => Method::ResourcesTemplatesList,
         }
     }
 
     /// Where the entries stand in the answer.
     pub(super) fn member(self) -> &'static str {
         match self {
-            Shelf::Tools => "tools",
-            Shelf::Prompts => "prompts",
-            Shelf::Resources => "resources",
-            Shelf::Templates => "resourceTemplates",
+            ListKind::Tools => "tools",
+            ListKind::Prompts => "prompts",
+            ListKind::Resources => "resources",
+            ListKind::Templates => "resourceTemplates",
         }
     }
 
     /// How a modern client asks to hear of its changes.
-    fn wish(self) -> &'static str {
+    fn filter(self) -> &'static str {
         match self {
-            Shelf::Tools => "toolsListChanged",
-            Shelf::Prompts => "promptsListChanged",
-            Shelf::Resources | Shelf::Templates => "resourcesListChanged",
+            ListKind::Tools => "toolsListChanged",
+            ListKind::Prompts => "promptsListChanged",
+            ListKind::Resources | ListKind::Templates => "resourcesListChanged",
         }
     }
 
     /// What is said when it has changed.
     fn changed(self) -> Method {
         match self {
-            Shelf::Tools => Method::ToolsListChanged,
-            Shelf::Prompts => Method::PromptsListChanged,
-            Shelf::Resources | Shelf::Templates => Method::ResourcesListChanged,
+            ListKind::Tools => Method::ToolsListChanged,
+            ListKind::Prompts => Method::PromptsListChanged,
+            ListKind::Resources | ListKind::Templates => Method::ResourcesListChanged,
         }
     }
 }
@@ -90,9 +90,9 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, shelf: Shelf, page: &Message) {
+    fn add(&mut self, kind: ListKind, page: &Message) {
         self.pages += 1;
-        for entry in page.elements(&[shelf.member()]) {
+        for entry in page.elements(&[kind.member()]) {
             let mut hasher = DefaultHasher::new();
             entry.raw().hash(&mut hasher);
             self.content = self.content.wrapping_add(hasher.finish());
@@ -102,7 +102,7 @@ impl Sum {
 
 /// What the client has read of each list, and what we have read of it since.
 #[derive(Debug, Default)]
-pub struct Shelves {
+pub struct Lists {
     seen: [Option<Sum>; 4],
     read: [Sum; 4],
     /// What follows the page from memory that was read first, by its cursor.
@@ -110,61 +110,61 @@ pub struct Shelves {
     /// How a modern client asked for what it was answered from memory: nobody else can ask in its name.
     asked: [Option<Message>; 4],
     /// A change that nobody has asked to hear of yet.
-    untold: [bool; 4],
+    unannounced: [bool; 4],
 }
 
-impl Shelves {
+impl Lists {
     /// The client reads a page of a list.
     pub fn learn(&mut self, call: &Message, answer: &Message) {
-        let Some(shelf) = Shelf::of(call.method()) else { return };
+        let Some(kind) = ListKind::of(call.method()) else { return };
         let goes_on = call.find(&["cursor"]).is_some();
         if !goes_on {
-            self.rest[shelf as usize].clear();
-            self.untold[shelf as usize] = false;
+            self.rest[kind as usize].clear();
+            self.unannounced[kind as usize] = false;
         }
         if meta::is_modern(call) {
             // What it has read itself, just now, needs no second look.
-            if !goes_on && self.asked[shelf as usize].take().is_some() {
-                self.seen[shelf as usize] = None;
+            if !goes_on && self.asked[kind as usize].take().is_some() {
+                self.seen[kind as usize] = None;
             }
             return;
         }
-        self.add(shelf, goes_on, answer);
+        self.add(kind, goes_on, answer);
     }
 
     /// The client reads a page that was kept from an earlier time.
-    pub fn learn_from_memory(&mut self, shelf: Shelf, call: &Message, answer: &Message) {
+    pub fn learn_from_memory(&mut self, kind: ListKind, call: &Message, answer: &Message) {
         let goes_on = call.find(&["cursor"]).is_some();
         if !goes_on {
-            self.asked[shelf as usize] = meta::is_modern(call).then(|| call.clone());
+            self.asked[kind as usize] = meta::is_modern(call).then(|| call.clone());
         }
-        self.add(shelf, goes_on, answer);
-        if let Some(seen) = &mut self.seen[shelf as usize] {
+        self.add(kind, goes_on, answer);
+        if let Some(seen) = &mut self.seen[kind as usize] {
             seen.is_old = true;
         }
     }
 
-    fn add(&mut self, shelf: Shelf, goes_on: bool, page: &Message) {
-        let seen = &mut self.seen[shelf as usize];
+    fn add(&mut self, kind: ListKind, goes_on: bool, page: &Message) {
+        let seen = &mut self.seen[kind as usize];
         match seen {
-            Some(sum) if goes_on => sum.add(shelf, page),
-            _ => seen.insert(Sum::default()).add(shelf, page),
+            Some(sum) if goes_on => sum.add(kind, page),
+            _ => seen.insert(Sum::default()).add(kind, page),
         }
     }
 
     /// What follows the first page that the client has just read from memory.
-    pub fn hold_rest(&mut self, shelf: Shelf, rest: Vec<(String, Message)>) {
-        self.rest[shelf as usize] = rest;
+    pub fn hold_rest(&mut self, kind: ListKind, rest: Vec<(String, Message)>) {
+        self.rest[kind as usize] = rest;
     }
 
     /// The page of the list from memory that the client has begun to read: its cursors mean nothing in another.
-    pub fn rest(&self, shelf: Shelf, cursor: &str) -> Option<&Message> {
-        self.rest[shelf as usize].iter().find(|(it, _)| it == cursor).map(|(_, page)| page)
+    pub fn rest(&self, kind: ListKind, cursor: &str) -> Option<&Message> {
+        self.rest[kind as usize].iter().find(|(it, _)| it == cursor).map(|(_, page)| page)
     }
 
     /// The client wanted to read this list and could not.
-    pub fn miss(&mut self, shelf: Shelf) {
-        self.seen[shelf as usize].get_or_insert_default().is_old = true;
+    pub fn miss(&mut self, kind: ListKind) {
+        self.seen[kind as usize].get_or_insert_default().is_old = true;
     }
 
     /// What was read so far was read before a gap. Says whether there is anything to compare.
@@ -174,60 +174,60 @@ impl Shelves {
     }
 
     /// It has been held against the live one.
-    fn compared(&mut self, shelf: Shelf) {
-        if let Some(seen) = &mut self.seen[shelf as usize] {
+    fn compared(&mut self, kind: ListKind) {
+        if let Some(seen) = &mut self.seen[kind as usize] {
             seen.is_old = false;
         }
     }
 
     /// A new conversation has begun, in which nothing was read yet.
     pub fn clear(&mut self) {
-        *self = Shelves::default();
+        *self = Lists::default();
     }
 }
 
 impl Upstream {
     /// The server is back, and calls are on their way again: looks at what has changed meanwhile.
-    pub(super) fn close_gap(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn resync_lists(&mut self, cx: &mut Cx<'_>) {
         // An answer may come over a line that was made long ago, while the way there is lost.
         if !self.link.is_up() {
             return;
         }
-        for _ in Shelf::ALL {
+        for _ in ListKind::ALL {
             self.read_old_list(cx);
         }
     }
 
     /// Reads a list again that the client has read before a gap. Says whether there was one; the others may follow.
     pub(super) fn read_old_list(&mut self, cx: &mut Cx<'_>) -> bool {
-        if !self.gap {
+        if !self.resync_due {
             return false;
         }
-        for shelf in Shelf::ALL {
+        for kind in ListKind::ALL {
             // What the client has read since is not old.
-            let is_old = self.shelves.seen[shelf as usize].is_some_and(|seen| seen.is_old);
-            if is_old && !self.runs(InternalRequest::List(shelf)) {
-                self.shelves.read[shelf as usize] = Sum::default();
-                self.read_page(shelf, None, cx);
+            let is_old = self.lists.seen[kind as usize].is_some_and(|seen| seen.is_old);
+            if is_old && !self.runs(InternalRequest::List(kind)) {
+                self.lists.read[kind as usize] = Sum::default();
+                self.read_page(kind, None, cx);
                 return true;
             }
         }
-        self.gap = false;
+        self.resync_due = false;
         false
     }
 
-    fn read_page(&mut self, shelf: Shelf, cursor: Option<&[u8]>, cx: &mut Cx<'_>) {
-        if let Some(asked) = self.shelves.asked[shelf as usize].clone() {
+    fn read_page(&mut self, kind: ListKind, cursor: Option<&[u8]>, cx: &mut Cx<'_>) {
+        if let Some(asked) = self.lists.asked[kind as usize].clone() {
             let text = match cursor {
                 Some(cursor) => edit::set_member(&asked, &[], "cursor", cursor).to_bytes(),
                 None => asked.text().clone(),
             };
             if let Ok(message) = Message::parse(text) {
-                self.send_internal(InternalRequest::List(shelf), message, cx);
+                self.send_internal(InternalRequest::List(kind), message, cx);
             }
             return;
         }
-        let name = shelf.method().name().unwrap_or_default();
+        let name = kind.method().name().unwrap_or_default();
         let mut text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{{"#).into_bytes();
         if let Some(cursor) = cursor {
             text.extend_from_slice(br#""cursor":"#);
@@ -235,62 +235,62 @@ impl Upstream {
         }
         text.extend_from_slice(b"}}");
         if let Ok(message) = Message::parse(Bytes::from(text)) {
-            self.send_internal(InternalRequest::List(shelf), message, cx);
+            self.send_internal(InternalRequest::List(kind), message, cx);
         }
     }
 
     /// A page of a list that is read again. As many pages are read as the client has seen.
-    pub(super) fn page_read(&mut self, shelf: Shelf, asked: &Message, page: &Message, cx: &mut Cx<'_>) {
-        let Some(seen) = self.shelves.seen[shelf as usize] else { return };
+    pub(super) fn page_read(&mut self, kind: ListKind, asked: &Message, page: &Message, cx: &mut Cx<'_>) {
+        let Some(seen) = self.lists.seen[kind as usize] else { return };
         if page.kind() == Kind::Error {
-            return self.page_unreadable(shelf, cx);
+            return self.page_unreadable(kind, cx);
         }
         self.remember(asked, page, cx);
-        let read = &mut self.shelves.read[shelf as usize];
-        read.add(shelf, page);
+        let read = &mut self.lists.read[kind as usize];
+        read.add(kind, page);
         let so_far = *read;
-        if shelf == Shelf::Tools && self.config.trust_hints {
+        if kind == ListKind::Tools && self.config.trust_hints {
             self.tools.learn(page, so_far.pages == 1);
         }
         let more = page.get(&["nextCursor"]).filter(|cursor| cursor.starts_with(b"\""));
         match more {
             Some(cursor) if so_far.pages < seen.pages.min(defaults::LIST_PAGES) => {
-                self.read_page(shelf, Some(cursor), cx);
+                self.read_page(kind, Some(cursor), cx);
             }
             // Pages may be cut elsewhere now; what they hold together is what counts.
             _ => {
-                self.shelves.compared(shelf);
+                self.lists.compared(kind);
                 if so_far.content != seen.content {
-                    self.show_change(shelf, cx);
+                    self.show_change(kind, cx);
                 }
             }
         }
     }
 
     /// A list cannot be read any more, so it is not what it was, unless it was nothing.
-    pub(super) fn page_unreadable(&mut self, shelf: Shelf, cx: &mut Cx<'_>) {
-        self.shelves.compared(shelf);
-        if self.shelves.seen[shelf as usize].is_some_and(|seen| seen.pages > 0) {
-            self.show_change(shelf, cx);
+    pub(super) fn page_unreadable(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
+        self.lists.compared(kind);
+        if self.lists.seen[kind as usize].is_some_and(|seen| seen.pages > 0) {
+            self.show_change(kind, cx);
         }
     }
 
-    fn show_change(&mut self, shelf: Shelf, cx: &mut Cx<'_>) {
-        cx.emit(Event::ListChanged { upstream: self.id, method: shelf.method() });
-        if self.shelves.asked[shelf as usize].is_some() {
-            self.shelves.untold[shelf as usize] = true;
+    fn show_change(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
+        cx.emit(Event::ListChanged { upstream: self.id, method: kind.method() });
+        if self.lists.asked[kind as usize].is_some() {
+            self.lists.unannounced[kind as usize] = true;
             for key in self.calls.keys_by_age() {
-                self.tell_listener(key, cx);
+                self.notify_listener(key, cx);
             }
             return;
         }
-        let name = shelf.changed().name().unwrap_or_default();
+        let name = kind.changed().name().unwrap_or_default();
         self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), cx);
     }
 
     /// Tells a modern client of lists that have changed, if it has asked to hear of them.
-    pub(super) fn tell_listener(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if !self.shelves.untold.contains(&true) {
+    pub(super) fn notify_listener(&mut self, key: Key, cx: &mut Cx<'_>) {
+        if !self.lists.unannounced.contains(&true) {
             return;
         }
         let Some(Call { owner: Owner::Client { client, request }, message: listen, confirmed: true, .. }) =
@@ -298,14 +298,14 @@ impl Upstream {
         else {
             return;
         };
-        for shelf in Shelf::ALL {
-            let is_wanted = listen.get(&["notifications", shelf.wish()]) == Some(b"true");
-            if !is_wanted || !std::mem::take(&mut self.shelves.untold[shelf as usize]) {
+        for kind in ListKind::ALL {
+            let is_wanted = listen.get(&["notifications", kind.filter()]) == Some(b"true");
+            if !is_wanted || !std::mem::take(&mut self.lists.unannounced[kind as usize]) {
                 continue;
             }
             let meta = json!({ meta::SUBSCRIPTION_ID: 0 });
             let notice =
-                json!({ "jsonrpc": "2.0", "method": shelf.changed().name(), "params": { "_meta": meta } }).to_string();
+                json!({ "jsonrpc": "2.0", "method": kind.changed().name(), "params": { "_meta": meta } }).to_string();
             if let Ok(message) = Message::parse(Bytes::from(notice))
                 && let Some(at) = meta::subscription_id(&message)
             {
@@ -315,9 +315,9 @@ impl Upstream {
     }
 
     /// The server says that one of its lists has changed: what is kept of it is no longer true.
-    pub(super) fn doubt_list(&mut self, notice: Method) {
-        for shelf in Shelf::ALL.into_iter().filter(|shelf| shelf.changed() == notice) {
-            self.catalogue.doubt(shelf.method());
+    pub(super) fn invalidate_list(&mut self, notice: Method) {
+        for kind in ListKind::ALL.into_iter().filter(|kind| kind.changed() == notice) {
+            self.catalogue.doubt(kind.method());
         }
     }
 
@@ -345,9 +345,9 @@ impl Upstream {
         };
         let meta = || json!({ meta::SUBSCRIPTION_ID: 0 });
         let mut notices = Vec::new();
-        for shelf in [Shelf::Tools, Shelf::Prompts, Shelf::Resources] {
-            if listen.get(&["notifications", shelf.wish()]) == Some(b"true") {
-                let name = shelf.changed().name();
+        for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
+            if listen.get(&["notifications", kind.filter()]) == Some(b"true") {
+                let name = kind.changed().name();
                 notices.push(json!({ "jsonrpc": "2.0", "method": name, "params": { "_meta": meta() } }));
             }
         }
