@@ -35,7 +35,7 @@ pub enum Alarm {
     /// A pause is over, or the next call's turn has come.
     Gate(UpstreamId),
     /// What is known of a server should be kept.
-    Remember(UpstreamId),
+    Cache(UpstreamId),
     /// The drain is over.
     Drain,
 }

@@ -164,9 +164,9 @@ pub const GRACE: Duration = Duration::from_secs(3);
 /// After that a list waits for the server for this long: many clients ask only once, and give up after thirty seconds.
 pub const LISTS: Duration = Duration::from_secs(20);
 /// So long after the first news the catalogue is kept: by then a client has read what it reads at its beginning …
-pub const REMEMBER_AFTER: Duration = Duration::from_secs(2);
+pub const CACHE_AFTER: Duration = Duration::from_secs(2);
 /// … and this long after the last time at the earliest: a server whose lists change all the time must not wear out a disk.
-pub const REMEMBER_PAUSE: Duration = Duration::from_secs(30);
+pub const CACHE_PAUSE: Duration = Duration::from_secs(30);
 /// The largest catalogue of one server: the largest lists in the wild have a few hundred kilobytes.
 pub const CATALOGUE_BYTES: usize = 8 << 20;
 /// The most answers in it.

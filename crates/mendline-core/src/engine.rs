@@ -110,8 +110,8 @@ impl Engine {
     pub fn handle(&mut self, input: Input, now: Moment) {
         self.now = self.now.max(now);
         match input {
-            Input::Remembered { upstream, what } => {
-                self.with_upstream(upstream, |it, cx| it.handle_remembered(what, cx));
+            Input::Cached { upstream, what } => {
+                self.with_upstream(upstream, |it, cx| it.handle_cached(what, cx));
             }
             Input::ClientOpened { client, upstream } => self.open(client, upstream),
             Input::FromClient { client, received } => {
@@ -189,7 +189,7 @@ impl Engine {
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
                 Alarm::Gate(upstream) => self.with_upstream(upstream, Upstream::handle_gate_timer),
-                Alarm::Remember(upstream) => self.with_upstream(upstream, Upstream::handle_remember_timer),
+                Alarm::Cache(upstream) => self.with_upstream(upstream, Upstream::handle_cache_timer),
                 Alarm::Drain => self.close(),
             }
             self.dispatch_all();

@@ -48,7 +48,7 @@ use mendline_wire::{Received, ReceivedEvent};
 
 use crate::config::UpstreamConfig;
 use crate::event::Event;
-use crate::remembered::Remembered;
+use crate::list_cache::ListCache;
 
 /// One client's conversation with a frontend. The shell numbers them and never uses a number twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,11 +110,11 @@ pub enum Port {
 #[derive(Clone, Debug)]
 pub enum Input {
     /// This is known of an upstream from an earlier time. Said before the first client is, or not at all.
-    Remembered {
+    Cached {
         /// Which upstream, with which credential: what is remembered of another is another's.
         upstream: UpstreamId,
         /// What is known.
-        what: Remembered,
+        what: ListCache,
     },
     /// A client has come, and this is the upstream that it talks to.
     ClientOpened {
@@ -293,11 +293,11 @@ pub enum Output {
         exchange: ExchangeId,
     },
     /// Keep this for the next time; it replaces what was kept of this upstream before. Nobody waits for it.
-    Remember {
+    Cache {
         /// Of which upstream.
         upstream: UpstreamId,
         /// What to keep.
-        what: Remembered,
+        what: ListCache,
     },
     /// From now on, reach this upstream the new way. Asked for at a moment in which no call is out; what is still open over the
     /// old way is heard to its end.

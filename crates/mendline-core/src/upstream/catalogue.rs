@@ -15,7 +15,7 @@ use mendline_wire::{Message, Method, edit, meta};
 
 use crate::defaults;
 use crate::moment::Moment;
-use crate::remembered::{Entry, Remembered, Topic};
+use crate::list_cache::{Entry, ListCache, CacheKey};
 use crate::timers::TimerId;
 
 /// The revisions that begin with a handshake.
@@ -38,7 +38,7 @@ pub struct Catalogue {
 /// One answer.
 #[derive(Debug)]
 pub struct Page {
-    topic: Topic,
+    key: CacheKey,
     pub answer: Message,
     /// It was this old …
     age: Duration,
@@ -64,7 +64,7 @@ impl Page {
 
 impl Catalogue {
     /// What a request is about, if its answer can be kept: nothing but the page that is asked for may matter to it.
-    pub fn topic(&self, request: &Message) -> Option<Topic> {
+    pub fn key(&self, request: &Message) -> Option<CacheKey> {
         let method = request.method();
         let is_kept = matches!(
             method,
@@ -89,22 +89,22 @@ impl Catalogue {
             None | Some(b"null") => None,
             Some(_) => Some(request.get_str(&["cursor"])?.into_owned()),
         };
-        Some(Topic { version, method, cursor })
+        Some(CacheKey { version, method, cursor })
     }
 
     /// The answer to this, if what follows it is here as well.
-    pub fn find(&self, topic: &Topic) -> Option<&Page> {
-        self.rest(topic)?;
-        self.page(topic)
+    pub fn find(&self, key: &CacheKey) -> Option<&Page> {
+        self.rest(key)?;
+        self.page(key)
     }
 
     /// What follows this page, by its cursor; `None` if the list has a hole or no end.
-    pub fn rest(&self, topic: &Topic) -> Option<Vec<(String, Message)>> {
+    pub fn rest(&self, key: &CacheKey) -> Option<Vec<(String, Message)>> {
         let mut rest = Vec::new();
-        let mut last = self.page(topic)?;
+        let mut last = self.page(key)?;
         while rest.len() < defaults::LIST_PAGES as usize {
             let Some(cursor) = last.next() else { return Some(rest) };
-            last = self.page(&Topic { cursor: Some(cursor.clone()), ..topic.clone() })?;
+            last = self.page(&CacheKey { cursor: Some(cursor.clone()), ..key.clone() })?;
             rest.push((cursor, last.answer.clone()));
         }
         None
@@ -113,9 +113,9 @@ impl Catalogue {
     /// What the server would say to a handshake that asks for this revision: what it said to one that did, or to another if
     /// it proves that the server speaks this one.
     pub fn handshake(&self, requested: &str) -> Option<&Message> {
-        let handshakes = || self.pages.iter().rev().filter(|page| page.topic.method == Method::Initialize);
+        let handshakes = || self.pages.iter().rev().filter(|page| page.key.method == Method::Initialize);
         let agreed = |page: &&Page| page.answer.get_str(&["protocolVersion"]).as_deref() == Some(requested);
-        let page = handshakes().find(|page| page.topic.version == requested).or_else(|| handshakes().find(agreed))?;
+        let page = handshakes().find(|page| page.key.version == requested).or_else(|| handshakes().find(agreed))?;
         Some(&page.answer)
     }
 
@@ -125,38 +125,38 @@ impl Catalogue {
     }
 
     /// The server said this, just now.
-    pub fn learn(&mut self, topic: Topic, answer: &Message, now: Moment) {
-        if topic.cursor.is_none() && self.page(&topic).is_some_and(|page| page.answer.body() != answer.body()) {
+    pub fn learn(&mut self, key: CacheKey, answer: &Message, now: Moment) {
+        if key.cursor.is_none() && self.page(&key).is_some_and(|page| page.answer.body() != answer.body()) {
             // Another list begins: what followed the old one does not follow this one.
-            self.pages.retain(|page| page.topic.version != topic.version || page.topic.method != topic.method);
+            self.pages.retain(|page| page.key.version != key.version || page.key.method != key.method);
         }
         // A copy: what was read from a line or a body may hang on a buffer that is much larger.
         let Ok(answer) = Message::parse(Bytes::copy_from_slice(answer.text())) else { return };
-        let Some(Entry { topic, answer, age }) = Entry::try_new(topic, answer, Duration::ZERO) else { return };
-        let is_news = self.page(&topic).is_none_or(|page| page.answer.body() != answer.body());
+        let Some(Entry { key, answer, age }) = Entry::try_new(key, answer, Duration::ZERO) else { return };
+        let is_news = self.page(&key).is_none_or(|page| page.answer.body() != answer.body());
         // That the same is true still is worth keeping, too, where its age matters.
         self.unkept |= is_news || answer.find(&["ttlMs"]).is_some();
-        self.put(Page { topic, answer, age, at: now });
+        self.put(Page { key, answer, age, at: now });
     }
 
     /// What is kept from an earlier time. What has been heard since is better.
-    pub fn recall(&mut self, remembered: Remembered, now: Moment) {
-        for Entry { topic, answer, age } in remembered.into_entries() {
-            if self.page(&topic).is_none() {
-                self.put(Page { topic, answer, age, at: now });
+    pub fn recall(&mut self, remembered: ListCache, now: Moment) {
+        for Entry { key, answer, age } in remembered.into_entries() {
+            if self.page(&key).is_none() {
+                self.put(Page { key, answer, age, at: now });
             }
         }
     }
 
     /// Everything, to be kept.
-    pub fn remember(&self, now: Moment) -> Remembered {
-        let entry = |page: &Page| Entry { topic: page.topic.clone(), answer: page.answer.clone(), age: page.age(now) };
-        Remembered::new(self.pages.iter().map(entry).collect())
+    pub fn to_cache(&self, now: Moment) -> ListCache {
+        let entry = |page: &Page| Entry { key: page.key.clone(), answer: page.answer.clone(), age: page.age(now) };
+        ListCache::new(self.pages.iter().map(entry).collect())
     }
 
     /// The server says that this list is another one now. It is kept for want of a better one, and not taken for true.
     pub fn doubt(&mut self, method: Method) {
-        for page in self.pages.iter_mut().filter(|page| page.topic.method == method) {
+        for page in self.pages.iter_mut().filter(|page| page.key.method == method) {
             page.age = Duration::MAX;
         }
     }
@@ -164,7 +164,7 @@ impl Catalogue {
     /// The server no longer answers a handshake as it did.
     pub fn forget_handshakes(&mut self) {
         let before = self.pages.len();
-        self.pages.retain(|page| !matches!(page.topic.method, Method::Initialize | Method::Discover));
+        self.pages.retain(|page| !matches!(page.key.method, Method::Initialize | Method::Discover));
         self.unkept |= self.pages.len() < before;
     }
 
@@ -176,15 +176,15 @@ impl Catalogue {
 
     /// Every page of the tools, whatever the revision.
     pub fn tools(&self) -> impl Iterator<Item = &Message> {
-        self.pages.iter().filter(|page| page.topic.method == Method::ToolsList).map(|page| &page.answer)
+        self.pages.iter().filter(|page| page.key.method == Method::ToolsList).map(|page| &page.answer)
     }
 
-    fn page(&self, topic: &Topic) -> Option<&Page> {
-        self.pages.iter().find(|page| page.topic == *topic)
+    fn page(&self, key: &CacheKey) -> Option<&Page> {
+        self.pages.iter().find(|page| page.key == *key)
     }
 
     fn put(&mut self, page: Page) {
-        self.pages.retain(|old| old.topic != page.topic);
+        self.pages.retain(|old| old.key != page.key);
         self.pages.push(page);
         let size = |page: &Page| page.answer.text().len();
         let mut bytes: usize = self.pages.iter().map(size).sum();
@@ -225,15 +225,15 @@ mod tests {
         catalogue
     }
 
-    fn topic(catalogue: &Catalogue, params: &str) -> Option<Topic> {
+    fn key(catalogue: &Catalogue, params: &str) -> Option<CacheKey> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#);
-        catalogue.topic(&message(&text))
+        catalogue.key(&message(&text))
     }
 
     #[test]
     fn a_list_is_found_whole_or_not_at_all() {
         let mut catalogue = initialized();
-        let [first, second] = ["{}", r#"{"cursor":"b"}"#].map(|params| topic(&catalogue, params).unwrap());
+        let [first, second] = ["{}", r#"{"cursor":"b"}"#].map(|params| key(&catalogue, params).unwrap());
         catalogue.learn(first.clone(), &page("1", "b"), Moment::ZERO);
         assert!(catalogue.find(&first).is_none(), "its second page is missing");
         catalogue.learn(second.clone(), &page("2", ""), Moment::ZERO);
@@ -249,19 +249,19 @@ mod tests {
     #[test]
     fn only_the_page_that_is_asked_for_may_matter() {
         let catalogue = initialized();
-        assert!(topic(&catalogue, r#"{"_meta":{"progressToken":1}}"#).is_some());
-        assert!(topic(&catalogue, r#"{"cursor":null}"#).unwrap().cursor.is_none());
-        assert!(topic(&catalogue, r#"{"cursor":5}"#).is_none());
-        assert!(topic(&catalogue, r#"{"filter":"mine"}"#).is_none());
-        assert!(topic(&Catalogue::default(), "{}").is_none(), "nobody knows which revision is spoken");
+        assert!(key(&catalogue, r#"{"_meta":{"progressToken":1}}"#).is_some());
+        assert!(key(&catalogue, r#"{"cursor":null}"#).unwrap().cursor.is_none());
+        assert!(key(&catalogue, r#"{"cursor":5}"#).is_none());
+        assert!(key(&catalogue, r#"{"filter":"mine"}"#).is_none());
+        assert!(key(&Catalogue::default(), "{}").is_none(), "nobody knows which revision is spoken");
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
-        assert_eq!(topic(&Catalogue::default(), modern).unwrap().version, "2026-07-28");
+        assert_eq!(key(&Catalogue::default(), modern).unwrap().version, "2026-07-28");
     }
 
     #[test]
     fn a_handshake_is_answered_with_what_the_server_said_to_one_like_it() {
         let mut catalogue = Catalogue::default();
-        let handshake = |version: &str| Topic { version: version.into(), method: Method::Initialize, cursor: None };
+        let handshake = |version: &str| CacheKey { version: version.into(), method: Method::Initialize, cursor: None };
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#);
         catalogue.learn(handshake("2025-11-25"), &answer, Moment::ZERO);
         assert!(catalogue.handshake("2025-11-25").is_some(), "asked the same, it says the same");
@@ -276,32 +276,32 @@ mod tests {
         let mut catalogue = initialized();
         let big = format!("\"{}\"", "x".repeat(defaults::CATALOGUE_BYTES / 4));
         for cursor in 0..8 {
-            let topic = topic(&catalogue, &format!(r#"{{"cursor":"{cursor}"}}"#)).unwrap();
-            catalogue.learn(topic, &page(&big, ""), Moment::ZERO);
+            let key = key(&catalogue, &format!(r#"{{"cursor":"{cursor}"}}"#)).unwrap();
+            catalogue.learn(key, &page(&big, ""), Moment::ZERO);
         }
-        let kept = catalogue.remember(Moment::ZERO).into_entries();
-        assert_eq!(kept.iter().map(|entry| entry.topic.cursor.clone().unwrap()).collect::<Vec<_>>(), ["5", "6", "7"]);
+        let kept = catalogue.to_cache(Moment::ZERO).into_entries();
+        assert_eq!(kept.iter().map(|entry| entry.key.cursor.clone().unwrap()).collect::<Vec<_>>(), ["5", "6", "7"]);
     }
 
     #[test]
     fn a_list_holds_for_as_long_as_its_server_said_and_no_longer_once_it_is_in_doubt() {
         let mut catalogue = initialized();
-        let topic = topic(&catalogue, "{}").unwrap();
+        let key = key(&catalogue, "{}").unwrap();
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":60000,"cacheScope":"public"}}"#);
-        catalogue.learn(topic.clone(), &answer, Moment::ZERO);
+        catalogue.learn(key.clone(), &answer, Moment::ZERO);
         let later = Moment::ZERO + Duration::from_secs(45);
-        assert_eq!(catalogue.find(&topic).unwrap().holds_for(later), Duration::from_secs(15));
-        let mut remembered = catalogue.remember(later);
+        assert_eq!(catalogue.find(&key).unwrap().holds_for(later), Duration::from_secs(15));
+        let mut remembered = catalogue.to_cache(later);
         remembered.grow_older(Duration::from_secs(10));
         let mut next = initialized();
         next.recall(remembered, Moment::ZERO);
-        let page = next.find(&topic).unwrap();
+        let page = next.find(&key).unwrap();
         assert_eq!(page.holds_for(Moment::ZERO), Duration::from_secs(5), "age outlives the process");
         assert_eq!(
             living_for(&page.answer, Duration::ZERO).text(),
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":0,"cacheScope":"public"}}"#
         );
         next.doubt(Method::ToolsList);
-        assert_eq!(next.find(&topic).unwrap().holds_for(Moment::ZERO), Duration::ZERO);
+        assert_eq!(next.find(&key).unwrap().holds_for(Moment::ZERO), Duration::ZERO);
     }
 }

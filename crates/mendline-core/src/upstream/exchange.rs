@@ -15,7 +15,7 @@ use crate::evidence::{Evidence, Reply, proves_refusal};
 use crate::moment::Moment;
 use crate::port::{Content, EndHow, Written};
 use crate::quote::Quote;
-use crate::remembered::error_code;
+use crate::list_cache::error_code;
 use crate::slab::Key;
 
 /// What an exchange is for.

@@ -18,7 +18,7 @@ use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::policy::backoff;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::{LinkId, Written};
-use crate::remembered::error_code;
+use crate::list_cache::error_code;
 use crate::slab::Key;
 use crate::cx::Cx;
 use crate::words::{self, Cause};
@@ -95,7 +95,7 @@ impl Upstream {
                 if !is_error {
                     self.learn(&call, &message, cx);
                 } else if call.method() == Method::Discover {
-                    self.remember(&call.message, &message, cx);
+                    self.cache(&call.message, &message, cx);
                 }
                 cx.emit(Event::CallAnswered {
                     upstream: self.id,
@@ -214,7 +214,7 @@ impl Upstream {
                     self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
                 }
                 self.lists.learn(&call.message, answer);
-                self.remember(&call.message, answer, cx);
+                self.cache(&call.message, answer, cx);
                 self.session.learn(&call.message);
                 self.supersede(&call.message);
             }

@@ -105,9 +105,9 @@ impl Sum {
 pub struct Lists {
     seen: [Option<Sum>; 4],
     read: [Sum; 4],
-    /// What follows the page from memory that was read first, by its cursor.
+    /// What follows the page from the cache that was read first, by its cursor.
     rest: [Vec<(String, Message)>; 4],
-    /// How a modern client asked for what it was answered from memory: nobody else can ask in its name.
+    /// How a modern client asked for what it was answered from the cache: nobody else can ask in its name.
     asked: [Option<Message>; 4],
     /// A change that nobody has asked to hear of yet.
     unannounced: [bool; 4],
@@ -133,7 +133,7 @@ impl Lists {
     }
 
     /// The client reads a page that was kept from an earlier time.
-    pub fn learn_from_memory(&mut self, kind: ListKind, call: &Message, answer: &Message) {
+    pub fn learn_from_cache(&mut self, kind: ListKind, call: &Message, answer: &Message) {
         let goes_on = call.find(&["cursor"]).is_some();
         if !goes_on {
             self.asked[kind as usize] = meta::is_modern(call).then(|| call.clone());
@@ -152,12 +152,12 @@ impl Lists {
         }
     }
 
-    /// What follows the first page that the client has just read from memory.
+    /// What follows the first page that the client has just read from the cache.
     pub fn hold_rest(&mut self, kind: ListKind, rest: Vec<(String, Message)>) {
         self.rest[kind as usize] = rest;
     }
 
-    /// The page of the list from memory that the client has begun to read: its cursors mean nothing in another.
+    /// The page of the list from the cache that the client has begun to read: its cursors mean nothing in another.
     pub fn rest(&self, kind: ListKind, cursor: &str) -> Option<&Message> {
         self.rest[kind as usize].iter().find(|(it, _)| it == cursor).map(|(_, page)| page)
     }
@@ -245,7 +245,7 @@ impl Upstream {
         if page.kind() == Kind::Error {
             return self.page_unreadable(kind, cx);
         }
-        self.remember(asked, page, cx);
+        self.cache(asked, page, cx);
         let read = &mut self.lists.read[kind as usize];
         read.add(kind, page);
         let so_far = *read;

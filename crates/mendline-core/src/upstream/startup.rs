@@ -39,13 +39,13 @@ use crate::defaults;
 use crate::event::Event;
 use crate::dispatch::ClientEvent;
 use crate::port::{ClientId, Output};
-use crate::remembered::{Remembered, Topic, error_code};
+use crate::list_cache::{ListCache, CacheKey, error_code};
 use crate::slab::Key;
 use crate::cx::{Alarm, Cx};
 
 impl Upstream {
     /// What was kept of it from an earlier time.
-    pub fn handle_remembered(&mut self, remembered: Remembered, cx: &mut Cx<'_>) {
+    pub fn handle_cached(&mut self, remembered: ListCache, cx: &mut Cx<'_>) {
         if !self.config.catalogue.cache {
             return;
         }
@@ -69,7 +69,7 @@ impl Upstream {
         if message.method() == Method::Initialize {
             self.answer_initialize_from_cache(client, request, message, cx)
         } else {
-            self.answer_from_memory(client, request, message, cx)
+            self.answer_from_cache(client, request, message, cx)
         }
     }
 
@@ -156,12 +156,12 @@ impl Upstream {
         self.is_open() && (!modern || self.link.has_answered())
     }
 
-    fn answer_from_memory(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
-        let Some(topic) = self.catalogue.topic(message).filter(|_| self.config.catalogue.cache) else { return false };
+    fn answer_from_cache(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
+        let Some(key) = self.catalogue.key(message).filter(|_| self.config.catalogue.cache) else { return false };
         let (method, modern) = (message.method(), meta::is_modern(message));
         let (kind, is_ready) = (ListKind::of(method), self.is_ready(modern));
-        let begun = kind.zip(topic.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
-        let page = self.catalogue.find(&topic);
+        let begun = kind.zip(key.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
+        let page = self.catalogue.find(&key);
         let left = page.map(|page| page.holds_for(cx.now)).unwrap_or_default();
         let holds = modern && is_ready && !left.is_zero() && begun.is_none();
         // Who has begun to read the old list reads it to its end, whoever is there by then.
@@ -173,9 +173,9 @@ impl Upstream {
         };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
         if let (Some(kind), false) = (kind, holds) {
-            self.lists.learn_from_memory(kind, message, &answer);
-            if topic.cursor.is_none() {
-                self.lists.hold_rest(kind, self.catalogue.rest(&topic).unwrap_or_default());
+            self.lists.learn_from_cache(kind, message, &answer);
+            if key.cursor.is_none() {
+                self.lists.hold_rest(kind, self.catalogue.rest(&key).unwrap_or_default());
             }
             self.resync_due = true;
         }
@@ -208,9 +208,9 @@ impl Upstream {
     // ---- keeping it ----
 
     /// The server answered this.
-    pub(super) fn remember(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
-        if let Some(topic) = self.catalogue.topic(request).filter(|_| self.config.catalogue.cache) {
-            self.catalogue.learn(topic, answer, cx.now);
+    pub(super) fn cache(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
+        if let Some(key) = self.catalogue.key(request).filter(|_| self.config.catalogue.cache) {
+            self.catalogue.learn(key, answer, cx.now);
             self.keep_soon(cx);
         }
     }
@@ -221,8 +221,8 @@ impl Upstream {
             self.catalogue.learn_version(answer);
         }
         if let Some(version) = handshake.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
-            let topic = Topic { version: version.into_owned(), method: Method::Initialize, cursor: None };
-            self.catalogue.learn(topic, answer, cx.now);
+            let key = CacheKey { version: version.into_owned(), method: Method::Initialize, cursor: None };
+            self.catalogue.learn(key, answer, cx.now);
             self.keep_soon(cx);
         }
     }
@@ -235,14 +235,14 @@ impl Upstream {
 
     fn keep_soon(&mut self, cx: &mut Cx<'_>) {
         if self.catalogue.unkept && self.catalogue.timer.is_none() {
-            let soon = cx.now + defaults::REMEMBER_AFTER;
-            let at = self.catalogue.kept.map_or(soon, |kept| soon.max(kept + defaults::REMEMBER_PAUSE));
-            self.catalogue.timer = cx.timers.arm(at, Alarm::Remember(self.id));
+            let soon = cx.now + defaults::CACHE_AFTER;
+            let at = self.catalogue.kept.map_or(soon, |kept| soon.max(kept + defaults::CACHE_PAUSE));
+            self.catalogue.timer = cx.timers.arm(at, Alarm::Cache(self.id));
         }
     }
 
     /// There was time enough for what else is read at the beginning.
-    pub fn handle_remember_timer(&mut self, cx: &mut Cx<'_>) {
+    pub fn handle_cache_timer(&mut self, cx: &mut Cx<'_>) {
         self.catalogue.timer = None;
         self.keep_now(cx);
     }
@@ -252,7 +252,7 @@ impl Upstream {
         cx.disarm(&mut self.catalogue.timer);
         if std::mem::take(&mut self.catalogue.unkept) {
             self.catalogue.kept = Some(cx.now);
-            cx.output(Output::Remember { upstream: self.id, what: self.catalogue.remember(cx.now) });
+            cx.output(Output::Cache { upstream: self.id, what: self.catalogue.to_cache(cx.now) });
         }
     }
 }

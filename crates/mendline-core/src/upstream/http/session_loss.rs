@@ -24,7 +24,7 @@ use crate::defaults;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::backoff;
 use crate::port::{Content, ExchangeId, Written};
-use crate::remembered::error_code;
+use crate::list_cache::error_code;
 use crate::slab::Key;
 use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;

@@ -1,12 +1,12 @@
 //! What was once heard of a server, in a form that can be kept.
 //!
 //! An [`Entry`] is an answer that the server gave, whole and as it gave it, with what it was an answer to: which revision was
-//! spoken, which method, which page. Nothing is taken apart, so what is answered from memory later is byte for byte what the
+//! spoken, which method, which page. Nothing is taken apart, so what is answered from the cache later is byte for byte what the
 //! server said then. Where it is kept, for whom, and whether a file can be trusted at all is the shell's business; whether
 //! what stands in it can be an answer at all is decided here, once, by [`Entry::try_new`].
 //!
 //! Time is kept as age: clocks of two processes have nothing in common but the shell's calendar, so the shell says how much
-//! older everything has become meanwhile ([`Remembered::grow_older`]).
+//! older everything has become meanwhile ([`ListCache::grow_older`]).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::defaults;
 
 /// Everything that is kept of one server.
 #[derive(Clone, Debug, Default)]
-pub struct Remembered {
+pub struct ListCache {
     entries: Vec<Entry>,
 }
 
 /// One answer of a server, and what it was an answer to.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    pub(crate) topic: Topic,
+    pub(crate) key: CacheKey,
     pub(crate) answer: Message,
     pub(crate) age: Duration,
 }
 
 /// What an answer is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Topic {
+pub(crate) struct CacheKey {
     /// The revision that was spoken; for a handshake, the one that was asked for.
     pub(crate) version: String,
     pub(crate) method: Method,
@@ -54,9 +54,9 @@ impl std::error::Error for Unreadable {}
 
 impl Entry {
     /// An entry, if this can be an answer to that at all.
-    pub(crate) fn try_new(topic: Topic, answer: Message, age: Duration) -> Option<Entry> {
+    pub(crate) fn try_new(key: CacheKey, answer: Message, age: Duration) -> Option<Entry> {
         let has_list = |member: &str| answer.get(&[member]).is_some_and(|raw| raw.starts_with(b"["));
-        let fits = match (topic.method, answer.kind()) {
+        let fits = match (key.method, answer.kind()) {
             (Method::Initialize, Kind::Result) => answer.get_str(&["protocolVersion"]).is_some(),
             (Method::Discover, Kind::Result) => has_list("supportedVersions"),
             // That it does not know the question says which era it lives in.
@@ -67,13 +67,13 @@ impl Entry {
             (Method::ResourcesTemplatesList, Kind::Result) => has_list("resourceTemplates"),
             _ => false,
         };
-        fits.then_some(Entry { topic, answer, age })
+        fits.then_some(Entry { key, answer, age })
     }
 }
 
-impl Remembered {
-    pub(crate) fn new(entries: Vec<Entry>) -> Remembered {
-        Remembered { entries }
+impl ListCache {
+    pub(crate) fn new(entries: Vec<Entry>) -> ListCache {
+        ListCache { entries }
     }
 
     pub(crate) fn into_entries(self) -> Vec<Entry> {
@@ -92,7 +92,7 @@ impl Remembered {
 
     /// The names of the server's tools, as far as they are known, each once.
     pub fn tools(&self) -> Vec<String> {
-        let lists = self.entries.iter().filter(|entry| entry.topic.method == Method::ToolsList);
+        let lists = self.entries.iter().filter(|entry| entry.key.method == Method::ToolsList);
         let mut names: Vec<String> = Vec::new();
         for tool in lists.flat_map(|list| list.answer.elements(&["tools"])) {
             // The same list may be kept for two revisions.
@@ -113,7 +113,7 @@ impl Remembered {
     pub fn write(&self) -> Vec<u8> {
         let mut text = br#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":["#.to_vec();
         for (place, entry) in self.entries.iter().enumerate() {
-            let Topic { version, method, cursor } = &entry.topic;
+            let CacheKey { version, method, cursor } = &entry.key;
             let age = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
             let between = if place == 0 { "" } else { "," };
             let method = quote(method.name().unwrap_or_default());
@@ -130,9 +130,9 @@ impl Remembered {
         text
     }
 
-    /// Reads what [`Remembered::write`] wrote. Entries that cannot be what they claim to be are left out; a text that is not
+    /// Reads what [`ListCache::write`] wrote. Entries that cannot be what they claim to be are left out; a text that is not
     /// of this kind at all is refused.
-    pub fn read(text: &[u8]) -> Result<Remembered, Unreadable> {
+    pub fn read(text: &[u8]) -> Result<ListCache, Unreadable> {
         let plain = Limits::default();
         let limits = Limits { message_bytes: 2 * defaults::CATALOGUE_BYTES, depth: plain.depth + 8, ..plain };
         let whole = Message::parse_with(Bytes::copy_from_slice(text), &limits)
@@ -148,7 +148,7 @@ impl Remembered {
             else {
                 continue;
             };
-            let topic = Topic {
+            let key = CacheKey {
                 version: version.into_owned(),
                 method: Method::from_name(&method),
                 cursor: entry.get_str(&["cursor"]).map(Cow::into_owned),
@@ -156,9 +156,9 @@ impl Remembered {
             // What does not say how old it is is as old as can be.
             let age = entry.get(&["ageMs"]).and_then(number).unwrap_or(u64::MAX);
             let Ok(answer) = Message::parse(Bytes::copy_from_slice(answer)) else { continue };
-            entries.extend(Entry::try_new(topic, answer, Duration::from_millis(age)));
+            entries.extend(Entry::try_new(key, answer, Duration::from_millis(age)));
         }
-        Ok(Remembered { entries })
+        Ok(ListCache { entries })
     }
 }
 
@@ -172,20 +172,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(version: &str, method: Method, cursor: Option<&str>, answer: &str) -> Option<Entry> {
-        let topic = Topic { version: version.into(), method, cursor: cursor.map(str::to_owned) };
+        let key = CacheKey { version: version.into(), method, cursor: cursor.map(str::to_owned) };
         let answer = Message::parse(Bytes::copy_from_slice(answer.as_bytes())).unwrap();
-        Entry::try_new(topic, answer, Duration::from_millis(5))
+        Entry::try_new(key, answer, Duration::from_millis(5))
     }
 
     #[test]
     fn what_is_written_reads_back_byte_for_byte() {
         let tools = "{ \"jsonrpc\":\"2.0\",\t \"id\" : 7, \"result\":{\"tools\":[ {\"name\":\"a\\u0062\"} ],\"x\":1e3,\"nextCursor\":\"\\\"é\"}}";
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
-        let kept = Remembered::new(vec![
+        let kept = ListCache::new(vec![
             entry("2025-11-25", Method::Initialize, None, hello).unwrap(),
             entry("2025-11-25", Method::ToolsList, Some("\"é\n"), tools).unwrap(),
         ]);
-        let mut read = Remembered::read(&kept.write()).unwrap();
+        let mut read = ListCache::read(&kept.write()).unwrap();
         read.grow_older(Duration::from_secs(1));
         let read = read.into_entries();
         assert_eq!(read.len(), 2);
@@ -194,7 +194,7 @@ mod tests {
             &tools.replace('\n', " "),
             "as it came, spaces and escapes and all, on one line"
         );
-        assert_eq!(read[1].topic.cursor.as_deref(), Some("\"é\n"));
+        assert_eq!(read[1].key.cursor.as_deref(), Some("\"é\n"));
         assert_eq!(read[0].age, Duration::from_millis(1005));
     }
 
@@ -202,7 +202,7 @@ mod tests {
     fn tools_are_known_by_name_each_once() {
         let list = |names: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{names}]}}}}"#);
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","tools":[{"name":"no"}]}}"#;
-        let kept = Remembered::new(vec![
+        let kept = ListCache::new(vec![
             entry("2025-11-25", Method::Initialize, None, hello).unwrap(),
             entry("2025-11-25", Method::ToolsList, None, &list(r#"{"name":"a\u0062"},{},{"name":7},3"#)).unwrap(),
             entry("2025-11-25", Method::ToolsList, Some("2"), &list(r#"{"name":"c"}"#)).unwrap(),
@@ -230,12 +230,12 @@ mod tests {
     #[test]
     fn what_is_no_catalogue_is_refused_and_what_lies_in_one_is_left_out() {
         for text in ["", "{}", "[]", r#"{"jsonrpc":"2.0","method":"other","params":{"entries":[]}}"#] {
-            assert!(Remembered::read(text.as_bytes()).is_err(), "{text}");
+            assert!(ListCache::read(text.as_bytes()).is_err(), "{text}");
         }
         let text = r#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":[1,{"version":"v"},
             {"version":"v","method":"tools/call","answer":{"jsonrpc":"2.0","id":1,"result":{}}},
             {"version":"v","method":"tools/list","answer":{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}}]}}"#;
-        let read = Remembered::read(text.as_bytes()).unwrap().into_entries();
+        let read = ListCache::read(text.as_bytes()).unwrap().into_entries();
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].age, Duration::from_millis(u64::MAX), "of unknown age is as old as can be");
     }
@@ -243,11 +243,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_whatever_makes_reading_fail_otherwise_than_with_words(text in ".{0,300}", cut in 0usize..400) {
-            let _ = Remembered::read(text.as_bytes());
+            let _ = ListCache::read(text.as_bytes());
             let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
-            let whole = Remembered::new(vec![entry("v", Method::Initialize, None, hello).unwrap()]).write();
+            let whole = ListCache::new(vec![entry("v", Method::Initialize, None, hello).unwrap()]).write();
             let short = &whole[..cut.min(whole.len() - 1)];
-            prop_assert!(Remembered::read(short).is_err(), "half of it is not less, it is nothing");
+            prop_assert!(ListCache::read(short).is_err(), "half of it is not less, it is nothing");
         }
     }
 }
