@@ -28,7 +28,7 @@ pub enum Alarm {
     Handshake(UpstreamId),
     /// A server had time enough to take a notification or an answer.
     Notes(UpstreamId),
-    /// Posts whose trunk is gone had time enough to end by themselves.
+    /// Posts whose SSE stream is gone had time enough to end by themselves.
     Orphans(UpstreamId),
     /// A server had time enough for our goodbye.
     Goodbye(UpstreamId),

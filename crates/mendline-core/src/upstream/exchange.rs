@@ -28,7 +28,7 @@ pub enum Purpose {
     /// The stream for what the server says unasked.
     Notices,
     /// The one stream of a legacy SSE server, over which everything comes.
-    Trunk,
+    SseStream,
     /// The end of a session.
     Goodbye,
     /// Nothing any more; only its end is awaited.
@@ -176,9 +176,9 @@ pub struct Circumstances {
     pub misdirected_once: bool,
     /// It is not known yet which dialect the server speaks.
     pub undetermined: bool,
-    /// It was posted to the endpoint of a legacy SSE session, whose trunk stands as far as we know.
-    pub over_trunk: bool,
-    /// That trunk has ended meanwhile.
+    /// It was posted to the endpoint of a legacy SSE session, whose SSE stream stands as far as we know.
+    pub over_sse: bool,
+    /// That SSE stream has ended meanwhile.
     pub is_orphan: bool,
     /// It is of the modern era, of which the server has not answered anything well yet.
     pub unproven_era: bool,
@@ -230,7 +230,7 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
         // A GET that resumes a response was refused, for a lost session or whatever else: the response is lost, and the call
         // may well have run.
         _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, said()),
-        // The endpoint went with its trunk, perhaps before a handshake was made over it.
+        // The endpoint went with its SSE stream, perhaps before a handshake was made over it.
         404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, said()),
         // An error in the body that names the session has been noticed when it came.
         404 if around.reports_lost(exchange) && exchange.complaint.is_none() => Verdict::SessionReportedLost(said()),
@@ -255,7 +255,7 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
 impl Circumstances {
     /// Whether a refusal can speak of a session: the exchange named one, or the endpoint that it was posted to does.
     fn reports_lost(&self, exchange: &Exchange) -> bool {
-        self.can_lose_session && (exchange.session_named.is_some() || self.over_trunk)
+        self.can_lose_session && (exchange.session_named.is_some() || self.over_sse)
     }
 }
 

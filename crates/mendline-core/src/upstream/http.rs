@@ -4,8 +4,8 @@
 //!
 //! Streamable HTTP makes one POST per message; its answer comes back on the same exchange, as JSON or at the end of a stream
 //! of events. A stream that breaks off after it has named an event is *resumed* by a GET, never sent again. Legacy SSE has one
-//! long GET, the *trunk*, over which everything comes back; POSTs only go out. Which of the two a server speaks is found out
-//! with the first call: a server that answers 400, 404 or 405 without a word of JSON-RPC is tried with the trunk.
+//! long GET, the *SSE stream*, over which everything comes back; POSTs only go out. Which of the two a server speaks is found out
+//! with the first call: a server that answers 400, 404 or 405 without a word of JSON-RPC is tried with the SSE stream.
 //!
 //! # When the link is up
 //!
@@ -14,7 +14,7 @@
 //!
 //! # The rest
 //!
-//! What comes back of an exchange is in [`heard`], what becomes of one that ended without its answer in [`ends`]. What a session is, how it is lost and made again is in [`session`]; streams of events are resumed in [`stream`]; [`trunk`]
+//! What comes back of an exchange is in [`heard`], what becomes of one that ended without its answer in [`ends`]. What a session is, how it is lost and made again is in [`session`]; streams of events are resumed in [`stream`]; [`sse_stream`]
 //! is legacy SSE; whether a session is lost is found out in [`session_loss`]; [`notes`] is what goes out besides calls;
 //! [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
 
@@ -26,7 +26,7 @@ mod params;
 mod session;
 mod session_loss;
 mod stream;
-mod trunk;
+mod sse_stream;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ pub struct Http {
     params: Params,
     /// Where a legacy SSE server wants its POSTs.
     endpoint: Option<String>,
-    /// When posts whose trunk is gone are no longer waited for.
+    /// When posts whose SSE stream is gone are no longer waited for.
     orphans_until: Option<TimerId>,
     /// How far we are with leaving, and until when that may take.
     leaving: Leaving,
@@ -203,14 +203,14 @@ impl Http {
         cx.disarm(&mut self.held_until);
     }
 
-    /// Is this the POST of a call whose trunk is gone?
+    /// Is this the POST of a call whose SSE stream is gone?
     fn is_orphan(&self, exchange: &Exchange) -> bool {
         let posts = matches!(exchange.purpose, Purpose::Call(_));
         posts && self.dialect == Dialect::Sse && exchange.life != self.life
     }
 
-    fn trunk(&self) -> Option<ExchangeId> {
-        self.exchanges.iter().find(|(_, it)| it.purpose == Purpose::Trunk).map(|(id, _)| *id)
+    fn sse_stream(&self) -> Option<ExchangeId> {
+        self.exchanges.iter().find(|(_, it)| it.purpose == Purpose::SseStream).map(|(id, _)| *id)
     }
 
     /// Does a call look for a connection already? One that has had its connection for long finds nothing out.
@@ -236,9 +236,9 @@ impl Upstream {
             return;
         }
         if http.dialect == Dialect::Sse {
-            if http.trunk().is_none() {
+            if http.sse_stream().is_none() {
                 let request = HttpRequest { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
-                http.begin(Exchange::new(Purpose::Trunk), request, Reuse::Fresh, cx);
+                http.begin(Exchange::new(Purpose::SseStream), request, Reuse::Fresh, cx);
                 http.release(cx);
                 http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
             }
@@ -333,7 +333,7 @@ impl Upstream {
     }
 
     /// Ends everything over HTTP, but for what was said last: that a call is cancelled, above all. A server that has been told
-    /// goodbye, or whose trunk is gone, would have no use for it, so these wait for it; not for long.
+    /// goodbye, or whose SSE stream is gone, would have no use for it, so these wait for it; not for long.
     pub(super) fn close_http(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.release(cx);
@@ -342,7 +342,7 @@ impl Upstream {
         self.end_notices(cx);
         self.withdraw_questions(cx);
         let Some(http) = &mut self.http else { return };
-        http.abort_where(|purpose| !matches!(purpose, Purpose::Note | Purpose::Trunk), cx);
+        http.abort_where(|purpose| !matches!(purpose, Purpose::Note | Purpose::SseStream), cx);
         http.leaving = Leaving::LastWords;
         self.close_session(cx);
         let Some(http) = &mut self.http else { return };

@@ -143,7 +143,7 @@ impl Upstream {
             }
             Verdict::Unreachable(words) | Verdict::Forbidden(words) => {
                 self.internal_lost(key, &words, cx);
-                if !self.has_trunk() {
+                if !self.has_sse_stream() {
                     self.unreachable(words, hopeless, cx);
                 }
             }

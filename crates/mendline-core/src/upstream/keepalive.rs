@@ -138,7 +138,7 @@ impl Upstream {
         }
         self.keep_alive.misses = 0;
         let why = format!("the server did not answer {} pings", defaults::KEEP_ALIVE_MISSES);
-        if self.http.is_some() && !self.has_trunk() {
+        if self.http.is_some() && !self.has_sse_stream() {
             // A session over HTTP is not bound to a line that may be broken.
             return self.unreachable(why, false, cx);
         }

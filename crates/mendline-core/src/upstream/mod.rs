@@ -294,10 +294,10 @@ impl Upstream {
         self.answer_held(cx);
     }
 
-    /// Ends the link: a child by the ladder, a trunk by giving it up.
+    /// Ends the link: a child by the ladder, a SSE stream by giving it up.
     fn drain_link(&mut self, why: &str, wish: Wish, cx: &mut Cx<'_>) {
         self.link.drain(why, wish, cx);
-        self.drop_trunk(cx);
+        self.drop_sse_stream(cx);
     }
 
     /// The next step of the link is due.

@@ -83,7 +83,7 @@ impl Upstream {
             call.is_some_and(|call| call.listens() && matches!(call.state, State::Sent(_)))
         };
         let listening: Vec<Key> = self.calls.keys_by_age().into_iter().filter(listens).collect();
-        self.drop_trunk(cx);
+        self.drop_sse_stream(cx);
         self.forget_session(cx);
         for key in listening {
             self.drop_exchange(key, cx);

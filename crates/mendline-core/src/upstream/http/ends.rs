@@ -40,7 +40,7 @@ impl Upstream {
             }
             Purpose::Note => self.note_ended(&exchange, how, written, cx),
             Purpose::Notices => self.notices_ended(&exchange, cx),
-            Purpose::Trunk => self.trunk_ended(&exchange, how, cx),
+            Purpose::SseStream => self.sse_stream_ended(&exchange, how, cx),
             Purpose::Goodbye | Purpose::Dropped => {}
         }
         self.close_session(cx);
@@ -51,9 +51,9 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return };
         let Some(http) = &self.http else { return };
         let is_orphan = http.is_orphan(exchange);
-        let over_trunk = http.dialect == Dialect::Sse && http.trunk().is_some() && !is_orphan;
-        if over_trunk && matches!((exchange.status, how), (Some(200..300), EndHow::Complete)) {
-            // Taken; the answer comes over the trunk.
+        let over_sse = http.dialect == Dialect::Sse && http.sse_stream().is_some() && !is_orphan;
+        if over_sse && matches!((exchange.status, how), (Some(200..300), EndHow::Complete)) {
+            // Taken; the answer comes over the SSE stream.
             return;
         }
         let policy = call.policy(&self.config);
@@ -65,7 +65,7 @@ impl Upstream {
             // A server that has to be re-initialized may be another one, which speaks otherwise.
             undetermined: http.dialect == Dialect::Auto
                 && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
-            over_trunk: over_trunk || is_orphan,
+            over_sse: over_sse || is_orphan,
             is_orphan,
             unproven_era: !http.speaks_modern && meta::is_modern(&call.message),
         };
@@ -98,7 +98,7 @@ impl Upstream {
                 }
                 self.settle_with_detail(key, evidence, again, words, cx);
                 self.sort_waiting();
-                if is_initialize && over_trunk {
+                if is_initialize && over_sse {
                     // Nobody knows whether the server was initialized, and it must not be initialized twice.
                     self.drain_link("nobody knows whether the server was initialized", Wish::Ours, cx);
                 }
@@ -107,8 +107,8 @@ impl Upstream {
                 }
                 self.promote(cx);
             }
-            // The trunk stands, so it is not the upstream that is away, only a way for this one.
-            Verdict::Unreachable(words) if over_trunk || is_orphan => {
+            // The SSE stream stands, so it is not the upstream that is away, only a way for this one.
+            Verdict::Unreachable(words) if over_sse || is_orphan => {
                 let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.dice);
                 self.settle_with_detail(key, Evidence::UNSENT, again, words, cx);
                 self.sort_waiting();
@@ -118,8 +118,8 @@ impl Upstream {
                 self.sort_waiting();
                 self.unreachable(words, false, cx);
             }
-            // The trunk stands here too: nothing may be sent for this one, and that is said at once.
-            Verdict::Forbidden(words) if over_trunk => {
+            // The SSE stream stands here too: nothing may be sent for this one, and that is said at once.
+            Verdict::Forbidden(words) if over_sse => {
                 call.attempts -= 1;
                 self.fail(key, Cause::Unavailable, Outcome::NotSent, words, cx);
             }
@@ -160,9 +160,9 @@ impl Upstream {
         }
     }
 
-    /// Does it speak legacy SSE, over a trunk that stands?
-    pub(in crate::upstream) fn has_trunk(&self) -> bool {
-        self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.trunk().is_some())
+    /// Does it speak legacy SSE, over a SSE stream that stands?
+    pub(in crate::upstream) fn has_sse_stream(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.sse_stream().is_some())
     }
 
     fn note_ended(&mut self, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
@@ -171,8 +171,8 @@ impl Upstream {
                 return self.post_note(note, cx);
             }
             self.drop_message(Method::None, Dropped::NoWay, cx);
-            let over_trunk = self.http.as_ref().is_some_and(|http| http.trunk().is_some());
-            if let (EndHow::NoConnection(words), false) = (how, over_trunk) {
+            let over_sse = self.http.as_ref().is_some_and(|http| http.sse_stream().is_some());
+            if let (EndHow::NoConnection(words), false) = (how, over_sse) {
                 self.unreachable(words.clone(), false, cx);
             }
         }

@@ -118,12 +118,12 @@ impl Upstream {
                     return;
                 }
             }
-            Purpose::Trunk if endpoint.is_some() => {
+            Purpose::SseStream if endpoint.is_some() => {
                 http.endpoint = endpoint;
-                self.trunk_ready(cx);
+                self.sse_stream_ready(cx);
                 return self.keep_moving(cx);
             }
-            Purpose::Trunk => {}
+            Purpose::SseStream => {}
             Purpose::Note | Purpose::Goodbye | Purpose::Dropped => return,
         }
         if let Some(received) = received {
@@ -266,7 +266,7 @@ impl Upstream {
         }
         let key = match purpose {
             Purpose::Call(key) => key,
-            Purpose::Trunk => Key::from_number(Id::from_raw(message.id()?).as_u64()?),
+            Purpose::SseStream => Key::from_number(Id::from_raw(message.id()?).as_u64()?),
             _ => return None,
         };
         self.calls.get(key).map(|call| (key, call.owner))

@@ -88,7 +88,7 @@ impl Upstream {
             http.refused = Some(why);
             return self.link.look_again(cx);
         }
-        self.drop_trunk(cx);
+        self.drop_sse_stream(cx);
         if let (Some(cause), false) = (cause, self.is_initialized_once) {
             // Had the client waited for this handshake, it would have been told so. Whoever waits now is.
             if cause == Cause::NeedsLogin {
@@ -109,19 +109,19 @@ impl Upstream {
         if let Some(link) = self.link.current() {
             cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
         }
-        self.drop_trunk(cx);
+        self.drop_sse_stream(cx);
         self.unreachable(why, false, cx);
     }
 
-    /// The server had time enough to take `initialized`, or to name the endpoint of its trunk.
+    /// The server had time enough to take `initialized`, or to name the endpoint of its SSE stream.
     pub fn handle_handshake_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.held_until = None;
         if let Some(id) = http.held_by {
             http.abort(id, cx);
             self.handshake_incomplete("the server did not take `initialized` in time".into(), cx);
-        } else if let (Some(trunk), None) = (http.trunk(), &http.endpoint) {
-            http.abort(trunk, cx);
+        } else if let (Some(sse_stream), None) = (http.sse_stream(), &http.endpoint) {
+            http.abort(sse_stream, cx);
             self.unreachable("the server did not name its endpoint in time".into(), false, cx);
         }
         self.keep_moving(cx);

@@ -370,8 +370,8 @@ impl Upstream {
             true => "the server has lost the session",
             false => "the server refuses the session that it has just made",
         };
-        if self.has_trunk() {
-            self.drop_trunk(cx);
+        if self.has_sse_stream() {
+            self.drop_sse_stream(cx);
             return self.unreachable(why.into(), false, cx);
         }
         self.forget_session(cx);

@@ -1,10 +1,10 @@
-//! Legacy SSE: one long GET, the trunk, over which everything comes back.
+//! Legacy SSE: one long GET, the SSE stream, over which everything comes back.
 //!
-//! The trunk is the link: while it stands, a POST that finds no way is only that POST's trouble; when it is gone, so are the
-//! session and every answer that was to come over it. A server that may have been initialized over a trunk is not initialized over
-//! it again; the trunk is given up and another made.
+//! The SSE stream is the link: while it stands, a POST that finds no way is only that POST's trouble; when it is gone, so are the
+//! session and every answer that was to come over it. A server that may have been initialized over a SSE stream is not initialized over
+//! it again; the SSE stream is given up and another made.
 //!
-//! A POST that is under way when its trunk goes is an *orphan*: its answer will not come, but its own end may still tell what
+//! A POST that is under way when its SSE stream goes is an *orphan*: its answer will not come, but its own end may still tell what
 //! became of it. It is waited for, for a moment; what has no word by then may have been received.
 
 use crate::config::Dialect;
@@ -20,7 +20,7 @@ use crate::upstream::exchange::{Exchange, Purpose};
 use crate::words::Cause;
 
 impl Upstream {
-    /// The server speaks something else than was tried. The call goes back to the queue, and the trunk is tried.
+    /// The server speaks something else than was tried. The call goes back to the queue, and the SSE stream is tried.
     pub(super) fn try_other_dialect(&mut self, key: Key, words: String, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.dialect = Dialect::Sse;
@@ -30,7 +30,7 @@ impl Upstream {
         self.link.look_again(cx);
     }
 
-    pub(super) fn trunk_ready(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn sse_stream_ready(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.refused = None;
             http.release(cx);
@@ -46,8 +46,8 @@ impl Upstream {
         }
     }
 
-    /// The trunk is gone, and with it the session and every answer that was to come over it.
-    pub(super) fn trunk_ended(&mut self, exchange: &Exchange, how: &EndHow, cx: &mut Cx<'_>) {
+    /// The SSE stream is gone, and with it the session and every answer that was to come over it.
+    pub(super) fn sse_stream_ended(&mut self, exchange: &Exchange, how: &EndHow, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.endpoint = None;
         let words = match (exchange.status, how) {
@@ -88,17 +88,17 @@ impl Upstream {
         self.give_up_if_parked(cx);
     }
 
-    /// The trunk is of no use any more: it is given up, and with it every answer that was to come over it.
-    pub(in crate::upstream) fn drop_trunk(&mut self, cx: &mut Cx<'_>) {
+    /// The SSE stream is of no use any more: it is given up, and with it every answer that was to come over it.
+    pub(in crate::upstream) fn drop_sse_stream(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let Some(trunk) = http.trunk() else { return };
-        http.abort(trunk, cx);
+        let Some(sse_stream) = http.sse_stream() else { return };
+        http.abort(sse_stream, cx);
         http.endpoint = None;
         self.give_up_posts(cx);
         self.lose_calls(|_| Written::Whole, cx);
     }
 
-    /// What is still being posted would be answered over a trunk that is gone. Only the POSTs of clients' calls that have a
+    /// What is still being posted would be answered over a SSE stream that is gone. Only the POSTs of clients' calls that have a
     /// connection and no answer of their own stay for a moment.
     pub(super) fn give_up_posts(&mut self, cx: &mut Cx<'_>) {
         for key in self.calls.keys_by_age() {
@@ -127,14 +127,14 @@ impl Upstream {
         }
     }
 
-    /// The calls whose POSTs are waited for although their trunk is gone.
+    /// The calls whose POSTs are waited for although their SSE stream is gone.
     pub(in crate::upstream) fn orphans(&self) -> Vec<Key> {
         let Some(http) = &self.http else { return Vec::new() };
         let orphans = http.exchanges.values().filter(|exchange| http.is_orphan(exchange));
         orphans.filter_map(|it| if let Purpose::Call(key) = it.purpose { Some(key) } else { None }).collect()
     }
 
-    /// Posts whose trunk is gone have had time enough: what they carry may have been received.
+    /// Posts whose SSE stream is gone have had time enough: what they carry may have been received.
     pub fn handle_orphans_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.orphans_until = None;
