@@ -164,8 +164,8 @@ impl Failure {
     }
 
     fn next_step(&self) -> String {
-        let is_doubtful = !self.retryable && self.outcome == Outcome::Unknown;
-        let check = if is_doubtful { "Check whether it took effect before you call it again. " } else { "" };
+        let is_uncertain = !self.retryable && self.outcome == Outcome::Unknown;
+        let check = if is_uncertain { "Check whether it took effect before you call it again. " } else { "" };
         match self.retry_after {
             _ if self.cause == Cause::NeedsLogin => format!(
                 "{check}Retrying will not help. Ask the user to log in or to provide a valid credential; \

@@ -58,7 +58,7 @@ pub fn again(loss: Loss, effect: Effect, policy: &Retry) -> Again {
 
 /// What is known of a call that is sent again after an error: as a rule it may have done whatever it does. Who says that a
 /// code is *always* worth another attempt says that nothing was done.
-pub fn doubt(code: i64, policy: &Retry) -> Outcome {
+pub fn outcome_of_error(code: i64, policy: &Retry) -> Outcome {
     match policy.codes.get(&code) {
         Some(OnError::Always) => Outcome::Refused,
         _ => Outcome::Unknown,
@@ -101,6 +101,6 @@ mod tests {
         assert_eq!(of(-32603), [Never, Never, Never]);
         assert_eq!(of(-32001), [ForAPrice, Never, Never]);
         assert_eq!(of(-32002), [ForAPrice, ForAPrice, ForAPrice]);
-        assert_eq!((doubt(-32001, &policy), doubt(-32002, &policy)), (Outcome::Unknown, Outcome::Refused));
+        assert_eq!((worst_outcome(-32001, &policy), worst_outcome(-32002, &policy)), (Outcome::Unknown, Outcome::Refused));
     }
 }

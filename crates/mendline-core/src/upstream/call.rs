@@ -65,7 +65,7 @@ pub struct Call {
     /// Attempts that count: those that the peer may have seen whole.
     pub attempts: u32,
     /// The least certain outcome of the attempts so far: what a later one says cannot undo what an earlier one may have done.
-    pub doubt: Outcome,
+    pub worst_outcome: Outcome,
     pub arrived: Moment,
     /// When its current attempt was handed to the shell.
     pub begun: Moment,
@@ -119,7 +119,7 @@ impl Call {
             effect,
             state,
             attempts: 0,
-            doubt: Outcome::NotSent,
+            worst_outcome: Outcome::NotSent,
             arrived: now,
             begun: now,
             is_out: false,

@@ -149,7 +149,7 @@ impl Upstream {
             return self.internal_lost(key, &words, cx);
         }
         let outcome = evidence.outcome();
-        call.doubt = call.doubt.max(outcome);
+        call.worst_outcome = call.worst_outcome.max(outcome);
         let lost_in = call.lost_in.take();
         let policy = &call.policy(&self.config).retry;
         let price = retry::again(Loss::Unanswered(outcome), call.effect, policy);
@@ -220,7 +220,7 @@ impl Upstream {
         let Some(call) = self.take(key, cx) else { return };
         let Owner::Client { client, request } = call.owner else { return };
         self.list_missed(&call);
-        let outcome = outcome.max(call.doubt);
+        let outcome = outcome.max(call.worst_outcome);
         let needs_person = self.needs_person(cause);
         let may_repeat = match outcome {
             Outcome::NotSent | Outcome::Refused => true,

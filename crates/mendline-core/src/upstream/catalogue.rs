@@ -155,7 +155,7 @@ impl Catalogue {
     }
 
     /// The server says that this list is another one now. It is kept for want of a better one, and not taken for true.
-    pub fn doubt(&mut self, method: Method) {
+    pub fn invalidate(&mut self, method: Method) {
         for page in self.pages.iter_mut().filter(|page| page.key.method == method) {
             page.age = Duration::MAX;
         }
@@ -301,7 +301,7 @@ mod tests {
             living_for(&page.answer, Duration::ZERO).text(),
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":0,"cacheScope":"public"}}"#
         );
-        next.doubt(Method::ToolsList);
+        next.invalidate(Method::ToolsList);
         assert_eq!(next.find(&key).unwrap().holds_for(Moment::ZERO), Duration::ZERO);
     }
 }

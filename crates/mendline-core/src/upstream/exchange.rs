@@ -52,7 +52,7 @@ pub struct Exchange {
     pub session: Option<String>,
     pub retry_after: Option<Duration>,
     /// An error that came in the body without naming the call.
-    pub complaint: Option<Complaint>,
+    pub error_body: Option<ErrorBody>,
     /// Something of a body came that is not JSON-RPC.
     pub unreadable: bool,
     /// The first words of such a body.
@@ -79,7 +79,7 @@ pub struct Note {
 
 /// What a server wrote into the body of a refusal.
 #[derive(Clone, Debug)]
-pub struct Complaint {
+pub struct ErrorBody {
     pub code: i64,
     pub words: String,
     /// The call has been refused before: this is the server's final answer.
@@ -88,11 +88,11 @@ pub struct Complaint {
     pub message: Message,
 }
 
-impl Complaint {
+impl ErrorBody {
     /// What an error says.
-    pub fn of(message: Message, again: bool, quote: &dyn Quote) -> Complaint {
+    pub fn of(message: Message, again: bool, quote: &dyn Quote) -> ErrorBody {
         let words = quote.quote(message.get_str(&["message"]).unwrap_or_default().as_bytes(), defaults::QUOTED);
-        Complaint { code: error_code(&message).unwrap_or_default(), words, again, message }
+        ErrorBody { code: error_code(&message).unwrap_or_default(), words, again, message }
     }
 }
 
@@ -108,7 +108,7 @@ impl Exchange {
             content: Content::Empty,
             session: None,
             retry_after: None,
-            complaint: None,
+            error_body: None,
             unreadable: false,
             page: None,
             has_message: false,
@@ -167,7 +167,7 @@ impl Verdict {
 
 /// What else the judge has to know.
 #[derive(Clone, Debug, Default)]
-pub struct Circumstances {
+pub struct ExchangeContext {
     /// The last event id of the call's response, if it can be resumed.
     pub last_event: Option<Bytes>,
     /// A handshake has been answered, and this call has not been refused for a lost session yet.
@@ -185,7 +185,7 @@ pub struct Circumstances {
 }
 
 /// Turns the facts of an ended exchange into a verdict.
-pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Circumstances) -> Verdict {
+pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &ExchangeContext) -> Verdict {
     // A GET that resumes a response says nothing about the POST before it, which the server had whole.
     let written = if exchange.resumes { Written::Whole } else { written };
     match (exchange.status, how) {
@@ -210,7 +210,7 @@ pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Circu
     }
 }
 
-fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written, around: &Circumstances) -> Verdict {
+fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written, around: &ExchangeContext) -> Verdict {
     let said = || describe_response(status, exchange);
     match status {
         200..300 => match (exchange.content, how) {
@@ -233,26 +233,26 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
         // The endpoint went with its SSE stream, perhaps before a handshake was made over it.
         404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, said()),
         // An error in the body that names the session has been noticed when it came.
-        404 if around.reports_lost(exchange) && exchange.complaint.is_none() => Verdict::SessionReportedLost(said()),
+        404 if around.reports_lost(exchange) && exchange.error_body.is_none() => Verdict::SessionReportedLost(said()),
         400 if around.reports_lost(exchange) && exchange.page.as_deref().is_some_and(names_session) => {
             Verdict::SessionReportedLost(said())
         }
-        400 if matches!(exchange.complaint, Some(Complaint { code: -32020 | -32022, again: false, .. })) => {
+        400 if matches!(exchange.error_body, Some(ErrorBody { code: -32020 | -32022, again: false, .. })) => {
             Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, said())
         }
         400 | 404 | 405 | 406 | 415 if around.unproven_era && !is_modern_refusal(exchange) => Verdict::OtherEra(said()),
-        400 | 404 | 405 if around.undetermined && exchange.complaint.is_none() => Verdict::OtherDialect(said()),
+        400 | 404 | 405 if around.undetermined && exchange.error_body.is_none() => Verdict::OtherDialect(said()),
         401 => Verdict::NeedsLogin(said()),
         // The other end of this connection is not responsible; that of a fresh one may be.
         421 if !around.misdirected_once => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
         429 | 500.. => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
         _ if proves_refusal(status) => Verdict::Refused(said()),
-        _ if exchange.complaint.is_some() => Verdict::Answered,
+        _ if exchange.error_body.is_some() => Verdict::Answered,
         _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
     }
 }
 
-impl Circumstances {
+impl ExchangeContext {
     /// Whether a refusal can speak of a session: the exchange named one, or the endpoint that it was posted to does.
     fn reports_lost(&self, exchange: &Exchange) -> bool {
         self.can_lose_session && (exchange.session_named.is_some() || self.over_sse)
@@ -275,10 +275,10 @@ pub fn names_session(words: &str) -> bool {
 
 /// Does a refusal itself speak the modern era? Only there these codes have a meaning.
 fn is_modern_refusal(exchange: &Exchange) -> bool {
-    exchange.complaint.as_ref().is_some_and(|complaint| (-32022..=-32020).contains(&complaint.code))
+    exchange.error_body.as_ref().is_some_and(|error_body| (-32022..=-32020).contains(&error_body.code))
 }
 
-fn lost_or_resumed(written: Written, around: &Circumstances, words: &str) -> Verdict {
+fn lost_or_resumed(written: Written, around: &ExchangeContext, words: &str) -> Verdict {
     match &around.last_event {
         Some(id) => Verdict::Resume(id.clone()),
         None => Verdict::Settle(Evidence { written, reply: Reply::None }, words.to_owned()),
@@ -287,8 +287,8 @@ fn lost_or_resumed(written: Written, around: &Circumstances, words: &str) -> Ver
 
 fn describe_response(status: u16, exchange: &Exchange) -> String {
     let text = format!("the server answered HTTP {status}");
-    match (&exchange.complaint, &exchange.page) {
-        (Some(complaint), _) => format!("{text}: {}", complaint.words),
+    match (&exchange.error_body, &exchange.page) {
+        (Some(error_body), _) => format!("{text}: {}", error_body.words),
         (None, Some(page)) => format!("{text}: {page}"),
         (None, None) if exchange.content == Content::Other => format!("{text} with something that is not JSON"),
         (None, None) => text,
@@ -372,9 +372,9 @@ mod tests {
     fn a_response_that_broke_off_is_resumed_if_it_can_be_and_unknown_if_not() {
         let stream = ended(Some(200), Content::Events);
         let cut = EndHow::Cut("reset".into());
-        let with_id = Circumstances { last_event: Some(Bytes::from_static(b"7")), ..Circumstances::default() };
+        let with_id = ExchangeContext { last_event: Some(Bytes::from_static(b"7")), ..ExchangeContext::default() };
         assert_eq!(judge(&stream, &cut, Written::Whole, &with_id), Verdict::Resume(Bytes::from_static(b"7")));
-        let lost = judge(&stream, &cut, Written::Whole, &Circumstances::default());
+        let lost = judge(&stream, &cut, Written::Whole, &ExchangeContext::default());
         assert_eq!(outcome(&lost), Some(Outcome::Unknown));
     }
 
@@ -391,11 +391,11 @@ mod tests {
             EndHow::Aborted,
         ] {
             for written in [Written::Nothing, Written::Partly, Written::Whole] {
-                let verdict = judge(&get, &how, written, &Circumstances::default());
+                let verdict = judge(&get, &how, written, &ExchangeContext::default());
                 assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{how:?} {written:?}");
             }
         }
-        let worked = Circumstances { can_lose_session: true, ..Circumstances::default() };
+        let worked = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
         get.session_named = Some("s1".into());
         for status in 300..600 {
             get.status = Some(status);
@@ -408,10 +408,10 @@ mod tests {
     fn r15_only_a_call_in_a_session_can_be_told_that_it_is_lost() {
         let mut refused = ended(Some(404), Content::Json);
         refused.session_named = Some("s1".into());
-        let initialized = Circumstances { can_lose_session: true, ..Circumstances::default() };
+        let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
         let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
         assert!(matches!(verdict, Verdict::SessionReportedLost(_)), "{verdict:?}");
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &Circumstances::default());
+        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &ExchangeContext::default());
         assert!(matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
         let verdict = judge(&ended(Some(404), Content::Json), &EndHow::Complete, Written::Whole, &initialized);
         assert!(matches!(verdict, Verdict::Refused(_)), "no session was named: {verdict:?}");
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn r15_a_400_speaks_of_the_session_only_if_its_words_do() {
-        let initialized = Circumstances { can_lose_session: true, ..Circumstances::default() };
+        let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
         let mut refused = ended(Some(400), Content::Other);
         refused.session_named = Some("s1".into());
         let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
@@ -440,7 +440,7 @@ mod tests {
     fn t01_a_refused_redirect_is_judged_by_its_status() {
         let how = EndHow::Forbidden("it redirects elsewhere".into());
         for (status, refused) in [(301, false), (302, false), (303, false), (307, true), (308, true)] {
-            let verdict = judge(&ended(Some(status), Content::Empty), &how, Written::Whole, &Circumstances::default());
+            let verdict = judge(&ended(Some(status), Content::Empty), &how, Written::Whole, &ExchangeContext::default());
             match refused {
                 true => assert!(matches!(verdict, Verdict::Refused(_)), "{status}: {verdict:?}"),
                 false => assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{status}"),
@@ -472,7 +472,7 @@ mod tests {
                 for how in
                     [EndHow::Complete, EndHow::Cut(String::new()), EndHow::NoConnection(String::new()), EndHow::Aborted]
                 {
-                    let verdict = judge(&ended(status, content), &how, Written::Whole, &Circumstances::default());
+                    let verdict = judge(&ended(status, content), &how, Written::Whole, &ExchangeContext::default());
                     assert_ne!(outcome(&verdict), Some(Outcome::NotSent), "{status:?} {content:?} {how:?}");
                 }
             }
@@ -483,7 +483,7 @@ mod tests {
     fn html_to_a_call_is_said_and_not_taken_for_an_answer() {
         let mut page = ended(Some(200), Content::Other);
         page.unreadable = true;
-        let verdict = judge(&page, &EndHow::Complete, Written::Whole, &Circumstances::default());
+        let verdict = judge(&page, &EndHow::Complete, Written::Whole, &ExchangeContext::default());
         assert_eq!(
             verdict,
             Verdict::Settle(

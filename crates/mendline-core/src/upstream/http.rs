@@ -9,7 +9,7 @@
 //!
 //! # When the link is up
 //!
-//! There is no wire to watch. While the upstream is not up, one exchange at a time goes out, the pathfinder; that a
+//! There is no wire to watch. While the upstream is not up, one exchange at a time goes out, the probe; that a
 //! connection carries it proves that the upstream can be reached. That an exchange is cut says nothing about the others.
 //!
 //! # The rest

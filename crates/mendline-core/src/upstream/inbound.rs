@@ -156,7 +156,7 @@ impl Upstream {
         let policy = &call.policy(&self.config).retry;
         let again = cx.now + backoff::retry(policy, call.attempts + 1, cx.dice);
         // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
-        call.doubt = call.doubt.max(retry::doubt(code, policy));
+        call.worst_outcome = call.worst_outcome.max(retry::outcome_of_error(code, policy));
         call.state = State::Waiting { since: cx.now, not_before: again };
         call.is_out = false;
         let (name, attempt) = (call.name, call.attempts + 1);

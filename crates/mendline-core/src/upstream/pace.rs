@@ -101,7 +101,7 @@ impl Upstream {
             return None;
         }
         let waits = |key: &Key| {
-            let is_new = self.calls.get(*key).is_some_and(|call| call.doubt == Outcome::NotSent && !call.confirmed);
+            let is_new = self.calls.get(*key).is_some_and(|call| call.worst_outcome == Outcome::NotSent && !call.confirmed);
             Some((self.client_of(*key)?, Some(*key).filter(|_| is_new)))
         };
         queue::gives_way(self.waiting.iter().filter_map(waits), client)

@@ -317,7 +317,7 @@ impl Upstream {
     /// The server says that one of its lists has changed: what is kept of it is no longer true.
     pub(super) fn invalidate_list(&mut self, notice: Method) {
         for kind in ListKind::ALL.into_iter().filter(|kind| kind.changed() == notice) {
-            self.catalogue.doubt(kind.method());
+            self.catalogue.invalidate(kind.method());
         }
     }
 

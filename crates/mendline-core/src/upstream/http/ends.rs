@@ -17,7 +17,7 @@ use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::internal::InternalRequest;
-use crate::upstream::exchange::{Circumstances, Exchange, Note, Purpose, Verdict, judge};
+use crate::upstream::exchange::{ExchangeContext, Exchange, Note, Purpose, Verdict, judge};
 use crate::upstream::link::Wish;
 use crate::words::Cause;
 
@@ -58,7 +58,7 @@ impl Upstream {
         }
         let policy = call.policy(&self.config);
         let resumable = !meta::is_modern(&call.message) && call.stream.tries < policy.resume_attempts;
-        let around = Circumstances {
+        let around = ExchangeContext {
             last_event: call.stream.last_event.clone().filter(|_| resumable),
             can_lose_session: !call.refused_once && self.session.was_initialized() && call.method() != Method::Initialize,
             misdirected_once: call.misdirected_once,
@@ -149,7 +149,7 @@ impl Upstream {
                 self.fail(key, Cause::Refused, Outcome::Refused, words, cx);
             }
             Verdict::Answered => {
-                if let Some(answer) = exchange.complaint.as_ref().and_then(|it| answer_of(it, key)) {
+                if let Some(answer) = exchange.error_body.as_ref().and_then(|it| answer_of(it, key)) {
                     self.pass_on(answer, cx);
                 }
             }

@@ -16,7 +16,7 @@ use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::internal::InternalRequest;
-use crate::upstream::exchange::{Complaint, Purpose, first_words};
+use crate::upstream::exchange::{ErrorBody, Purpose, first_words};
 
 impl Upstream {
     pub fn handle_reached(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
@@ -32,7 +32,7 @@ impl Upstream {
     fn path_found(&mut self, cx: &mut Cx<'_>) {
         if self.link.handle_reached(Over::Http, cx) {
             match self.session.reinitialize() {
-                // The pathfinder may be the handshake itself; then its answer opens the session.
+                // The probe may be the handshake itself; then its answer opens the session.
                 Some(handshake) if !self.session_initializes() => self.replay(handshake, cx),
                 Some(_) => {}
                 None => {
@@ -205,24 +205,24 @@ impl Upstream {
         if let (Kind::Error, true, Purpose::Notices) = (message.kind(), refused, purpose)
             && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
         {
-            exchange.complaint = Some(Complaint::of(message, false, cx.quote));
+            exchange.error_body = Some(ErrorBody::of(message, false, cx.quote));
             return;
         }
         if let (Kind::Error, Some((key, _))) = (message.kind(), call) {
             let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
             let again = self.calls.get(key).is_some_and(|call| call.refused_once);
-            let complaint = Complaint::of(message.clone(), again, cx.quote);
-            if self.reports_session_lost(id, key, &complaint) {
-                return self.refused_for_session(id, key, &complaint, cx);
+            let error_body = ErrorBody::of(message.clone(), again, cx.quote);
+            if self.reports_session_lost(id, key, &error_body) {
+                return self.refused_for_session(id, key, &error_body, cx);
             }
             // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
-            let headers_refused = refused && complaint.code == code::HEADER_MISMATCH && !complaint.again;
+            let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.again;
             if headers_refused && let Some(call) = self.calls.get_mut(key) {
                 call.refused_once = true;
             }
             if headers_refused || (refused && !named) {
                 if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
-                    exchange.complaint = Some(complaint);
+                    exchange.error_body = Some(error_body);
                 }
                 return;
             }

@@ -30,7 +30,7 @@ use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::internal::InternalRequest;
-use crate::upstream::exchange::{Complaint, Exchange, Purpose, names_session};
+use crate::upstream::exchange::{ErrorBody, Exchange, Purpose, names_session};
 use crate::upstream::inbound::number_in_disguise;
 use crate::upstream::keepalive::ping;
 use crate::words::{Cause, error_response};
@@ -53,8 +53,8 @@ impl Refusal {
     /// That of an exchange that is over.
     pub fn of(exchange: &Exchange) -> Option<Refusal> {
         let status = exchange.status?;
-        Some(match &exchange.complaint {
-            Some(complaint) => Refusal::with(status, complaint.code, &complaint.words),
+        Some(match &exchange.error_body {
+            Some(error_body) => Refusal::with(status, error_body.code, &error_body.words),
             None => Refusal::bare(status),
         })
     }
@@ -148,7 +148,7 @@ impl Http {
 
 impl Upstream {
     /// Whether this error, to this call, says that the session is lost.
-    pub(super) fn reports_session_lost(&self, id: ExchangeId, key: Key, complaint: &Complaint) -> bool {
+    pub(super) fn reports_session_lost(&self, id: ExchangeId, key: Key, error_body: &ErrorBody) -> bool {
         let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
@@ -157,25 +157,25 @@ impl Upstream {
             is_named && !exchange.resumes && !call.refused_once && !asks_for_it && self.session.was_initialized();
         let by_status = match exchange.status {
             Some(400 | 404) => true,
-            Some(200..300) => matches!(complaint.code, -32000 | -32001 | -32600 | -32602),
+            Some(200..300) => matches!(error_body.code, -32000 | -32001 | -32600 | -32602),
             _ => false,
         };
-        can_lose && by_status && names_session(&complaint.words)
+        can_lose && by_status && names_session(&error_body.words)
     }
 
     /// A call was refused with an error that says that its session is lost.
-    pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, complaint: &Complaint, cx: &mut Cx<'_>) {
+    pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, error_body: &ErrorBody, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let life = exchange.life;
-        let refusal = Refusal::with(exchange.status.unwrap_or(200), complaint.code, &complaint.words);
-        let words = format!("the server answered: {}", complaint.words);
+        let refusal = Refusal::with(exchange.status.unwrap_or(200), error_body.code, &error_body.words);
+        let words = format!("the server answered: {}", error_body.words);
         http.leave(id, cx);
         if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
             self.internal_lost(key, &words, cx);
             return self.session_reported_lost(life, refusal, None, cx);
         }
-        let refused = Refused { key, refusal, answer: answer_of(complaint, key), words };
+        let refused = Refused { key, refusal, answer: answer_of(error_body, key), words };
         self.session_reported_lost(life, refusal, Some(refused), cx);
     }
 
@@ -396,7 +396,7 @@ impl Upstream {
 
 /// The answer that an error is to a call. One that names the call is the server's own answer and passes as it came. One that
 /// names another id, or none, is quoted: its code, and its words without secrets.
-pub(in crate::upstream) fn answer_of(error: &Complaint, key: Key) -> Option<Message> {
+pub(in crate::upstream) fn answer_of(error: &ErrorBody, key: Key) -> Option<Message> {
     let number = error.message.id().and_then(|raw| Id::from_raw(raw).as_u64().or_else(|| number_in_disguise(raw)));
     if number == Some(key.number()) {
         return Some(error.message.clone());
