@@ -18,7 +18,7 @@ use crate::timers::{TimerId, Timers};
 pub enum Alarm {
     /// A call's deadline, or the end of its patience.
     Call(UpstreamId, Key),
-    /// The next step of a link: a dial, a probe, the next rung of the ladder.
+    /// The next step of a link: a dial, a probe, the next step of the shutdown sequence.
     Link(UpstreamId),
     /// A line has been silent for long.
     KeepAlive(UpstreamId),
@@ -30,8 +30,8 @@ pub enum Alarm {
     Notes(UpstreamId),
     /// Posts whose SSE stream is gone had time enough to end by themselves.
     Orphans(UpstreamId),
-    /// A server had time enough for our goodbye.
-    Goodbye(UpstreamId),
+    /// A server had time enough for the end of the session.
+    Close(UpstreamId),
     /// A pause is over, or the next call's turn has come.
     Gate(UpstreamId),
     /// What is known of a server should be kept.

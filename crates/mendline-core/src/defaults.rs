@@ -40,8 +40,8 @@ pub const NOTICES_CAP: Duration = Duration::from_secs(30);
 /// How long a POST whose event stream is gone may take to end by itself: what it brings (a refusal, or that it never got
 /// there whole) says more than the end of the stream did.
 pub const ORPHAN: Duration = Duration::from_secs(1);
-/// How long a server has to take our goodbye.
-pub const GOODBYE: Duration = Duration::from_secs(2);
+/// How long a server has to take the end of the session.
+pub const CLOSE_SESSION: Duration = Duration::from_secs(2);
 
 /// How long a call that was refused for its headers waits for a fresh list of the tools, per page: without it the call goes
 /// out again all the same.
@@ -218,9 +218,9 @@ pub const LEDGER: usize = 256 << 20;
 /// How long running calls may take to finish once we are told to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// How long a child has to end after its stdin was closed, and again after TERM: the specification's order, the SDKs' timing.
-pub const LADDER_STEP: Duration = Duration::from_secs(2);
-/// How long a client has to take our last words.
-pub const LAST_WORDS: Duration = Duration::from_secs(1);
+pub const SHUTDOWN_STEP: Duration = Duration::from_secs(2);
+/// How long a client has to take our stderr tail.
+pub const FINAL_WRITE: Duration = Duration::from_secs(1);
 
 // What people are shown
 

@@ -187,7 +187,7 @@ impl Engine {
                 Alarm::Handshake(upstream) => self.with_upstream(upstream, Upstream::handle_handshake_timer),
                 Alarm::Notes(upstream) => self.with_upstream(upstream, Upstream::handle_notes_timer),
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
-                Alarm::Goodbye(upstream) => self.with_upstream(upstream, Upstream::handle_goodbye_timer),
+                Alarm::Close(upstream) => self.with_upstream(upstream, Upstream::handle_close_timer),
                 Alarm::Gate(upstream) => self.with_upstream(upstream, Upstream::handle_gate_timer),
                 Alarm::Cache(upstream) => self.with_upstream(upstream, Upstream::handle_cache_timer),
                 Alarm::Drain => self.close(),

@@ -308,7 +308,7 @@ pub enum Output {
     /// Something happened. For status, logs, metrics and traces alike.
     Event(Event),
     /// Everything is answered, every child is reaped: the process may end once it has written what `poll_write` still has
-    /// for its clients, which it need not try for longer than [`crate::defaults::LAST_WORDS`].
+    /// for its clients, which it need not try for longer than [`crate::defaults::FINAL_WRITE`].
     Finished {
         /// How the upstreams were.
         ending: Ending,

@@ -42,7 +42,7 @@ impl<A> Timers<A> {
             let armed = &self.armed;
             self.heap.retain(|Reverse((_, key))| armed.get(*key).is_some());
         }
-        self.bury();
+        self.drop_disarmed();
     }
 
     /// When the next one goes off.
@@ -57,12 +57,12 @@ impl<A> Timers<A> {
             return None;
         }
         let alarm = self.armed.remove(key);
-        self.bury();
+        self.drop_disarmed();
         alarm
     }
 
     /// Removes the dead from the top, so that the top always lives.
-    fn bury(&mut self) {
+    fn drop_disarmed(&mut self) {
         while let Some(Reverse((_, key))) = self.heap.peek()
             && self.armed.get(*key).is_none()
         {
@@ -76,7 +76,7 @@ impl<A> Timers<A> {
     }
 
     #[cfg(test)]
-    fn remembered(&self) -> usize {
+    fn stored(&self) -> usize {
         self.heap.len()
     }
 }
@@ -107,7 +107,7 @@ mod tests {
         for n in 0..1_000_000u64 {
             let timer = timers.arm(Moment(n + 300_000_000_000), ()).unwrap();
             timers.disarm(timer);
-            assert!(timers.remembered() <= 65);
+            assert!(timers.stored() <= 65);
         }
     }
 }

@@ -30,7 +30,7 @@ pub enum Purpose {
     /// The one stream of a legacy SSE server, over which everything comes.
     SseStream,
     /// The end of a session.
-    Goodbye,
+    CloseSession,
     /// Nothing any more; only its end is awaited.
     Dropped,
 }

@@ -96,7 +96,7 @@ pub struct Http {
     orphans_until: Option<TimerId>,
     /// How far we are with leaving, and until when that may take.
     leaving: Leaving,
-    goodbye: Option<TimerId>,
+    close_session: Option<TimerId>,
 }
 
 /// How far we are with leaving a server.
@@ -107,8 +107,8 @@ enum Leaving {
     Not,
     /// What was said last is still on its way.
     LastWords,
-    /// Nothing is said any more but goodbye.
-    Goodbye,
+    /// Nothing is said any more but session close.
+    CloseSession,
 }
 
 impl Http {
@@ -139,7 +139,7 @@ impl Http {
             endpoint: None,
             orphans_until: None,
             leaving: Leaving::default(),
-            goodbye: None,
+            close_session: None,
         }
     }
 
@@ -333,7 +333,7 @@ impl Upstream {
     }
 
     /// Ends everything over HTTP, but for what was said last: that a call is cancelled, above all. A server that has been told
-    /// goodbye, or whose SSE stream is gone, would have no use for it, so these wait for it; not for long.
+    /// session close, or whose SSE stream is gone, would have no use for it, so these wait for it; not for long.
     pub(super) fn close_http(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.release(cx);
@@ -347,7 +347,7 @@ impl Upstream {
         self.close_session(cx);
         let Some(http) = &mut self.http else { return };
         if http.open() > 0 {
-            http.goodbye = cx.wake_in(defaults::GOODBYE, Alarm::Goodbye(self.id));
+            http.close_session = cx.wake_in(defaults::CLOSE_SESSION, Alarm::Close(self.id));
         }
     }
 
@@ -363,12 +363,12 @@ impl Upstream {
         if http.session.is_some() {
             let headers = http.session_headers(false);
             let request = HttpRequest { verb: Verb::Delete, target: None, headers, body: None };
-            http.begin(Exchange::new(Purpose::Goodbye), request, Reuse::Any, cx);
+            http.begin(Exchange::new(Purpose::CloseSession), request, Reuse::Any, cx);
         }
     }
 
-    /// A server that has not taken our last words by now will not take a goodbye either.
-    pub fn handle_goodbye_timer(&mut self, cx: &mut Cx<'_>) {
+    /// A server that has not taken our stderr tail by now will not take a session close either.
+    pub fn handle_close_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.leaving = Leaving::Goodbye;
             http.abort_where(|_| true, cx);

@@ -17,7 +17,7 @@
 //!
 //! A policy that allows no redials at all leaves the link alone when it is lost: the next call dials, once.
 //!
-//! # The ladder
+//! # The shutdown sequence
 //!
 //! A child is ended as the specification says: its stdin is closed; if that does not end it, TERM; if not, KILL. Signals
 //! go to its whole process group.
@@ -42,7 +42,7 @@ use crate::cx::{Alarm, Cx};
 
 /// The next thing to do to a child that is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rung {
+enum ShutdownStep {
     Term,
     Kill,
 }
@@ -83,7 +83,7 @@ pub struct Link {
     dialed: Moment,
     health: Health,
     incident: Option<Incident>,
-    rung: Rung,
+    shutdown_step: ShutdownStep,
     /// The child is ended to be started anew another way: that is no loss, and nobody has to ask for it again.
     renewing: bool,
     /// Why we are ending the child, and whether that was our own wish.
@@ -100,7 +100,7 @@ pub struct Link {
     /// The server wants to be left alone until then.
     put_off: Moment,
     trouble: Option<String>,
-    last_words: VecDeque<String>,
+    stderr_tail: VecDeque<String>,
 }
 
 impl Link {
@@ -114,7 +114,7 @@ impl Link {
             dialed: Moment::ZERO,
             health: Health::default(),
             incident: None,
-            rung: Rung::Term,
+            shutdown_step: ShutdownStep::Term,
             renewing: false,
             ending: None,
             dials: VecDeque::new(),
@@ -126,7 +126,7 @@ impl Link {
             held: false,
             put_off: Moment::ZERO,
             trouble: None,
-            last_words: VecDeque::new(),
+            stderr_tail: VecDeque::new(),
         }
     }
 
@@ -197,7 +197,7 @@ impl Link {
 
     pub fn handle_spawned(&mut self, pid: u32, cx: &mut Cx<'_>) {
         self.health = Health::default();
-        self.last_words.clear();
+        self.stderr_tail.clear();
         self.rise(Over::Child(pid), cx);
         if self.stopped {
             self.drain("stopping", Wish::Ours, cx);
@@ -222,14 +222,14 @@ impl Link {
         let wished = matches!(ending, Some((_, Wish::Ours)));
         let mut why = match ending {
             // We ended it, so how it ended says less than why.
-            Some((why, wish)) if wish == Wish::Ours || self.rung == Rung::Kill => why,
+            Some((why, wish)) if wish == Wish::Ours || self.shutdown_step == ShutdownStep::Kill => why,
             _ => match how {
                 Exit::Code(code) => format!("the server ended with exit code {code}"),
                 Exit::Signal(signal) => format!("the server was killed by signal {signal}"),
             },
         };
-        if let (false, Some(words)) = (self.health.answered, self.last_words.back()) {
-            why = format!("{why}; its last words: {words}");
+        if let (false, Some(words)) = (self.health.answered, self.stderr_tail.back()) {
+            why = format!("{why}; its stderr tail: {words}");
         }
         if !wished {
             self.exits.push_back(cx.now);
@@ -241,11 +241,11 @@ impl Link {
     }
 
     /// The child said something on stderr, and this is it as it may be quoted.
-    pub fn note_last_words(&mut self, text: &str) {
+    pub fn note_stderr_tail(&mut self, text: &str) {
         if !text.trim().is_empty() {
-            self.last_words.push_back(text.trim().to_owned());
-            while self.last_words.len() > defaults::STDERR_TAIL {
-                self.last_words.pop_front();
+            self.stderr_tail.push_back(text.trim().to_owned());
+            while self.stderr_tail.len() > defaults::STDERR_TAIL {
+                self.stderr_tail.pop_front();
             }
         }
     }
@@ -273,7 +273,7 @@ impl Link {
         self.health.answered = false;
     }
 
-    /// Ends the child, by the ladder.
+    /// Ends the child, by the shutdown sequence.
     pub fn drain(&mut self, why: &str, wish: Wish, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up && self.transport != Transport::Child {
             self.lose(why.to_owned(), false, true, cx);
@@ -281,8 +281,8 @@ impl Link {
             self.ending = Some((why.to_owned(), wish));
             self.move_to(LinkState::Draining, why.to_owned(), cx);
             cx.output(Output::CloseStdin { link: self.id() });
-            self.rung = Rung::Term;
-            self.sleep_until(cx.now + defaults::LADDER_STEP, cx);
+            self.shutdown_step = ShutdownStep::Term;
+            self.sleep_until(cx.now + defaults::SHUTDOWN_STEP, cx);
         }
     }
 
@@ -307,20 +307,20 @@ impl Link {
         match self.state {
             LinkState::Waiting => self.dial(String::new(), cx),
             LinkState::Parked => self.dial("probe".into(), cx),
-            LinkState::Draining => self.climb(cx),
+            LinkState::Draining => self.next_shutdown_step(cx),
             LinkState::Idle | LinkState::Dialing | LinkState::Up => {}
         }
     }
 
-    fn climb(&mut self, cx: &mut Cx<'_>) {
-        let signal = match self.rung {
-            Rung::Term => Signal::Term,
-            Rung::Kill => Signal::Kill,
+    fn next_shutdown_step(&mut self, cx: &mut Cx<'_>) {
+        let signal = match self.shutdown_step {
+            ShutdownStep::Term => Signal::Term,
+            ShutdownStep::Kill => Signal::Kill,
         };
         cx.output(Output::Signal { link: self.id(), signal });
         // KILL is repeated: a process that hangs in the kernel dies when it comes back.
-        self.rung = Rung::Kill;
-        self.sleep_until(cx.now + defaults::LADDER_STEP, cx);
+        self.shutdown_step = ShutdownStep::Kill;
+        self.sleep_until(cx.now + defaults::SHUTDOWN_STEP, cx);
     }
 
     fn count_dial(&mut self, now: Moment) {

@@ -160,7 +160,7 @@ impl Upstream {
 
     /// The child said something on stderr.
     pub fn handle_stderr(&mut self, line: &[u8], cx: &Cx<'_>) {
-        self.link.note_last_words(&cx.quote.quote(line, defaults::STDERR_LINE));
+        self.link.note_stderr_tail(&cx.quote.quote(line, defaults::STDERR_LINE));
     }
 
     /// Who is served by it.
@@ -294,7 +294,7 @@ impl Upstream {
         self.answer_held(cx);
     }
 
-    /// Ends the link: a child by the ladder, a SSE stream by giving it up.
+    /// Ends the link: a child by the shutdown sequence, a SSE stream by giving it up.
     fn drain_link(&mut self, why: &str, wish: Wish, cx: &mut Cx<'_>) {
         self.link.drain(why, wish, cx);
         self.drop_sse_stream(cx);

@@ -41,7 +41,7 @@ impl Upstream {
             Purpose::Note => self.note_ended(&exchange, how, written, cx),
             Purpose::Notices => self.notices_ended(&exchange, cx),
             Purpose::SseStream => self.sse_stream_ended(&exchange, how, cx),
-            Purpose::Goodbye | Purpose::Dropped => {}
+            Purpose::CloseSession | Purpose::Dropped => {}
         }
         self.close_session(cx);
         self.keep_moving(cx);

@@ -124,7 +124,7 @@ impl Upstream {
                 return self.keep_moving(cx);
             }
             Purpose::SseStream => {}
-            Purpose::Note | Purpose::Goodbye | Purpose::Dropped => return,
+            Purpose::Note | Purpose::CloseSession | Purpose::Dropped => return,
         }
         if let Some(received) = received {
             self.handle_http_received(id, received, cx);
