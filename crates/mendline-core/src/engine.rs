@@ -160,8 +160,8 @@ impl Engine {
             Input::Reconfigure { upstream, config, change } => {
                 self.with_upstream(upstream, |it, cx| it.reconfigure(*config, change, cx));
             }
-            Input::Woke => self.shake("the machine was asleep, or stood still"),
-            Input::NetworkChanged => self.shake("the network has changed"),
+            Input::SystemResumed => self.connectivity_changed("the machine was asleep, or stood still"),
+            Input::NetworkChanged => self.connectivity_changed("the network has changed"),
             Input::Stop => match self.phase {
                 Phase::Running => {
                     self.begin_drain();
@@ -309,11 +309,11 @@ impl Engine {
     }
 
     /// What was connected may not be any more, and what was not may be.
-    fn shake(&mut self, why: &'static str) {
+    fn connectivity_changed(&mut self, why: &'static str) {
         let cx = cx!(self);
-        cx.emit(Event::Shaken { why });
+        cx.emit(Event::ConnectivityChanged { why });
         for upstream in &mut self.upstreams {
-            upstream.handle_shaken(why, cx!(self));
+            upstream.handle_connectivity_changed(why, cx!(self));
         }
     }
 

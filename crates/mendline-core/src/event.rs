@@ -389,7 +389,7 @@ impl Event {
             Event::ClientEnded { .. }
             | Event::ClientLost { .. }
             | Event::ClientMessageInvalid { .. }
-            | Event::Shaken { .. }
+            | Event::ConnectivityChanged { .. }
             | Event::Stopping { .. }
             | Event::Stopped => None,
         }

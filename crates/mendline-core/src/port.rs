@@ -248,7 +248,7 @@ pub enum Input {
         change: Change,
     },
     /// The machine slept, or this process stood still for long: what was connected may not be any more.
-    Woke,
+    SystemResumed,
     /// An interface, an address or a route has changed: what was connected may not be any more, what was out of reach may be
     /// within it. Shells say so at most once in a few seconds.
     NetworkChanged,

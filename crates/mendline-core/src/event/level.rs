@@ -76,7 +76,7 @@ impl Event {
             | Event::ReconnectRequested { .. }
             | Event::Reconfigured { .. }
             | Event::Renewed { .. }
-            | Event::Shaken { .. }
+            | Event::ConnectivityChanged { .. }
             | Event::Stopping { .. }
             | Event::Stopped => Level::Info,
         }

@@ -126,7 +126,7 @@ impl fmt::Display for Event {
                 write!(f, "reconfigured: the server is replaced as soon as no call is with it")
             }
             Event::Renewed { .. } => write!(f, "the server is replaced: its configuration has changed"),
-            Event::Shaken { why } => write!(f, "{why}: every server is looked after"),
+            Event::ConnectivityChanged { why } => write!(f, "{why}: every server is looked after"),
             Event::Stopping { running: 0 } => write!(f, "stopping"),
             Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
             Event::Stopped => write!(f, "stopped"),

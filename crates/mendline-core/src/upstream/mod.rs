@@ -323,8 +323,8 @@ impl Upstream {
     }
 
     /// The machine was asleep, or the network has changed: what is lost is looked for, and what seems to be there is tested.
-    pub fn handle_shaken(&mut self, why: &str, cx: &mut Cx<'_>) {
-        self.link.hurry(why, cx);
+    pub fn handle_connectivity_changed(&mut self, why: &str, cx: &mut Cx<'_>) {
+        self.link.dial_soon(why, cx);
         self.probe(cx);
         self.keep_moving(cx);
     }

@@ -112,7 +112,7 @@ impl Link {
 
     /// The machine woke up, or the network changed: what was learned about the way there is worth nothing any more. What
     /// is lost is tried soon, as if it had been lost just now; how soon is chance, so that not all are tried at once.
-    pub fn hurry(&mut self, why: &str, cx: &mut Cx<'_>) {
+    pub fn dial_soon(&mut self, why: &str, cx: &mut Cx<'_>) {
         if !matches!(self.state, LinkState::Waiting | LinkState::Parked) || self.stopped {
             return;
         }
