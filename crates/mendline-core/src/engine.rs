@@ -23,7 +23,7 @@ use crate::event::{Event, LinkState};
 use crate::ledger::Ledger;
 use crate::dispatch::{Dispatch, UpstreamCommand};
 use crate::moment::Moment;
-use crate::policy::breaker::Standing;
+use crate::policy::breaker::BreakerState;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
 use crate::quote::{Quote, Unredacted};
 use crate::timers::Timers;
@@ -156,7 +156,7 @@ impl Engine {
             }
             Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
             Input::Isolate { upstream } => self.with_upstream(upstream, Upstream::isolate),
-            Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_by_hand),
+            Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_manually),
             Input::Reconfigure { upstream, config, change } => {
                 self.with_upstream(upstream, |it, cx| it.reconfigure(*config, change, cx));
             }
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// Where an upstream's breaker stands.
-    pub fn breaker(&self, upstream: UpstreamId) -> Option<Standing> {
+    pub fn breaker(&self, upstream: UpstreamId) -> Option<BreakerState> {
         self.upstreams.get(usize::from(upstream.0)).map(Upstream::breaker)
     }
 

@@ -95,7 +95,7 @@ pub enum Event {
         upstream: UpstreamId,
         why: String,
     },
-    LinkMoved {
+    LinkStateChanged {
         upstream: UpstreamId,
         from: LinkState,
         to: LinkState,
@@ -116,7 +116,7 @@ pub enum Event {
         most: Option<u32>,
         wait: Duration,
     },
-    LeftAlone {
+    ReconnectDisabled {
         upstream: UpstreamId,
         why: String,
     },
@@ -127,7 +127,7 @@ pub enum Event {
         rate_limit: Option<RateLimit>,
         place: String,
     },
-    Renewed {
+    ServerReplaced {
         upstream: UpstreamId,
     },
     UpstreamReady {
@@ -145,11 +145,11 @@ pub enum Event {
         why: String,
     },
     /// It lets nobody in without a login, and no call was there to be told so.
-    LoginWanted {
+    LoginRequired {
         upstream: UpstreamId,
         why: String,
     },
-    NoiseSkipped {
+    OutputSkipped {
         upstream: UpstreamId,
         text: String,
     },
@@ -176,7 +176,7 @@ pub enum Event {
         stale: bool,
     },
     /// The server took too long to answer the handshake, so it was answered in its stead.
-    CallAnsweredEarly {
+    ProvisionalAnswer {
         upstream: UpstreamId,
         call: u64,
         was_out: bool,
@@ -188,14 +188,14 @@ pub enum Event {
         link: LinkId,
     },
     /// The server says something else than the client was told.
-    ToldOtherwise {
+    HandshakeDiffers {
         upstream: UpstreamId,
         what: String,
     },
-    AnswerMislabelled {
+    ContentTypeMismatch {
         upstream: UpstreamId,
     },
-    ToolLeftOut {
+    ToolRemoved {
         upstream: UpstreamId,
         tool: String,
         why: String,
@@ -220,7 +220,7 @@ pub enum Event {
         outcome: Outcome,
     },
     /// It did not get there and waits as if it had never been sent.
-    CallCameBack {
+    CallReturned {
         upstream: UpstreamId,
         call: u64,
     },
@@ -317,7 +317,7 @@ pub enum Event {
         why: &'static str,
     },
 
-    IdMended {
+    IdTypeRepaired {
         upstream: UpstreamId,
         call: u64,
     },
@@ -340,32 +340,32 @@ impl Event {
     /// Which upstream it is about.
     pub fn upstream(&self) -> Option<UpstreamId> {
         match self {
-            Event::LinkMoved { upstream, .. }
+            Event::LinkStateChanged { upstream, .. }
             | Event::DialFailed { upstream, .. }
             | Event::DialPlanned { upstream, .. }
-            | Event::LoginWanted { upstream, .. }
+            | Event::LoginRequired { upstream, .. }
             | Event::ReconnectRequested { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }
             | Event::UpstreamReady { upstream, .. }
             | Event::SessionReplayed { upstream, .. }
             | Event::SessionReplayFailed { upstream, .. }
-            | Event::NoiseSkipped { upstream, .. }
-            | Event::LeftAlone { upstream, .. }
+            | Event::OutputSkipped { upstream, .. }
+            | Event::ReconnectDisabled { upstream, .. }
             | Event::Reconfigured { upstream, .. }
-            | Event::Renewed { upstream }
+            | Event::ServerReplaced { upstream }
             | Event::InternalRequestSent { upstream, .. }
             | Event::InternalRequestFailed { upstream, .. }
             | Event::ListChanged { upstream, .. }
             | Event::AnsweredFromCatalogue { upstream, .. }
-            | Event::CallAnsweredEarly { upstream, .. }
+            | Event::ProvisionalAnswer { upstream, .. }
             | Event::HandshakeCompleted { upstream, .. }
-            | Event::ToldOtherwise { upstream, .. }
-            | Event::AnswerMislabelled { upstream }
-            | Event::ToolLeftOut { upstream, .. }
+            | Event::HandshakeDiffers { upstream, .. }
+            | Event::ContentTypeMismatch { upstream }
+            | Event::ToolRemoved { upstream, .. }
             | Event::CallAccepted { upstream, .. }
             | Event::CallSent { upstream, .. }
-            | Event::CallCameBack { upstream, .. }
+            | Event::CallReturned { upstream, .. }
             | Event::CallRetried { upstream, .. }
             | Event::CallAnswered { upstream, .. }
             | Event::CallFailed { upstream, .. }
@@ -381,7 +381,7 @@ impl Event {
             | Event::PauseEnded { upstream }
             | Event::RateLimited { upstream, .. }
             | Event::ServerRequestDeclined { upstream, .. }
-            | Event::IdMended { upstream, .. }
+            | Event::IdTypeRepaired { upstream, .. }
             | Event::MessageDropped { upstream, .. } => Some(*upstream),
             Event::ServerRequestForwarded { link, .. } | Event::ServerRequestAnswered { link, .. } | Event::ServerRequestWithdrawn { link, .. } => {
                 Some(link.upstream)

@@ -223,12 +223,12 @@ pub enum Input {
         written: Written,
     },
 
-    /// Someone asked for a new connection by hand.
+    /// Someone asked for a new connection manually.
     Reconnect {
         /// Of which upstream.
         upstream: UpstreamId,
     },
-    /// Someone takes an upstream out by hand: nothing new is sent to it until it is resumed.
+    /// Someone takes an upstream out manually: nothing new is sent to it until it is resumed.
     Isolate {
         /// Which upstream.
         upstream: UpstreamId,

@@ -16,7 +16,7 @@ use crate::config::RateLimit;
 use crate::event::{Event, LinkState, Over};
 use crate::evidence::Outcome;
 use crate::histogram::Histogram;
-use crate::policy::breaker::Standing;
+use crate::policy::breaker::BreakerState;
 use crate::port::UpstreamId;
 use crate::words::Cause;
 
@@ -96,7 +96,7 @@ pub struct UpstreamStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Where it stands.
-    pub standing: Standing,
+    pub state: BreakerState,
     /// For how long it opened, and why, while it is not closed.
     pub open_for: Option<(Duration, String)>,
 }
@@ -147,7 +147,7 @@ impl UpstreamStatus {
                 }
             }
             Event::AnsweredFromCatalogue { .. } => self.early += 1,
-            Event::CallAnsweredEarly { was_out, .. } => {
+            Event::ProvisionalAnswer { was_out, .. } => {
                 self.end(*was_out);
                 self.early += 1;
             }
@@ -169,37 +169,37 @@ impl UpstreamStatus {
                 self.out -= 1;
                 self.retried += 1;
             }
-            Event::CallCameBack { .. } => self.out -= 1,
+            Event::CallReturned { .. } => self.out -= 1,
             Event::CallRejected { .. } => self.rejected += 1,
             Event::RateLimited { .. } => self.slowed += 1,
             Event::MessageDropped { .. } => self.dropped += 1,
 
-            Event::LinkMoved { from, to, why, over, .. } => self.move_link(*from, *to, why, *over),
+            Event::LinkStateChanged { from, to, why, over, .. } => self.move_link(*from, *to, why, *over),
             Event::DialPlanned { attempt, most, wait, .. } => {
                 self.redial = Some(Redial { attempt: *attempt, most: *most, wait: *wait });
             }
             Event::ReconnectRequested { .. } => self.asked = self.ready,
             Event::DialFailed { why, .. } => self.last_error = Some(why.clone()),
-            Event::LeftAlone { why, .. } => self.lose(why),
+            Event::ReconnectDisabled { why, .. } => self.lose(why),
             Event::UpstreamReady { after, .. } => {
                 (self.ready, self.lost) = (true, false);
                 (self.redial, self.needs_login) = (None, None);
                 self.took = Some(*after);
             }
-            Event::LoginWanted { why, .. } => {
+            Event::LoginRequired { why, .. } => {
                 self.needs_login = Some(why.clone());
                 self.last_error = Some(why.clone());
             }
 
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 let open_for = Some((*open_for, why.clone()));
-                self.stand(tool.as_deref(), Held { standing: Standing::Open, open_for });
+                self.stand(tool.as_deref(), Held { state: BreakerState::Open, open_for });
             }
             Event::BreakerHalfOpened { tool, .. } => {
-                self.stand(tool.as_deref(), Held { standing: Standing::HalfOpen, open_for: None });
+                self.stand(tool.as_deref(), Held { state: BreakerState::HalfOpen, open_for: None });
             }
             Event::BreakerClosed { tool, .. } => self.stand(tool.as_deref(), Held::default()),
-            Event::Isolated { .. } => self.stand(None, Held { standing: Standing::Isolated, open_for: None }),
+            Event::Isolated { .. } => self.stand(None, Held { state: BreakerState::Isolated, open_for: None }),
             Event::Resumed { .. } => self.stand(None, Held::default()),
             Event::Paused { wait, .. } => self.pause = Some(*wait),
             Event::PauseEnded { .. } => self.pause = None,
@@ -259,7 +259,7 @@ impl UpstreamStatus {
     fn stand(&mut self, tool: Option<&str>, held: Held) {
         match tool {
             None => self.breaker = held,
-            Some(tool) if held.standing == Standing::Closed => drop(self.tools.remove(tool)),
+            Some(tool) if held.state == BreakerState::Closed => drop(self.tools.remove(tool)),
             Some(tool) => drop(self.tools.insert(tool.to_owned(), held)),
         }
     }
@@ -280,7 +280,7 @@ mod tests {
 
     fn moved(from: LinkState, to: LinkState, over: Option<Over>) -> Event {
         let why = if to == LinkState::Waiting { "gone" } else { "" };
-        Event::LinkMoved { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
     }
 
     fn ready() -> Event {

@@ -22,15 +22,15 @@ impl Event {
     /// How loud it is.
     pub fn level(&self) -> Level {
         match self {
-            Event::DialFailed { .. } | Event::LoginWanted { .. } | Event::LinkMoved { to: LinkState::Parked, .. } => {
+            Event::DialFailed { .. } | Event::LoginRequired { .. } | Event::LinkStateChanged { to: LinkState::Parked, .. } => {
                 Level::Error
             }
-            Event::LinkMoved { to: LinkState::Waiting, .. } => Level::Warn,
-            Event::LinkMoved { .. }
+            Event::LinkStateChanged { to: LinkState::Waiting, .. } => Level::Warn,
+            Event::LinkStateChanged { .. }
             | Event::DialPlanned { .. }
             | Event::CallAccepted { .. }
             | Event::CallSent { .. }
-            | Event::CallCameBack { .. }
+            | Event::CallReturned { .. }
             | Event::InternalRequestSent { .. }
             | Event::CallAnswered { .. }
             | Event::AnsweredFromCatalogue { .. }
@@ -47,13 +47,13 @@ impl Event {
             }
             Event::ClientMessageInvalid { .. }
             | Event::ClientLost { .. }
-            | Event::NoiseSkipped { .. }
-            | Event::AnswerMislabelled { .. }
-            | Event::ToldOtherwise { .. }
-            | Event::ToolLeftOut { .. }
+            | Event::OutputSkipped { .. }
+            | Event::ContentTypeMismatch { .. }
+            | Event::HandshakeDiffers { .. }
+            | Event::ToolRemoved { .. }
             | Event::SessionReplayFailed { .. }
             | Event::InternalRequestFailed { .. }
-            | Event::LeftAlone { .. }
+            | Event::ReconnectDisabled { .. }
             | Event::CallRetried { .. }
             | Event::CallFailed { .. }
             | Event::CallRejected { .. }
@@ -62,12 +62,12 @@ impl Event {
             | Event::Paused { .. }
             | Event::ServerRequestWithdrawn { .. }
             | Event::ServerRequestDeclined { .. }
-            | Event::IdMended { .. }
+            | Event::IdTypeRepaired { .. }
             | Event::MessageDropped { .. } => Level::Warn,
             Event::UpstreamReady { .. }
             | Event::SessionReplayed { .. }
             | Event::HandshakeCompleted { .. }
-            | Event::CallAnsweredEarly { .. }
+            | Event::ProvisionalAnswer { .. }
             | Event::ListChanged { .. }
             | Event::BreakerHalfOpened { .. }
             | Event::BreakerClosed { .. }
@@ -75,7 +75,7 @@ impl Event {
             | Event::PauseEnded { .. }
             | Event::ReconnectRequested { .. }
             | Event::Reconfigured { .. }
-            | Event::Renewed { .. }
+            | Event::ServerReplaced { .. }
             | Event::ConnectivityChanged { .. }
             | Event::Stopping { .. }
             | Event::Stopped => Level::Info,

@@ -25,19 +25,19 @@ impl fmt::Display for Event {
             Event::ClientLost { .. } => write!(f, "client no longer reads"),
             Event::ClientMessageInvalid { what, .. } => write!(f, "client sent something that is not a message: {what}"),
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
-            Event::LinkMoved { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
-            Event::LinkMoved { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
+            Event::LinkStateChanged { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
+            Event::LinkStateChanged { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
             Event::DialPlanned { attempt, most: Some(most), wait, .. } => {
                 write!(f, "next attempt ({attempt} of {most}) in {}", Short(*wait))
             }
             Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
-            Event::ReconnectRequested { .. } => write!(f, "a new connection is made: asked for by hand"),
-            Event::LoginWanted { why, .. } => write!(f, "needs a login: {why}"),
-            Event::LeftAlone { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
+            Event::ReconnectRequested { .. } => write!(f, "a new connection is made: requested manually"),
+            Event::LoginRequired { why, .. } => write!(f, "needs a login: {why}"),
+            Event::ReconnectDisabled { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
-            Event::NoiseSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
+            Event::OutputSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
             Event::InternalRequestSent { method: Method::Initialize, .. } => write!(f, "handshake replayed"),
             Event::InternalRequestSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
             Event::InternalRequestFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
@@ -50,20 +50,20 @@ impl fmt::Display for Event {
                 };
                 write!(f, "{} {how}", name(method))
             }
-            Event::CallAnsweredEarly { call, took, .. } => {
+            Event::ProvisionalAnswer { call, took, .. } => {
                 write!(f, "call {call} (initialize) answered in the server's stead after {}", Short(*took))
             }
             Event::HandshakeCompleted { .. } => write!(f, "initialized, after the client was: initialize, initialized"),
-            Event::ToldOtherwise { what, .. } => {
+            Event::HandshakeDiffers { what, .. } => {
                 write!(f, "the server's handshake differs from what the client was told: {what}")
             }
-            Event::AnswerMislabelled { .. } => {
+            Event::ContentTypeMismatch { .. } => {
                 write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")
             }
-            Event::ToolLeftOut { tool, why, .. } => write!(f, "left the tool {tool:?} out of the list: {why}"),
+            Event::ToolRemoved { tool, why, .. } => write!(f, "left the tool {tool:?} out of the list: {why}"),
             Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
             Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
-            Event::CallCameBack { call, .. } => write!(f, "call {call} did not get there, and waits"),
+            Event::CallReturned { call, .. } => write!(f, "call {call} did not get there, and waits"),
             Event::CallRetried { call, attempt, outcome, .. } => {
                 write!(f, "call {call} goes out again as attempt {attempt} (the one before: {})", outcome.word())
             }
@@ -91,8 +91,8 @@ impl fmt::Display for Event {
                 write!(f, "breaker{} half open: one call tries", OfTool(tool))
             }
             Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed: calls flow again", OfTool(tool)),
-            Event::Isolated { .. } => write!(f, "isolated by hand: nothing is sent to it"),
-            Event::Resumed { .. } => write!(f, "resumed by hand"),
+            Event::Isolated { .. } => write!(f, "isolated manually: nothing is sent to it"),
+            Event::Resumed { .. } => write!(f, "resumed manually"),
             Event::Paused { wait, hint, .. } if wait == hint => {
                 write!(f, "paused for {}, as the server asks", Short(*wait))
             }
@@ -105,7 +105,7 @@ impl fmt::Display for Event {
             Event::ServerRequestAnswered { .. } => write!(f, "the client answered the server"),
             Event::ServerRequestWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
             Event::ServerRequestDeclined { why, .. } => write!(f, "a question of the server was declined: {why}"),
-            Event::IdMended { call, .. } => {
+            Event::IdTypeRepaired { call, .. } => {
                 write!(f, "the server changed the type of an id; matched to call {call} all the same")
             }
             Event::MessageDropped { method, why, .. } => {
@@ -125,7 +125,7 @@ impl fmt::Display for Event {
             Event::Reconfigured { change: Change::Way, .. } => {
                 write!(f, "reconfigured: the server is replaced as soon as no call is with it")
             }
-            Event::Renewed { .. } => write!(f, "the server is replaced: its configuration has changed"),
+            Event::ServerReplaced { .. } => write!(f, "the server is replaced: its configuration has changed"),
             Event::ConnectivityChanged { why } => write!(f, "{why}: every server is looked after"),
             Event::Stopping { running: 0 } => write!(f, "stopping"),
             Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),

@@ -20,7 +20,7 @@
 //! it. A trial that ends without saying anything about the server (it was cancelled, or never got out) is forgotten, and one
 //! that is out for longer than the breaker stayed open no longer keeps the next from trying.
 //!
-//! A person can take an upstream out by hand; it is *isolated* then, until a person brings it back.
+//! A person can take an upstream out manually; it is *isolated* then, until a person brings it back.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use crate::moment::Moment;
 
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum BreakerState {
     /// Calls flow.
     #[default]
     Closed,
@@ -48,7 +48,7 @@ pub enum Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// It was answered.
-    Well,
+    Healthy,
     /// What came back is a failure, of an attempt that began then.
     Failed(Moment),
     /// The line broke under an attempt that began then, and under all others that were out.
@@ -101,7 +101,7 @@ impl Trial {
 /// One breaker.
 #[derive(Clone, Debug)]
 pub struct Breaker {
-    /// None: nothing is counted; it can still be isolated by hand.
+    /// None: nothing is counted; it can still be isolated manually.
     policy: Option<config::Breaker>,
     state: State,
     /// Failures in a row, and when the last of them was seen.
@@ -140,12 +140,12 @@ impl Breaker {
     }
 
     /// Where it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> BreakerState {
         match self.state {
-            State::Closed => Standing::Closed,
-            State::Open { .. } => Standing::Open,
-            State::HalfOpen { .. } => Standing::HalfOpen,
-            State::Isolated => Standing::Isolated,
+            State::Closed => BreakerState::Closed,
+            State::Open { .. } => BreakerState::Open,
+            State::HalfOpen { .. } => BreakerState::HalfOpen,
+            State::Isolated => BreakerState::Isolated,
         }
     }
 
@@ -162,7 +162,7 @@ impl Breaker {
     /// What opened it, in half a sentence.
     pub fn why(&self) -> &str {
         match self.state {
-            State::Isolated => "it was isolated by hand",
+            State::Isolated => "it was isolated manually",
             _ => &self.why,
         }
     }
@@ -258,7 +258,7 @@ impl Breaker {
 
     fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
         let (began, is_shared) = match sign {
-            Sign::Well => {
+            Sign::Healthy => {
                 self.row = 0;
                 self.window.note_success(now);
                 return None;
@@ -287,7 +287,7 @@ impl Breaker {
 
     fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
         let State::HalfOpen { trial, answered } = &mut self.state else { return None };
-        if sign != Sign::Well {
+        if sign != Sign::Healthy {
             return Some(self.open(policy, "the call that tried it has failed, too".into(), now, dice));
         }
         *trial = None;
@@ -338,7 +338,7 @@ mod tests {
             breaker.note(call, Sign::Failed(began), now, dice);
             now = now + Duration::from_millis(1);
         }
-        assert_eq!(breaker.standing(), Standing::Open);
+        assert_eq!(breaker.state(), BreakerState::Open);
         now
     }
 
@@ -346,7 +346,7 @@ mod tests {
     fn five_failures_in_a_row_open_it_and_a_success_in_between_does_not_let_them() {
         let (mut breaker, mut dice) = breaker();
         for n in 0..40 {
-            let sign = if n % 5 == 4 { Sign::Well } else { Sign::Failed(at(n * 4_000)) };
+            let sign = if n % 5 == 4 { Sign::Healthy } else { Sign::Failed(at(n * 4_000)) };
             assert_eq!(breaker.note(n, sign, at(n * 4_000 + 1), &mut dice), None, "attempt {n}");
         }
         for n in 40..45 {
@@ -378,10 +378,10 @@ mod tests {
         let (mut breaker, mut dice) = breaker();
         fail_until_open(&mut breaker, &mut dice, Moment::ZERO);
         breaker.reconfigure(None);
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
         breaker.isolate();
         breaker.reconfigure(None);
-        assert_eq!(breaker.standing(), Standing::Isolated);
+        assert_eq!(breaker.state(), BreakerState::Isolated);
     }
 
     #[test]
@@ -391,10 +391,10 @@ mod tests {
             breaker.note(call, Sign::Failed(at(call * 100)), at(call * 100 + 1), &mut dice);
         }
         breaker.reconfigure(Some(config::Breaker { failures: 4, ..config::Breaker::default() }));
-        assert_eq!(breaker.standing(), Standing::Closed);
+        assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(breaker.note(9, Sign::Failed(at(900)), at(901), &mut dice).is_some(), "the fourth in a row");
         breaker.reconfigure(Some(config::Breaker::default()));
-        assert_eq!(breaker.standing(), Standing::Open);
+        assert_eq!(breaker.state(), BreakerState::Open);
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         let (mut breaker, mut dice) = breaker();
         let mut opened = None;
         for n in 0..30 {
-            let sign = if n % 5 < 2 { Sign::Well } else { Sign::Failed(at(n * 500)) };
+            let sign = if n % 5 < 2 { Sign::Healthy } else { Sign::Failed(at(n * 500)) };
             if let Some(Edge::Opened(_, why)) = breaker.note(n, sign, at(n * 500 + 100), &mut dice) {
                 opened = Some((n, why));
                 break;
@@ -442,13 +442,13 @@ mod tests {
         assert_eq!(breaker.admits(later), Admission::Tries);
         assert_eq!(breaker.begin_trial(7), Some(Edge::HalfOpened));
         assert!(matches!(breaker.admits(later), Admission::Held(Some(_))), "one at a time");
-        assert_eq!(breaker.note(3, Sign::Well, later, &mut dice), None);
+        assert_eq!(breaker.note(3, Sign::Healthy, later, &mut dice), None);
         assert!(matches!(breaker.admits(later), Admission::Held(_)), "what was out before is no trial");
-        assert_eq!(breaker.note(7, Sign::Well, later, &mut dice), None);
+        assert_eq!(breaker.note(7, Sign::Healthy, later, &mut dice), None);
         breaker.let_go(7);
         assert_eq!(breaker.admits(later), Admission::Tries, "one may have been luck");
         assert_eq!(breaker.begin_trial(8), None);
-        assert_eq!(breaker.note(8, Sign::Well, later, &mut dice), Some(Edge::Closed));
+        assert_eq!(breaker.note(8, Sign::Healthy, later, &mut dice), Some(Edge::Closed));
         assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Flows);
     }
 
@@ -500,14 +500,14 @@ mod tests {
         now = now + Duration::from_secs(6);
         breaker.begin_trial(9);
         assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut dice), None, "and its end means nothing any more");
-        assert_eq!(breaker.standing(), Standing::HalfOpen);
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
     }
 
     #[test]
     fn by_hand_it_stays_as_it_was_put() {
         let (mut breaker, mut dice) = breaker();
         assert!(breaker.isolate() && !breaker.isolate());
-        assert_eq!(breaker.note(1, Sign::Well, at(1), &mut dice), None);
+        assert_eq!(breaker.note(1, Sign::Healthy, at(1), &mut dice), None);
         assert_eq!(breaker.admits(at(10_000_000)), Admission::Held(None));
         assert!(breaker.resume() && !breaker.resume());
         assert_eq!(breaker.admits(at(1)), Admission::Flows);
@@ -558,8 +558,8 @@ mod tests {
                 let end = match step {
                     Step::Pass(millis) => now + Duration::from_millis(millis),
                     Step::Call(took, fate) => {
-                        match (breaker.admits(now), breaker.standing()) {
-                            (Admission::Flows, standing) => prop_assert_eq!(standing, Standing::Closed),
+                        match (breaker.admits(now), breaker.state()) {
+                            (Admission::Flows, state) => prop_assert_eq!(state, BreakerState::Closed),
                             (Admission::Held(wait), _) => {
                                 let wait = wait.expect("nobody isolated it");
                                 prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(72));
@@ -583,7 +583,7 @@ mod tests {
                     out.remove(0);
                     now = at;
                     let sign = match fate {
-                        Fate::Well => Sign::Well,
+                        Fate::Well => Sign::Healthy,
                         Fate::Failed => Sign::Failed(began),
                         Fate::Broke => Sign::Broke(began),
                         Fate::Silent => {
@@ -592,28 +592,28 @@ mod tests {
                             continue;
                         }
                     };
-                    let (before, was_trial) = (breaker.standing(), breaker.is_tried_by(call));
-                    if before == Standing::Closed {
-                        signs.push((now, sign == Sign::Well));
+                    let (before, was_trial) = (breaker.state(), breaker.is_tried_by(call));
+                    if before == BreakerState::Closed {
+                        signs.push((now, sign == Sign::Healthy));
                     }
                     let edge = breaker.note(call, sign, now, &mut dice);
                     breaker.let_go(call);
                     trials.retain(|(trial, _)| *trial != call);
-                    answered += u32::from(was_trial && sign == Sign::Well);
+                    answered += u32::from(was_trial && sign == Sign::Healthy);
                     match edge {
                         Some(Edge::Opened(time, _)) => {
                             let row = signs.iter().rev().take_while(|(_, well)| !well).count();
                             // The window reaches back to somewhere in its last slice.
                             let ages = signs.iter().map(|(at, _)| now.since(*at));
                             let reach = policy.window * 9 / 10..policy.window;
-                            let is_sick = |back: Duration| {
+                            let is_unhealthy = |back: Duration| {
                                 let young = signs.iter().filter(|(at, _)| now.since(*at) <= back);
                                 let (well, all) = young.fold((0, 0), |(well, all), (_, it)| (well + u32::from(*it), all + 1));
                                 all >= 10 && well * 2 < all
                             };
                             let reason = was_trial
                                 || row >= 5
-                                || ages.filter(|age| reach.contains(age)).chain([reach.start]).any(is_sick);
+                                || ages.filter(|age| reach.contains(age)).chain([reach.start]).any(is_unhealthy);
                             prop_assert!(reason, "opened after {row} failures in a row of {signs:?}");
                             let about = (5 << opened.min(4)).min(60) as f64;
                             let ratio = time.as_secs_f64() / about;
@@ -630,7 +630,7 @@ mod tests {
                         }
                         Some(Edge::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
                         None => {
-                            prop_assert_eq!(breaker.standing(), before);
+                            prop_assert_eq!(breaker.state(), before);
                         }
                     }
                 }
@@ -642,7 +642,7 @@ mod tests {
                 if breaker.admits(now) == Admission::Tries {
                     breaker.begin_trial(call);
                 }
-                breaker.note(call, Sign::Well, now, &mut dice);
+                breaker.note(call, Sign::Healthy, now, &mut dice);
                 breaker.let_go(call);
             }
             prop_assert_eq!(breaker.admits(now), Admission::Flows);

@@ -5,7 +5,7 @@
 //! ```text
 //!   request
 //!      │
-//!   accept ──── stopping, isolated by hand, parked ─────────────► answered at once
+//!   accept ──── stopping, isolated manually, parked ─────────────► answered at once
 //!      │
 //!   breaker ─── the server's or the tool's is open ─────────────► answered at once: when it is tried again
 //!      │            half open: one call is the trial

@@ -85,11 +85,11 @@ impl ToolBreakers {
         now: Moment,
         dice: &mut Dice,
     ) -> Option<(String, Edge)> {
-        if self.policy.is_none() || (sign == Sign::Well && self.tools.is_empty()) {
+        if self.policy.is_none() || (sign == Sign::Healthy && self.tools.is_empty()) {
             return None;
         }
         let tool = tool_of(message)?;
-        if sign != Sign::Well && !self.tools.contains_key(&tool) && self.make_room(now) {
+        if sign != Sign::Healthy && !self.tools.contains_key(&tool) && self.make_room(now) {
             self.tools.insert(tool.clone(), Breaker::new(self.policy));
         }
         let breaker = self.tools.get_mut(&tool)?;
@@ -127,7 +127,7 @@ pub fn tool_of(call: &Message) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::breaker::{Admission, Standing};
+    use crate::policy::breaker::{Admission, BreakerState};
     use bytes::Bytes;
     use std::time::Duration;
 
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn only_tools_that_have_failed_are_kept_and_not_when_they_are_well_again() {
         let (mut breakers, mut dice) = breakers();
-        breakers.note(&call("good"), 1, Sign::Well, at(0), &mut dice);
+        breakers.note(&call("good"), 1, Sign::Healthy, at(0), &mut dice);
         assert!(breakers.is_empty());
         fail(&mut breakers, "bad", 1, &mut dice);
-        breakers.note(&call("bad"), 2, Sign::Well, at(2), &mut dice);
+        breakers.note(&call("bad"), 2, Sign::Healthy, at(2), &mut dice);
         assert_eq!(breakers.len(), 1, "its window remembers for a while");
-        breakers.note(&call("bad"), 3, Sign::Well, at(60), &mut dice);
+        breakers.note(&call("bad"), 3, Sign::Healthy, at(60), &mut dice);
         assert!(breakers.is_empty());
     }
 
@@ -182,7 +182,7 @@ mod tests {
             fail(&mut breakers, &format!("tool{n}"), 5, &mut dice);
             assert!(breakers.len() <= defaults::TOOL_BREAKERS);
         }
-        assert_eq!(breakers.of(&call("bad")).unwrap().standing(), Standing::Open);
+        assert_eq!(breakers.of(&call("bad")).unwrap().state(), BreakerState::Open);
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod tests {
         breakers.let_go(9);
         assert_eq!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Tries);
         breakers.begin_trial(&call("bad"), 10);
-        breakers.note(&call("bad"), 10, Sign::Well, at(21), &mut dice);
+        breakers.note(&call("bad"), 10, Sign::Healthy, at(21), &mut dice);
         breakers.begin_trial(&call("bad"), 11);
-        let closed = breakers.note(&call("bad"), 11, Sign::Well, at(22), &mut dice);
+        let closed = breakers.note(&call("bad"), 11, Sign::Healthy, at(22), &mut dice);
         assert_eq!(closed, Some(("bad".into(), Edge::Closed)));
         assert!(breakers.is_empty());
     }

@@ -172,7 +172,7 @@ impl Call {
     /// It is not out any more, and waits. That it was never out is no news.
     pub fn emit_return(&mut self, upstream: UpstreamId, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.is_out) && matches!(self.owner, Owner::Client { .. }) {
-            cx.emit(Event::CallCameBack { upstream, call: self.name });
+            cx.emit(Event::CallReturned { upstream, call: self.name });
         }
     }
 

@@ -20,7 +20,7 @@ use crate::defaults;
 use crate::event::{Event, Short};
 use crate::evidence::Outcome;
 use crate::moment::Moment;
-use crate::policy::breaker::{Admission, Breaker, Standing};
+use crate::policy::breaker::{Admission, Breaker, BreakerState};
 use crate::policy::deadline::Deadlines;
 use crate::policy::limit::Limit;
 use crate::policy::pause::Pause;
@@ -71,12 +71,12 @@ impl Gate {
     }
 
     /// Where the server's own breaker stands.
-    pub fn standing(&self) -> Standing {
-        self.breaker.standing()
+    pub fn state(&self) -> BreakerState {
+        self.breaker.state()
     }
 
     pub fn is_isolated(&self) -> bool {
-        self.standing() == Standing::Isolated
+        self.state() == BreakerState::Isolated
     }
 
     /// Is the server to be left alone for now?
@@ -225,7 +225,7 @@ impl Upstream {
     }
 
     /// A person brings it back.
-    pub fn resume_by_hand(&mut self, cx: &mut Cx<'_>) {
+    pub fn resume_manually(&mut self, cx: &mut Cx<'_>) {
         if !self.gate.breaker.resume() {
             return;
         }

@@ -59,12 +59,12 @@ impl Upstream {
     pub(super) fn note_health(&mut self, key: Key, tool: Option<Health>, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
         let (name, begun) = (call.name, call.begun);
-        if let Some(edge) = self.gate.breaker.note(name, Sign::Well, cx.now, cx.dice) {
+        if let Some(edge) = self.gate.breaker.note(name, Sign::Healthy, cx.now, cx.dice) {
             self.emit_edge(None, Some(edge), cx);
         }
         match tool {
             Some(Health::Well) if self.gate.tools.is_empty() => {}
-            Some(Health::Well) => self.note_tool(key, Sign::Well, cx),
+            Some(Health::Well) => self.note_tool(key, Sign::Healthy, cx),
             Some(Health::Sick) => self.note_tool(key, Sign::Failed(begun), cx),
             None => {}
         }

@@ -124,7 +124,7 @@ impl Upstream {
         self.ever_answered = true;
         if self.http.is_none() && speaks_of_a_dead_connection(answer) {
             self.dead_answers += 1;
-            self.link.note_sick();
+            self.link.note_unhealthy();
         } else {
             self.dead_answers = 0;
             self.link.note_answer(cx);
@@ -186,7 +186,7 @@ impl Upstream {
             // An answer to something that has not left the house is nobody's.
             Some(call) if matches!(call.state, State::Sent(_)) => {
                 if in_disguise {
-                    cx.emit(Event::IdMended { upstream: self.id, call: call.name });
+                    cx.emit(Event::IdTypeRepaired { upstream: self.id, call: call.name });
                 }
                 Some(key)
             }
@@ -297,7 +297,7 @@ impl Upstream {
 
     /// A line that is no message. If it names a call of ours, that call has had its answer, and it cannot be read.
     pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, cx: &mut Cx<'_>) {
-        cx.emit(Event::NoiseSkipped { upstream: self.id, text: what.to_owned() });
+        cx.emit(Event::OutputSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
         let is_initialize = call.method() == Method::Initialize;
         let again = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice);
@@ -313,7 +313,7 @@ impl Upstream {
 
     fn handle_too_long(&mut self, length: u64, id: Option<Id>, cx: &mut Cx<'_>) {
         let text = format!("a line of {length} bytes, which is over the limit");
-        cx.emit(Event::NoiseSkipped { upstream: self.id, text });
+        cx.emit(Event::OutputSkipped { upstream: self.id, text });
         if let Some(key) = self.find_named(id) {
             let detail = format!("its answer of {length} bytes is over the limit for one message");
             let owner = self.calls.get(key).map(|call| call.owner);

@@ -269,7 +269,7 @@ impl Link {
     }
 
     /// What it answers shows that it is not well: that it answers proves nothing.
-    pub fn note_sick(&mut self) {
+    pub fn note_unhealthy(&mut self) {
         self.health.answered = false;
     }
 
@@ -370,7 +370,7 @@ impl Link {
             return self.move_to(LinkState::Idle, why, cx);
         }
         if !self.policy.is_by_itself() {
-            cx.emit(Event::LeftAlone { upstream: self.upstream, why: why.clone() });
+            cx.emit(Event::ReconnectDisabled { upstream: self.upstream, why: why.clone() });
             self.move_to(LinkState::Idle, why, cx);
         } else if incident.parked {
             self.move_to(LinkState::Parked, why, cx);
@@ -425,7 +425,7 @@ impl Link {
 
     fn move_over(&mut self, to: LinkState, why: String, over: Option<Over>, cx: &mut Cx<'_>) {
         let from = std::mem::replace(&mut self.state, to);
-        cx.emit(Event::LinkMoved { upstream: self.upstream, from, to, why, over });
+        cx.emit(Event::LinkStateChanged { upstream: self.upstream, from, to, why, over });
     }
 
     fn id(&self) -> LinkId {

@@ -56,7 +56,7 @@ use crate::event::{Dropped, Event, LinkState};
 use crate::evidence::{Evidence, Reply};
 use crate::dispatch::ClientEvent;
 use crate::moment::Moment;
-use crate::policy::breaker::Standing;
+use crate::policy::breaker::BreakerState;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
@@ -154,8 +154,8 @@ impl Upstream {
     }
 
     /// Where its breaker stands.
-    pub fn breaker(&self) -> Standing {
-        self.gate.standing()
+    pub fn breaker(&self) -> BreakerState {
+        self.gate.state()
     }
 
     /// The child said something on stderr.
@@ -307,7 +307,7 @@ impl Upstream {
         self.keep_moving(cx);
     }
 
-    /// Someone asked for a new connection by hand.
+    /// Someone asked for a new connection manually.
     pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         if self.gate.is_isolated() {
             // Somebody took it out on purpose; that is undone first.
@@ -315,7 +315,7 @@ impl Upstream {
         }
         cx.emit(Event::ReconnectRequested { upstream: self.id });
         if self.link.is_up() {
-            self.drain_link("asked for by hand", Wish::Ours, cx);
+            self.drain_link("requested manually", Wish::Ours, cx);
         } else {
             self.link.reconnect(cx);
         }

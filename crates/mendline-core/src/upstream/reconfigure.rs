@@ -62,7 +62,7 @@ impl Upstream {
             return;
         }
         self.to_renew = false;
-        cx.emit(Event::Renewed { upstream: self.id });
+        cx.emit(Event::ServerReplaced { upstream: self.id });
         if self.http.is_some() {
             self.leave_origin(cx);
         }

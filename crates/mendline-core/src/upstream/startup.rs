@@ -107,7 +107,7 @@ impl Upstream {
         let Some(answer) = made_up(&handshake, &self.config.name) else { return };
         let took = cx.now.since(call.arrived);
         let was_out = std::mem::take(&mut call.is_out);
-        cx.emit(Event::CallAnsweredEarly { upstream: self.id, call: call.name, was_out, took });
+        cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is on its way, and must not be sent twice: only that its answer is ours from now on.
             call.owner = Owner::Us(InternalRequest::Handshake);
@@ -147,7 +147,7 @@ impl Upstream {
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let what = members.into_iter().filter(differs).collect::<Vec<_>>().join(", ");
         if !what.is_empty() {
-            cx.emit(Event::ToldOtherwise { upstream: self.id, what });
+            cx.emit(Event::HandshakeDiffers { upstream: self.id, what });
         }
     }
 

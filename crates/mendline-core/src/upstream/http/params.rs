@@ -92,7 +92,7 @@ impl Upstream {
         for (place, tool, why) in http.params.learn(&answer) {
             faulty.push(place);
             let [tool, why] = [tool, why].map(|text| cx.quote.quote(text.as_bytes(), defaults::QUOTED));
-            cx.emit(Event::ToolLeftOut { upstream: self.id, tool, why });
+            cx.emit(Event::ToolRemoved { upstream: self.id, tool, why });
         }
         if faulty.is_empty() {
             return answer;

@@ -150,7 +150,7 @@ impl Upstream {
             && is_mislabelled
             && !std::mem::replace(&mut http.told_of_label, true)
         {
-            cx.emit(Event::AnswerMislabelled { upstream: self.id });
+            cx.emit(Event::ContentTypeMismatch { upstream: self.id });
         }
         match received {
             Received::Message(message) => self.handle_http_message(id, purpose, refused, message, cx),

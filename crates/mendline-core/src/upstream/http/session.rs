@@ -93,7 +93,7 @@ impl Upstream {
             // Had the client waited for this handshake, it would have been told so. Whoever waits now is.
             if cause == Cause::NeedsLogin {
                 self.wants_login = true;
-                cx.emit(Event::LoginWanted { upstream: self.id, why: why.clone() });
+                cx.emit(Event::LoginRequired { upstream: self.id, why: why.clone() });
             }
             for key in std::mem::take(&mut self.waiting) {
                 self.fail(key, cause, Outcome::NotSent, why.clone(), cx);

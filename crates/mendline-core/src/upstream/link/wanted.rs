@@ -50,7 +50,7 @@ impl Link {
         let is_http = self.transport != Transport::Child;
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) || (is_http && self.state == LinkState::Dialing)
         {
-            self.rest_because("isolated by hand", cx);
+            self.rest_because("isolated manually", cx);
         }
     }
 
@@ -66,11 +66,11 @@ impl Link {
         }
     }
 
-    /// Someone asked for a new connection by hand, and there is none: forget the waiting, dial now.
+    /// Someone asked for a new connection manually, and there is none: forget the waiting, dial now.
     pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         match self.state {
             LinkState::Idle | LinkState::Waiting | LinkState::Parked if !self.stopped => {
-                self.dial("asked for by hand".into(), cx);
+                self.dial("requested manually".into(), cx);
             }
             _ => {}
         }
