@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::event::Event;
 use crate::ledger::Ledger;
 use crate::dispatch::{Dispatch, ClientEvent, UpstreamCommand};
@@ -45,7 +45,7 @@ pub struct Cx<'a> {
     pub now: Moment,
     pub timers: &'a mut Timers<Alarm>,
     pub ledger: &'a mut Ledger,
-    pub dice: &'a mut Dice,
+    pub rng: &'a mut Rng,
     pub outputs: &'a mut VecDeque<Output>,
     pub dispatch: &'a mut Dispatch,
     /// Quotes text of a peer.

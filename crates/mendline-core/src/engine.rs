@@ -18,7 +18,7 @@ use mendline_wire::Spliced;
 use crate::client::ClientSession;
 use crate::config::{Config, Lifetime};
 use crate::defaults;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::event::{Event, LinkState};
 use crate::ledger::Ledger;
 use crate::dispatch::{Dispatch, UpstreamCommand};
@@ -54,7 +54,7 @@ pub struct Engine {
     now: Moment,
     timers: Timers<Alarm>,
     ledger: Ledger,
-    dice: Dice,
+    rng: Rng,
     outputs: VecDeque<Output>,
     dispatch: Dispatch,
     quote: Arc<dyn Quote>,
@@ -66,7 +66,7 @@ macro_rules! cx {
             now: $engine.now,
             timers: &mut $engine.timers,
             ledger: &mut $engine.ledger,
-            dice: &mut $engine.dice,
+            rng: &mut $engine.rng,
             outputs: &mut $engine.outputs,
             dispatch: &mut $engine.dispatch,
             quote: &*$engine.quote,
@@ -92,7 +92,7 @@ impl Engine {
             now: Moment::ZERO,
             timers: Timers::default(),
             ledger: Ledger::new(config.ledger_bytes),
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             outputs: VecDeque::new(),
             dispatch: Dispatch::default(),
             quote: Arc::new(Unredacted),

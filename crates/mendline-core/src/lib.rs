@@ -1,6 +1,6 @@
 //! The decisions of Mendline: when to dial, whether to send again, what to answer.
 //!
-//! This crate is one deterministic machine. It does no I/O, reads no clock and rolls no dice of its own: it is told what
+//! This crate is one deterministic machine. It does no I/O, reads no clock and rolls no rng of its own: it is told what
 //! happened and when, and says what to do next. That is what lets the whole of it be simulated, thousands of worlds a
 //! second, with every promise checked at every step.
 //!
@@ -10,7 +10,7 @@
 mod client;
 pub mod config;
 pub mod defaults;
-mod dice;
+mod rng;
 mod engine;
 pub mod event;
 pub mod evidence;
@@ -31,7 +31,7 @@ mod upstream;
 pub mod words;
 
 pub use config::{Config, Lifetime, Limits, Reconnect, Timeouts, UpstreamConfig};
-pub use dice::Dice;
+pub use rng::Rng;
 pub use engine::{Engine, Load};
 pub use event::{Event, Level, LinkState};
 pub use evidence::{Evidence, Outcome};

@@ -27,7 +27,7 @@ use std::time::Duration;
 use super::window::Window;
 use crate::config::{self, OpenFor};
 use crate::defaults;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::moment::Moment;
 
 /// Where a breaker stands.
@@ -232,11 +232,11 @@ impl Breaker {
     }
 
     /// An attempt of this call showed how the server is.
-    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
+    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut Rng) -> Option<Edge> {
         let policy = self.policy?;
         match self.state {
-            State::Closed => self.count(&policy, sign, now, dice),
-            State::HalfOpen { .. } if self.is_tried_by(call) => self.judge_trial(&policy, sign, now, dice),
+            State::Closed => self.count(&policy, sign, now, rng),
+            State::HalfOpen { .. } if self.is_tried_by(call) => self.judge_trial(&policy, sign, now, rng),
             // What was sent before it opened says nothing new.
             State::Open { .. } | State::HalfOpen { .. } | State::Isolated => None,
         }
@@ -256,7 +256,7 @@ impl Breaker {
         was_isolated
     }
 
-    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
+    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut Rng) -> Option<Edge> {
         let (began, is_shared) = match sign {
             Sign::Healthy => {
                 self.row = 0;
@@ -276,19 +276,19 @@ impl Breaker {
         self.window.note_failure(now);
         let tally = self.window.tally(now);
         if self.row >= policy.failures {
-            Some(self.open(policy, format!("{} calls in a row have failed", self.row), now, dice))
+            Some(self.open(policy, format!("{} calls in a row have failed", self.row), now, rng))
         } else if tally.calls() >= policy.window_calls && tally.is_below(policy.success_rate) {
             let why = format!("{} of the last {} calls have failed", tally.failures, tally.calls());
-            Some(self.open(policy, why, now, dice))
+            Some(self.open(policy, why, now, rng))
         } else {
             None
         }
     }
 
-    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, dice: &mut Dice) -> Option<Edge> {
+    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut Rng) -> Option<Edge> {
         let State::HalfOpen { trial, answered } = &mut self.state else { return None };
         if sign != Sign::Healthy {
-            return Some(self.open(policy, "the call that tried it has failed, too".into(), now, dice));
+            return Some(self.open(policy, "the call that tried it has failed, too".into(), now, rng));
         }
         *trial = None;
         *answered += 1;
@@ -299,12 +299,12 @@ impl Breaker {
         Some(Edge::Closed)
     }
 
-    fn open(&mut self, policy: &config::Breaker, why: String, now: Moment, dice: &mut Dice) -> Edge {
+    fn open(&mut self, policy: &config::Breaker, why: String, now: Moment, rng: &mut Rng) -> Edge {
         self.open_for = match policy.open_for {
             OpenFor::Exactly(time) => time,
             OpenFor::Growing { first, cap } => {
                 let time = first.saturating_mul(1 << self.times.min(16)).min(cap);
-                dice.between(time.mul_f64(1.0 - defaults::BREAKER_JITTER), time.mul_f64(1.0 + defaults::BREAKER_JITTER))
+                rng.between(time.mul_f64(1.0 - defaults::BREAKER_JITTER), time.mul_f64(1.0 + defaults::BREAKER_JITTER))
             }
         };
         self.times += 1;
@@ -325,17 +325,17 @@ mod tests {
         Moment::ZERO + Duration::from_millis(millis)
     }
 
-    fn breaker() -> (Breaker, Dice) {
-        (Breaker::new(Some(config::Breaker::default())), Dice::new(1))
+    fn breaker() -> (Breaker, Rng) {
+        (Breaker::new(Some(config::Breaker::default())), Rng::new(1))
     }
 
     /// One attempt after the other fails, the last at the moment that is given back.
-    fn fail_until_open(breaker: &mut Breaker, dice: &mut Dice, from: Moment) -> Moment {
+    fn fail_until_open(breaker: &mut Breaker, rng: &mut Rng, from: Moment) -> Moment {
         let mut now = from;
         for call in 0..5 {
             let began = now;
             now = now + Duration::from_millis(10);
-            breaker.note(call, Sign::Failed(began), now, dice);
+            breaker.note(call, Sign::Failed(began), now, rng);
             now = now + Duration::from_millis(1);
         }
         assert_eq!(breaker.state(), BreakerState::Open);
@@ -344,13 +344,13 @@ mod tests {
 
     #[test]
     fn five_failures_in_a_row_open_it_and_a_success_in_between_does_not_let_them() {
-        let (mut breaker, mut dice) = breaker();
+        let (mut breaker, mut rng) = breaker();
         for n in 0..40 {
             let sign = if n % 5 == 4 { Sign::Healthy } else { Sign::Failed(at(n * 4_000)) };
-            assert_eq!(breaker.note(n, sign, at(n * 4_000 + 1), &mut dice), None, "attempt {n}");
+            assert_eq!(breaker.note(n, sign, at(n * 4_000 + 1), &mut rng), None, "attempt {n}");
         }
         for n in 40..45 {
-            let edge = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut dice);
+            let edge = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut rng);
             assert_eq!(edge.is_some(), n == 44, "attempt {n}");
         }
         let Admission::Held(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
@@ -362,8 +362,8 @@ mod tests {
     fn breakers_that_open_together_try_at_different_times_around_the_one_that_is_meant() {
         let waits: Vec<Duration> = (0..40)
             .map(|seed| {
-                let (mut breaker, mut dice) = (breaker().0, Dice::new(seed));
-                fail_until_open(&mut breaker, &mut dice, Moment::ZERO);
+                let (mut breaker, mut rng) = (breaker().0, Rng::new(seed));
+                fail_until_open(&mut breaker, &mut rng, Moment::ZERO);
                 breaker.open_for
             })
             .collect();
@@ -375,8 +375,8 @@ mod tests {
 
     #[test]
     fn without_a_policy_nothing_is_held_back_but_what_a_person_took_out() {
-        let (mut breaker, mut dice) = breaker();
-        fail_until_open(&mut breaker, &mut dice, Moment::ZERO);
+        let (mut breaker, mut rng) = breaker();
+        fail_until_open(&mut breaker, &mut rng, Moment::ZERO);
         breaker.reconfigure(None);
         assert_eq!(breaker.state(), BreakerState::Closed);
         breaker.isolate();
@@ -386,21 +386,21 @@ mod tests {
 
     #[test]
     fn another_policy_holds_at_once_and_what_was_counted_stays_counted() {
-        let (mut breaker, mut dice) = breaker();
+        let (mut breaker, mut rng) = breaker();
         for call in 0..3 {
-            breaker.note(call, Sign::Failed(at(call * 100)), at(call * 100 + 1), &mut dice);
+            breaker.note(call, Sign::Failed(at(call * 100)), at(call * 100 + 1), &mut rng);
         }
         breaker.reconfigure(Some(config::Breaker { failures: 4, ..config::Breaker::default() }));
         assert_eq!(breaker.state(), BreakerState::Closed);
-        assert!(breaker.note(9, Sign::Failed(at(900)), at(901), &mut dice).is_some(), "the fourth in a row");
+        assert!(breaker.note(9, Sign::Failed(at(900)), at(901), &mut rng).is_some(), "the fourth in a row");
         breaker.reconfigure(Some(config::Breaker::default()));
         assert_eq!(breaker.state(), BreakerState::Open);
     }
 
     #[test]
     fn a_trial_has_the_time_that_it_was_open_and_not_a_moment_more() {
-        let (mut breaker, mut dice) = breaker();
-        let now = fail_until_open(&mut breaker, &mut dice, Moment::ZERO) + Duration::from_secs(60);
+        let (mut breaker, mut rng) = breaker();
+        let now = fail_until_open(&mut breaker, &mut rng, Moment::ZERO) + Duration::from_secs(60);
         breaker.begin_trial(7);
         breaker.note_sent(7, now);
         let patience = now + breaker.open_for;
@@ -410,10 +410,10 @@ mod tests {
 
     #[test]
     fn calls_that_were_out_together_fall_together() {
-        let (mut breaker, mut dice) = breaker();
+        let (mut breaker, mut rng) = breaker();
         for call in 0..8 {
-            assert_eq!(breaker.note(call, Sign::Broke(at(call)), at(100), &mut dice), None);
-            assert_eq!(breaker.note(call, Sign::Failed(at(call)), at(101), &mut dice), None);
+            assert_eq!(breaker.note(call, Sign::Broke(at(call)), at(100), &mut rng), None);
+            assert_eq!(breaker.note(call, Sign::Failed(at(call)), at(101), &mut rng), None);
         }
         assert_eq!(breaker.row, 1);
         assert_eq!(breaker.window.tally(at(101)).failures, 9, "each answer is the server's own, the break is one");
@@ -421,11 +421,11 @@ mod tests {
 
     #[test]
     fn a_server_that_fails_more_than_every_other_call_is_found_out_by_the_window() {
-        let (mut breaker, mut dice) = breaker();
+        let (mut breaker, mut rng) = breaker();
         let mut opened = None;
         for n in 0..30 {
             let sign = if n % 5 < 2 { Sign::Healthy } else { Sign::Failed(at(n * 500)) };
-            if let Some(Edge::Opened(_, why)) = breaker.note(n, sign, at(n * 500 + 100), &mut dice) {
+            if let Some(Edge::Opened(_, why)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
                 opened = Some((n, why));
                 break;
             }
@@ -435,33 +435,33 @@ mod tests {
 
     #[test]
     fn one_call_tries_and_two_answers_close_it() {
-        let (mut breaker, mut dice) = breaker();
-        let opened = fail_until_open(&mut breaker, &mut dice, at(0));
+        let (mut breaker, mut rng) = breaker();
+        let opened = fail_until_open(&mut breaker, &mut rng, at(0));
         assert!(matches!(breaker.admits(opened), Admission::Held(Some(_))));
         let later = opened + Duration::from_secs(6);
         assert_eq!(breaker.admits(later), Admission::Tries);
         assert_eq!(breaker.begin_trial(7), Some(Edge::HalfOpened));
         assert!(matches!(breaker.admits(later), Admission::Held(Some(_))), "one at a time");
-        assert_eq!(breaker.note(3, Sign::Healthy, later, &mut dice), None);
+        assert_eq!(breaker.note(3, Sign::Healthy, later, &mut rng), None);
         assert!(matches!(breaker.admits(later), Admission::Held(_)), "what was out before is no trial");
-        assert_eq!(breaker.note(7, Sign::Healthy, later, &mut dice), None);
+        assert_eq!(breaker.note(7, Sign::Healthy, later, &mut rng), None);
         breaker.let_go(7);
         assert_eq!(breaker.admits(later), Admission::Tries, "one may have been luck");
         assert_eq!(breaker.begin_trial(8), None);
-        assert_eq!(breaker.note(8, Sign::Healthy, later, &mut dice), Some(Edge::Closed));
+        assert_eq!(breaker.note(8, Sign::Healthy, later, &mut rng), Some(Edge::Closed));
         assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Flows);
     }
 
     #[test]
     fn a_trial_that_fails_doubles_the_time_up_to_the_cap() {
-        let (mut breaker, mut dice) = breaker();
-        let mut now = fail_until_open(&mut breaker, &mut dice, at(0));
+        let (mut breaker, mut rng) = breaker();
+        let mut now = fail_until_open(&mut breaker, &mut rng, at(0));
         for seconds in [5u64, 10, 20, 40, 60, 60] {
             let (low, high) = (Duration::from_millis(seconds * 800), Duration::from_millis(seconds * 1_200));
             assert!((low..=high).contains(&breaker.open_for), "{:?} is not about {seconds} s", breaker.open_for);
             now = now + high;
             breaker.begin_trial(9);
-            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut dice), Some(Edge::Opened(..))));
+            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut rng), Some(Edge::Opened(..))));
         }
     }
 
@@ -469,20 +469,20 @@ mod tests {
     fn a_time_that_somebody_said_is_meant_exactly() {
         let minute = Duration::from_secs(60);
         let policy = config::Breaker { open_for: OpenFor::Exactly(minute), failures: 1, ..config::Breaker::default() };
-        let (mut breaker, mut dice) = (Breaker::new(Some(policy)), Dice::new(1));
+        let (mut breaker, mut rng) = (Breaker::new(Some(policy)), Rng::new(1));
         for round in 0..3 {
             let now = Moment::ZERO + minute * round;
             breaker.begin_trial(1);
             assert!(
-                matches!(breaker.note(1, Sign::Failed(now), now, &mut dice), Some(Edge::Opened(time, _)) if time == minute)
+                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Edge::Opened(time, _)) if time == minute)
             );
         }
     }
 
     #[test]
     fn a_trial_that_says_nothing_or_takes_for_ever_does_not_stand_in_the_way() {
-        let (mut breaker, mut dice) = breaker();
-        let mut now = fail_until_open(&mut breaker, &mut dice, at(0)) + Duration::from_secs(6);
+        let (mut breaker, mut rng) = breaker();
+        let mut now = fail_until_open(&mut breaker, &mut rng, at(0)) + Duration::from_secs(6);
         breaker.begin_trial(7);
         breaker.let_go(6);
         assert!(matches!(breaker.admits(now), Admission::Held(_)), "that was another one");
@@ -499,21 +499,21 @@ mod tests {
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
         breaker.begin_trial(9);
-        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut dice), None, "and its end means nothing any more");
+        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut rng), None, "and its end means nothing any more");
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
     }
 
     #[test]
     fn by_hand_it_stays_as_it_was_put() {
-        let (mut breaker, mut dice) = breaker();
+        let (mut breaker, mut rng) = breaker();
         assert!(breaker.isolate() && !breaker.isolate());
-        assert_eq!(breaker.note(1, Sign::Healthy, at(1), &mut dice), None);
+        assert_eq!(breaker.note(1, Sign::Healthy, at(1), &mut rng), None);
         assert_eq!(breaker.admits(at(10_000_000)), Admission::Held(None));
         assert!(breaker.resume() && !breaker.resume());
         assert_eq!(breaker.admits(at(1)), Admission::Flows);
         let mut without = Breaker::new(None);
         for n in 0..100 {
-            assert_eq!(without.note(n, Sign::Failed(at(n)), at(n), &mut dice), None, "without a policy nothing counts");
+            assert_eq!(without.note(n, Sign::Failed(at(n)), at(n), &mut rng), None, "without a policy nothing counts");
         }
         assert!(without.isolate());
     }
@@ -547,7 +547,7 @@ mod tests {
         #[test]
         fn it_holds_back_when_open_tries_one_at_a_time_and_moves_only_for_a_reason(steps in prop::collection::vec(step(), 1..250), seed: u64) {
             let policy = config::Breaker::default();
-            let (mut breaker, mut dice) = (Breaker::new(Some(policy)), Dice::new(seed));
+            let (mut breaker, mut rng) = (Breaker::new(Some(policy)), Rng::new(seed));
             let mut now = Moment::ZERO;
             let mut out: Vec<(Moment, u64, Moment, Fate)> = Vec::new();
             // Since it last closed: failures and successes, and since it last opened: answered trials.
@@ -596,7 +596,7 @@ mod tests {
                     if before == BreakerState::Closed {
                         signs.push((now, sign == Sign::Healthy));
                     }
-                    let edge = breaker.note(call, sign, now, &mut dice);
+                    let edge = breaker.note(call, sign, now, &mut rng);
                     breaker.let_go(call);
                     trials.retain(|(trial, _)| *trial != call);
                     answered += u32::from(was_trial && sign == Sign::Healthy);
@@ -642,7 +642,7 @@ mod tests {
                 if breaker.admits(now) == Admission::Tries {
                     breaker.begin_trial(call);
                 }
-                breaker.note(call, Sign::Healthy, now, &mut dice);
+                breaker.note(call, Sign::Healthy, now, &mut rng);
                 breaker.let_go(call);
             }
             prop_assert_eq!(breaker.admits(now), Admission::Flows);

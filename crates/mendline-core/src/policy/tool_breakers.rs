@@ -11,7 +11,7 @@ use mendline_wire::{Message, Method};
 use super::breaker::{Breaker, Edge, Sign};
 use crate::config;
 use crate::defaults;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::moment::Moment;
 
 /// The breakers of the tools that have failed.
@@ -83,7 +83,7 @@ impl ToolBreakers {
         call: u64,
         sign: Sign,
         now: Moment,
-        dice: &mut Dice,
+        rng: &mut Rng,
     ) -> Option<(String, Edge)> {
         if self.policy.is_none() || (sign == Sign::Healthy && self.tools.is_empty()) {
             return None;
@@ -93,7 +93,7 @@ impl ToolBreakers {
             self.tools.insert(tool.clone(), Breaker::new(self.policy));
         }
         let breaker = self.tools.get_mut(&tool)?;
-        let edge = breaker.note(call, sign, now, dice);
+        let edge = breaker.note(call, sign, now, rng);
         if breaker.is_healthy(now) {
             self.tools.remove(&tool);
         }
@@ -140,21 +140,21 @@ mod tests {
         Moment::ZERO + Duration::from_secs(seconds)
     }
 
-    fn breakers() -> (ToolBreakers, Dice) {
-        (ToolBreakers::new(Some(config::Breaker::default())), Dice::new(1))
+    fn breakers() -> (ToolBreakers, Rng) {
+        (ToolBreakers::new(Some(config::Breaker::default())), Rng::new(1))
     }
 
-    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, dice: &mut Dice) -> Option<(String, Edge)> {
-        breakers.note(&call(tool), second, Sign::Failed(at(second)), at(second) + Duration::from_millis(1), dice)
+    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut Rng) -> Option<(String, Edge)> {
+        breakers.note(&call(tool), second, Sign::Failed(at(second)), at(second) + Duration::from_millis(1), rng)
     }
 
     #[test]
     fn a_tool_that_fails_is_held_back_and_no_other() {
-        let (mut breakers, mut dice) = breakers();
+        let (mut breakers, mut rng) = breakers();
         for second in 0..4 {
-            assert_eq!(fail(&mut breakers, "bad", second, &mut dice), None);
+            assert_eq!(fail(&mut breakers, "bad", second, &mut rng), None);
         }
-        let (tool, edge) = fail(&mut breakers, "bad", 4, &mut dice).expect("the fifth");
+        let (tool, edge) = fail(&mut breakers, "bad", 4, &mut rng).expect("the fifth");
         assert!(tool == "bad" && matches!(edge, Edge::Opened(..)));
         assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(5)), Admission::Held(Some(_))));
         assert!(breakers.of(&call("good")).is_none());
@@ -162,24 +162,24 @@ mod tests {
 
     #[test]
     fn only_tools_that_have_failed_are_kept_and_not_when_they_are_well_again() {
-        let (mut breakers, mut dice) = breakers();
-        breakers.note(&call("good"), 1, Sign::Healthy, at(0), &mut dice);
+        let (mut breakers, mut rng) = breakers();
+        breakers.note(&call("good"), 1, Sign::Healthy, at(0), &mut rng);
         assert!(breakers.is_empty());
-        fail(&mut breakers, "bad", 1, &mut dice);
-        breakers.note(&call("bad"), 2, Sign::Healthy, at(2), &mut dice);
+        fail(&mut breakers, "bad", 1, &mut rng);
+        breakers.note(&call("bad"), 2, Sign::Healthy, at(2), &mut rng);
         assert_eq!(breakers.len(), 1, "its window remembers for a while");
-        breakers.note(&call("bad"), 3, Sign::Healthy, at(60), &mut dice);
+        breakers.note(&call("bad"), 3, Sign::Healthy, at(60), &mut rng);
         assert!(breakers.is_empty());
     }
 
     #[test]
     fn their_number_has_a_limit_and_one_that_is_open_is_not_forgotten_for_a_new_one() {
-        let (mut breakers, mut dice) = breakers();
+        let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
-            fail(&mut breakers, "bad", second, &mut dice);
+            fail(&mut breakers, "bad", second, &mut rng);
         }
         for n in 0..10 * defaults::TOOL_BREAKERS {
-            fail(&mut breakers, &format!("tool{n}"), 5, &mut dice);
+            fail(&mut breakers, &format!("tool{n}"), 5, &mut rng);
             assert!(breakers.len() <= defaults::TOOL_BREAKERS);
         }
         assert_eq!(breakers.of(&call("bad")).unwrap().state(), BreakerState::Open);
@@ -187,25 +187,25 @@ mod tests {
 
     #[test]
     fn what_is_no_tool_has_no_breaker() {
-        let (mut breakers, mut dice) = breakers();
+        let (mut breakers, mut rng) = breakers();
         let list = Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)).unwrap();
-        assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0)), at(1), &mut dice), None);
+        assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0)), at(1), &mut rng), None);
         assert!(breakers.is_empty());
     }
 
     #[test]
     fn without_a_policy_nothing_is_kept() {
         let mut breakers = ToolBreakers::new(None);
-        fail(&mut breakers, "bad", 1, &mut Dice::new(1));
+        fail(&mut breakers, "bad", 1, &mut Rng::new(1));
         assert!(breakers.is_empty());
     }
 
     #[test]
     fn a_trial_that_is_not_answered_gives_way_to_another_unless_it_waits_itself() {
-        let (mut breakers, mut dice) = breakers();
+        let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
-            fail(&mut breakers, "bad", second, &mut dice);
-            fail(&mut breakers, "worse", second, &mut dice);
+            fail(&mut breakers, "bad", second, &mut rng);
+            fail(&mut breakers, "worse", second, &mut rng);
         }
         assert_eq!(breakers.len(), 2);
         let long_after = at(1_000);
@@ -218,18 +218,18 @@ mod tests {
 
     #[test]
     fn a_tool_is_tried_by_one_call_like_a_server() {
-        let (mut breakers, mut dice) = breakers();
+        let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
-            fail(&mut breakers, "bad", second, &mut dice);
+            fail(&mut breakers, "bad", second, &mut rng);
         }
         assert_eq!(breakers.begin_trial(&call("bad"), 9), Some(("bad".into(), Edge::HalfOpened)));
         assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Held(_)));
         breakers.let_go(9);
         assert_eq!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Tries);
         breakers.begin_trial(&call("bad"), 10);
-        breakers.note(&call("bad"), 10, Sign::Healthy, at(21), &mut dice);
+        breakers.note(&call("bad"), 10, Sign::Healthy, at(21), &mut rng);
         breakers.begin_trial(&call("bad"), 11);
-        let closed = breakers.note(&call("bad"), 11, Sign::Healthy, at(22), &mut dice);
+        let closed = breakers.note(&call("bad"), 11, Sign::Healthy, at(22), &mut rng);
         assert_eq!(closed, Some(("bad".into(), Edge::Closed)));
         assert!(breakers.is_empty());
     }

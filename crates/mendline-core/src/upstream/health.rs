@@ -51,7 +51,7 @@ impl Upstream {
             (Outcome::Unknown, _) => Sign::Failed(call.begun),
             _ => return,
         };
-        let edge = self.gate.breaker.note(call.name, sign, cx.now, cx.dice);
+        let edge = self.gate.breaker.note(call.name, sign, cx.now, cx.rng);
         self.emit_edge(None, edge, cx);
     }
 
@@ -59,7 +59,7 @@ impl Upstream {
     pub(super) fn note_health(&mut self, key: Key, tool: Option<Health>, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
         let (name, begun) = (call.name, call.begun);
-        if let Some(edge) = self.gate.breaker.note(name, Sign::Healthy, cx.now, cx.dice) {
+        if let Some(edge) = self.gate.breaker.note(name, Sign::Healthy, cx.now, cx.rng) {
             self.emit_edge(None, Some(edge), cx);
         }
         match tool {
@@ -79,7 +79,7 @@ impl Upstream {
 
     fn note_tool(&mut self, key: Key, sign: Sign, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key) else { return };
-        if let Some((tool, edge)) = self.gate.tools.note(&call.message, call.name, sign, cx.now, cx.dice) {
+        if let Some((tool, edge)) = self.gate.tools.note(&call.message, call.name, sign, cx.now, cx.rng) {
             self.emit_edge(Some(tool), Some(edge), cx);
         }
     }

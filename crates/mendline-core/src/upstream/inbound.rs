@@ -154,7 +154,7 @@ impl Upstream {
             && self.budget.try_spend(cx.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
         let policy = &call.policy(&self.config).retry;
-        let again = cx.now + backoff::retry(policy, call.attempts + 1, cx.dice);
+        let again = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);
         // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
         call.worst_outcome = call.worst_outcome.max(retry::outcome_of_error(code, policy));
         call.state = State::Waiting { since: cx.now, not_before: again };
@@ -300,7 +300,7 @@ impl Upstream {
         cx.emit(Event::OutputSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
         let is_initialize = call.method() == Method::Initialize;
-        let again = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice);
+        let again = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, cx);
         self.sort_waiting();
         if is_initialize {

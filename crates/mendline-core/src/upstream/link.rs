@@ -376,7 +376,7 @@ impl Link {
             self.move_to(LinkState::Parked, why, cx);
             self.sleep_until(self.earliest_dial(cx.now + defaults::PARKED_PROBE), cx);
         } else {
-            let delay = backoff::redial(&self.policy, incident.redials + 1, called, cx.dice);
+            let delay = backoff::redial(&self.policy, incident.redials + 1, called, cx.rng);
             self.move_to(LinkState::Waiting, why, cx);
             self.sleep_until(self.earliest_dial(cx.now + delay), cx);
         }

@@ -84,8 +84,8 @@ impl Upstream {
             Verdict::Settle(evidence, words) => {
                 // What never gets there whole costs no attempt, so only its pauses keep it from being a storm.
                 let pause = match evidence.outcome() {
-                    Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, cx.dice),
-                    _ => backoff::retry(&policy.retry, call.attempts + 1, cx.dice),
+                    Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, cx.rng),
+                    _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
                 };
                 let again = self.gate.resumes_at(cx.now) + pause;
                 call.misdirected_once |= evidence.reply == Reply::Status(421);
@@ -109,7 +109,7 @@ impl Upstream {
             }
             // The SSE stream stands, so it is not the upstream that is away, only a way for this one.
             Verdict::Unreachable(words) if over_sse || is_orphan => {
-                let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.dice);
+                let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
                 self.settle_with_detail(key, Evidence::UNSENT, again, words, cx);
                 self.sort_waiting();
             }

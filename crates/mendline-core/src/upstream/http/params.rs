@@ -111,7 +111,7 @@ impl Upstream {
         let again = if call.awaits_lookup {
             cx.now + defaults::LOOKUP
         } else {
-            cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice)
+            cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng)
         };
         self.settle_with_detail(key, evidence, again, words, cx);
         self.sort_waiting();

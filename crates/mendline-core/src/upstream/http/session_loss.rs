@@ -330,7 +330,7 @@ impl Upstream {
         let Refused { key, refusal, answer, words } = refused;
         let Some(call) = self.calls.get_mut(key) else { return };
         let is_repeatable = call.effect.is_repeatable();
-        let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.dice);
+        let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
         let again = self.gate.resumes_at(cx.now) + pause;
         match (finding, answer) {
             (Finding::Lost, _) => {

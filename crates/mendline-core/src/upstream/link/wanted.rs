@@ -36,7 +36,7 @@ impl Link {
                 self.dial("woken by a call".into(), cx);
             }
             LinkState::Waiting if self.wakes_at.since(cx.now) > self.policy.cap_called => {
-                let delay = cx.dice.between(self.policy.cap_called / 2, self.policy.cap_called);
+                let delay = cx.rng.between(self.policy.cap_called / 2, self.policy.cap_called);
                 let at = self.earliest_dial(cx.now + delay).min(self.wakes_at);
                 self.sleep_until(at, cx);
             }
@@ -117,7 +117,7 @@ impl Link {
             return;
         }
         self.incident = Some(Incident { since: cx.now, redials: 0, parked: false });
-        let soon = self.earliest_dial(cx.now + cx.dice.between(Duration::ZERO, defaults::STAGGER));
+        let soon = self.earliest_dial(cx.now + cx.rng.between(Duration::ZERO, defaults::STAGGER));
         if soon < self.wakes_at {
             if self.is_parked() {
                 self.move_to(LinkState::Waiting, why.to_owned(), cx);

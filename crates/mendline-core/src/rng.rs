@@ -1,4 +1,4 @@
-//! The dice, as the core is given them.
+//! The rng, as the core is given them.
 //!
 //! Jitter needs chance; the simulation needs the same chance twice. So the shell hands over a seed, and everything random
 //! in the core comes from this one generator (SplitMix64: small, well mixed, and not for secrets).
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 /// A seeded source of chance.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
-    /// Dice that fall the same way for the same seed.
+impl Rng {
+    /// Rng that fall the same way for the same seed.
     pub fn new(seed: u64) -> Self {
-        Dice(seed)
+        Rng(seed)
     }
 
     fn roll(&mut self) -> u64 {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_falls_the_same_way_and_stays_within_its_bounds() {
-        let (mut a, mut b) = (Dice::new(7), Dice::new(7));
+        let (mut a, mut b) = (Rng::new(7), Rng::new(7));
         let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
         for _ in 0..1000 {
             let rolled = a.between(low, high);
