@@ -27,7 +27,7 @@ pub enum Alarm {
     /// A server had time enough for its part of the handshake: to name an endpoint, or to take `initialized`.
     Handshake(UpstreamId),
     /// A server had time enough to take a notification or an answer.
-    Notes(UpstreamId),
+    OneWay(UpstreamId),
     /// Posts whose SSE stream is gone had time enough to end by themselves.
     Orphans(UpstreamId),
     /// A server had time enough for the end of the session.

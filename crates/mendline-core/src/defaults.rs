@@ -196,9 +196,9 @@ pub const LINK_QUEUE: usize = 2048;
 /// Notifications and answers to a server that are posted at a time over HTTP, and as many cancellations beside them. Each is
 /// a connection of its own over HTTP/1.1; a server takes them at once, so that a few are enough, and one that asks without
 /// end must not make us open connections without end. The rest waits in the queue that a child's would.
-pub const NOTES: usize = 16;
+pub const ONE_WAY_IN_FLIGHT: usize = 16;
 /// How long a server may take to accept one of them: it has nothing to do for it but to take it.
-pub const NOTE: Duration = Duration::from_secs(30);
+pub const ONE_WAY: Duration = Duration::from_secs(30);
 /// Connections to one server that carry something else than calls and subscriptions: notifications, answers, cancellations,
 /// internal requests, the stream for notices, the end of a session.
 pub const CONNECTIONS_BESIDE_CALLS: usize = 64;

@@ -58,7 +58,7 @@ pub enum Dropped {
     /// An error that names no request.
     Nameless,
     /// A notification for which there was no way: the link is down or its queue full.
-    NoWay,
+    Undeliverable,
     /// Progress that would fall below what the client has seen, or that belongs to nothing.
     StaleProgress,
     /// A client's answer to a request that is over.

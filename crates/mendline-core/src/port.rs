@@ -322,7 +322,7 @@ pub enum Change {
     Policies,
     /// The way to the server too, its command or its URL or what goes with them: it is replaced at the first moment in which
     /// no call is with it.
-    Way,
+    Transport,
 }
 
 /// How an engine's upstreams were, all in all.

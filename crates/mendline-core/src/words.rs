@@ -265,7 +265,7 @@ mod tests {
             retryable,
             attempts: 1,
             retry_after: None,
-            upstream: "notes".into(),
+            upstream: "one_way".into(),
             what: "create_note".into(),
             detail: "the server ended: killed by signal 9".into(),
             needs_person: false,
@@ -286,7 +286,7 @@ mod tests {
     fn t02_a_persons_problem_is_not_to_be_retried() {
         let missing = Failure { needs_person: true, ..failure(Cause::Parked, Outcome::NotSent, false) };
         let text = missing.text();
-        assert!(text.ends_with("Retrying will not help. Ask the user to run `mendline doctor notes`."), "{text}");
+        assert!(text.ends_with("Retrying will not help. Ask the user to run `mendline doctor one_way`."), "{text}");
         let lost = Failure { needs_person: true, ..failure(Cause::Unavailable, Outcome::Unknown, false) };
         assert!(lost.text().contains("Check whether it took effect"), "{}", lost.text());
     }
@@ -296,7 +296,7 @@ mod tests {
         let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
         assert_eq!(
             lost.text(),
-            "create_note was sent to the server \"notes\", but got no result (the server ended: killed by signal 9). \
+            "create_note was sent to the server \"one_way\", but got no result (the server ended: killed by signal 9). \
              It may or may not have run. Check whether it took effect before you call it again."
         );
         let down =

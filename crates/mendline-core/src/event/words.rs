@@ -114,7 +114,7 @@ impl fmt::Display for Event {
                     Dropped::Late => write!(f, "dropped a {what} that came late"),
                     Dropped::Unknown => write!(f, "dropped a {what} to something never asked"),
                     Dropped::Nameless => write!(f, "dropped an error that names no request"),
-                    Dropped::NoWay => write!(f, "dropped {what}: no way to deliver it"),
+                    Dropped::Undeliverable => write!(f, "dropped {what}: no way to deliver it"),
                     Dropped::StaleProgress => write!(f, "dropped progress that was out of date"),
                     Dropped::StaleReply => write!(f, "dropped an answer of the client to a question that is over"),
                 }
@@ -122,7 +122,7 @@ impl fmt::Display for Event {
             Event::Reconfigured { change: Change::Policies, .. } => {
                 write!(f, "reconfigured: new policies hold for calls that come from now on")
             }
-            Event::Reconfigured { change: Change::Way, .. } => {
+            Event::Reconfigured { change: Change::Transport, .. } => {
                 write!(f, "reconfigured: the server is replaced as soon as no call is with it")
             }
             Event::ServerReplaced { .. } => write!(f, "the server is replaced: its configuration has changed"),

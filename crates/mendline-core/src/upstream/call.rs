@@ -41,12 +41,12 @@ pub enum State {
     /// In the outbox of a link that is up; nothing of it has left.
     Queued,
     /// Handed to the shell, one way or the other.
-    Sent(Way),
+    Sent(SentOver),
 }
 
 /// How a call left the house.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum SentOver {
     /// As a line of a child's stdin.
     Line(Place),
     /// As an HTTP exchange; the exchanges know the rest.

@@ -9,7 +9,7 @@
 use mendline_wire::{Id, Method, Spliced, meta};
 
 use super::Upstream;
-use super::call::{Call, Owner, State, Way};
+use super::call::{Call, Owner, State, SentOver};
 use super::outbox::Out;
 use crate::event::{Event, LinkState, Short};
 use crate::evidence::{Evidence, Outcome, Reply};
@@ -105,7 +105,7 @@ impl Upstream {
                 Out::Call(key) => {
                     let Some(call) = self.calls.get_mut(key) else { continue };
                     let text = call.spliced(key);
-                    call.state = State::Sent(Way::Line(self.outbox.hand_over(text.len())));
+                    call.state = State::Sent(SentOver::Stdio(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
                     call.begun = cx.now;
                     call.is_out = true;

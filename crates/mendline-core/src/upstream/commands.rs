@@ -59,7 +59,7 @@ impl Upstream {
                 if self.link.is_up() && self.session.is_open() {
                     self.send_message(method, Spliced::whole(message.text().clone()), cx);
                 } else if method != Method::Initialized {
-                    self.drop_message(method, Dropped::NoWay, cx);
+                    self.drop_message(method, Dropped::Undeliverable, cx);
                 } else if self.session.is_open() {
                     // `initialized` is not lost: it is part of the handshake that will be replayed. Over HTTP the session would
                     // outlive the gap without it, so it is given up.

@@ -24,7 +24,7 @@ pub enum Purpose {
     /// A call: its POST, or a GET that resumes its response.
     Call(Key),
     /// A notification, or an answer to the server.
-    Note,
+    OneWay,
     /// The stream for what the server says unasked.
     Notices,
     /// The one stream of a legacy SSE server, over which everything comes.
@@ -60,12 +60,12 @@ pub struct Exchange {
     /// A message came over it.
     pub has_message: bool,
     /// What it carries, if that is not a call.
-    pub note: Option<Note>,
+    pub one_way: Option<OneWay>,
 }
 
 /// A notification, or an answer to the server, on its way.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub struct OneWay {
     pub text: Spliced,
     /// Answers have none.
     pub method: Method,
@@ -112,7 +112,7 @@ impl Exchange {
             unreadable: false,
             page: None,
             has_message: false,
-            note: None,
+            one_way: None,
         }
     }
 }
@@ -355,7 +355,7 @@ mod tests {
     use crate::quote::Unredacted;
 
     fn ended(status: Option<u16>, content: Content) -> Exchange {
-        let mut exchange = Exchange::new(Purpose::Note);
+        let mut exchange = Exchange::new(Purpose::OneWay);
         exchange.status = status;
         exchange.content = content;
         exchange

@@ -20,7 +20,7 @@
 
 mod ends;
 mod received;
-mod notes;
+mod one_way;
 mod notices;
 mod params;
 mod session;
@@ -40,8 +40,8 @@ pub use self::session_loss::Refusal;
 use self::session_loss::{RefusedPings, Suspicion};
 pub use self::stream::Stream;
 use super::Upstream;
-use super::call::{State, Way};
-use super::exchange::{Exchange, Note, Purpose};
+use super::call::{State, SentOver};
+use super::exchange::{Exchange, OneWay, Purpose};
 use super::outbox::Out;
 use crate::config::Dialect;
 use crate::defaults;
@@ -280,7 +280,7 @@ impl Upstream {
                 Some(Out::Call(key)) => self.post_call(key, cx),
                 Some(Out::Text(text, method)) => {
                     let most = self.config.retry.attempts;
-                    self.post_note(Note { text, method, lost: 0, most, until: cx.now }, cx);
+                    self.post_one_way(OneWay { text, method, lost: 0, most, until: cx.now }, cx);
                 }
                 None => return,
             }
@@ -298,7 +298,7 @@ impl Upstream {
         } else {
             http.session_headers(call.method() == Method::Initialize)
         };
-        call.state = State::Sent(Way::Exchange);
+        call.state = State::Sent(SentOver::Exchange);
         call.attempts += 1;
         call.begun = cx.now;
         call.is_out = true;
@@ -342,7 +342,7 @@ impl Upstream {
         self.end_notices(cx);
         self.withdraw_questions(cx);
         let Some(http) = &mut self.http else { return };
-        http.abort_where(|purpose| !matches!(purpose, Purpose::Note | Purpose::SseStream), cx);
+        http.abort_where(|purpose| !matches!(purpose, Purpose::OneWay | Purpose::SseStream), cx);
         http.leaving = Leaving::LastWords;
         self.close_session(cx);
         let Some(http) = &mut self.http else { return };
@@ -354,7 +354,7 @@ impl Upstream {
     /// Gives up what is left, and ends the session, if there is one; once all that was to be said has been.
     fn close_session(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::Note);
+        let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::OneWay);
         if http.leaving != Leaving::LastWords || has_more_to_say() {
             return;
         }

@@ -10,7 +10,7 @@ use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::internal::InternalRequest;
 use super::health::Health;
-use super::link::Wish;
+use super::link::EndedBy;
 use crate::defaults;
 use crate::event::{Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
@@ -114,7 +114,7 @@ impl Upstream {
         self.watch(cx);
         if self.dead_answers >= defaults::DEAD_ANSWERS {
             self.dead_answers = 0;
-            self.drain_link("it only answers that its own connection is gone", Wish::Ours, cx);
+            self.drain_link("it only answers that its own connection is gone", EndedBy::Us, cx);
         }
     }
 
@@ -261,7 +261,7 @@ impl Upstream {
         }
         match self.clients.first().copied() {
             Some(client) => cx.send_to_client(client, ClientEvent::Withdraw { link, at, message }),
-            None => self.drop_message(Method::Cancelled, Dropped::NoWay, cx),
+            None => self.drop_message(Method::Cancelled, Dropped::Undeliverable, cx),
         }
     }
 
@@ -306,7 +306,7 @@ impl Upstream {
         if is_initialize {
             // Nobody knows what was agreed, and a server must not be initialized twice: the next one is.
             self.session.lose();
-            self.drain_link("its answer to the handshake could not be read", Wish::Ours, cx);
+            self.drain_link("its answer to the handshake could not be read", EndedBy::Us, cx);
         }
         self.promote(cx);
     }
@@ -319,7 +319,7 @@ impl Upstream {
             let owner = self.calls.get(key).map(|call| call.owner);
             if owner == Some(Owner::Us(InternalRequest::Handshake)) {
                 self.session.lose();
-                self.drain_link("its answer to the handshake is over the limit for one message", Wish::Ours, cx);
+                self.drain_link("its answer to the handshake is over the limit for one message", EndedBy::Us, cx);
             }
             self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, cx);
             if let Some(Owner::Us(InternalRequest::List(kind))) = owner {

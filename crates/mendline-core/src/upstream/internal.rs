@@ -14,7 +14,7 @@ use super::call::{Call, Owner};
 use super::exchange::{Exchange, Verdict};
 use super::resync::ListKind;
 use super::http::Refusal;
-use super::link::Wish;
+use super::link::EndedBy;
 use crate::defaults;
 use crate::event::Event;
 use crate::slab::Key;
@@ -100,7 +100,7 @@ impl Upstream {
         let (Some(link), Some(_)) = (self.link.current(), self.take(key, cx)) else { return };
         cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: "no answer in time".to_owned() });
         self.session.lose();
-        self.drain_link("the server did not answer the handshake in time", Wish::Ours, cx);
+        self.drain_link("the server did not answer the handshake in time", EndedBy::Us, cx);
     }
 
     /// Over HTTP: its exchange ended without an answer.

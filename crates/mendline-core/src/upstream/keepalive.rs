@@ -14,7 +14,7 @@ use mendline_wire::Message;
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::internal::InternalRequest;
-use super::link::Wish;
+use super::link::EndedBy;
 use crate::defaults;
 use crate::moment::Moment;
 use crate::timers::TimerId;
@@ -98,9 +98,9 @@ impl Upstream {
             return;
         }
         let doubted = std::mem::take(&mut self.keep_alive.doubted);
-        let wished = if doubted { cx.now } else { self.keep_alive.heard + policy.interval };
+        let by_us = if doubted { cx.now } else { self.keep_alive.heard + policy.interval };
         // It may have been tested for another reason meanwhile.
-        let due = self.keep_alive.tested.map_or(wished, |tested| wished.max(tested + defaults::KEEP_ALIVE_PAUSE));
+        let due = self.keep_alive.tested.map_or(by_us, |tested| by_us.max(tested + defaults::KEEP_ALIVE_PAUSE));
         let next = if self.is_busy() || self.gate.is_paused(cx.now) {
             cx.now + policy.interval
         } else if due > cx.now {
@@ -143,7 +143,7 @@ impl Upstream {
             return self.unreachable(why, false, cx);
         }
         self.session.lose();
-        self.drain_link(&why, Wish::Ours, cx);
+        self.drain_link(&why, EndedBy::Us, cx);
     }
 }
 

@@ -49,7 +49,7 @@ enum ShutdownStep {
 
 /// Whose wish the end of a child is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum EndedBy {
     /// Ours: its end says nothing about the server.
     Ours,
     /// The server's: it broke off, and we only tidy up.
@@ -87,7 +87,7 @@ pub struct Link {
     /// The child is ended to be started anew another way: that is no loss, and nobody has to ask for it again.
     renewing: bool,
     /// Why we are ending the child, and whether that was our own wish.
-    ending: Option<(String, Wish)>,
+    ending: Option<(String, EndedBy)>,
     dials: VecDeque<Moment>,
     exits: VecDeque<Moment>,
     timer: Option<TimerId>,
@@ -200,7 +200,7 @@ impl Link {
         self.stderr_tail.clear();
         self.rise(Over::Child(pid), cx);
         if self.stopped {
-            self.drain("stopping", Wish::Ours, cx);
+            self.drain("stopping", EndedBy::Us, cx);
         }
     }
 
@@ -219,10 +219,10 @@ impl Link {
             self.move_to(LinkState::Waiting, "its configuration has changed".into(), cx);
             return self.sleep_until(self.earliest_dial(cx.now), cx);
         }
-        let wished = matches!(ending, Some((_, Wish::Ours)));
+        let by_us = matches!(ending, Some((_, EndedBy::Us)));
         let mut why = match ending {
             // We ended it, so how it ended says less than why.
-            Some((why, wish)) if wish == Wish::Ours || self.shutdown_step == ShutdownStep::Kill => why,
+            Some((why, ended_by)) if ended_by == EndedBy::Us || self.shutdown_step == ShutdownStep::Kill => why,
             _ => match how {
                 Exit::Code(code) => format!("the server ended with exit code {code}"),
                 Exit::Signal(signal) => format!("the server was killed by signal {signal}"),
@@ -231,7 +231,7 @@ impl Link {
         if let (false, Some(words)) = (self.health.answered, self.stderr_tail.back()) {
             why = format!("{why}; its stderr tail: {words}");
         }
-        if !wished {
+        if !by_us {
             self.exits.push_back(cx.now);
             while self.exits.len() > defaults::CRASH_LOOP_EXITS {
                 self.exits.pop_front();
@@ -274,11 +274,11 @@ impl Link {
     }
 
     /// Ends the child, by the shutdown sequence.
-    pub fn drain(&mut self, why: &str, wish: Wish, cx: &mut Cx<'_>) {
+    pub fn drain(&mut self, why: &str, ended_by: EndedBy, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up && self.transport != Transport::Child {
             self.lose(why.to_owned(), false, true, cx);
         } else if self.state == LinkState::Up {
-            self.ending = Some((why.to_owned(), wish));
+            self.ending = Some((why.to_owned(), ended_by));
             self.move_to(LinkState::Draining, why.to_owned(), cx);
             cx.output(Output::CloseStdin { link: self.id() });
             self.shutdown_step = ShutdownStep::Term;
@@ -290,7 +290,7 @@ impl Link {
     pub fn stop(&mut self, cx: &mut Cx<'_>) {
         self.stopped = true;
         match self.state {
-            LinkState::Up => self.drain("stopping", Wish::Ours, cx),
+            LinkState::Up => self.drain("stopping", EndedBy::Us, cx),
             LinkState::Waiting | LinkState::Parked => self.rest_because("stopping", cx),
             LinkState::Dialing if self.transport != Transport::Child => self.rest_because("stopping", cx),
             LinkState::Idle | LinkState::Dialing | LinkState::Draining => {}
@@ -389,13 +389,13 @@ impl Link {
 
     /// `wished`, or later if that would be one dial too many for any minute. A quick policy that has used up its burst goes on
     /// at a steady pace: one that spent its whole minute in a second would not be there when the server comes back.
-    fn earliest_dial(&self, wished: Moment) -> Moment {
+    fn earliest_dial(&self, by_us: Moment) -> Moment {
         const MINUTE: Duration = Duration::from_secs(60);
-        let wished = wished.max(self.put_off);
+        let by_us = by_us.max(self.put_off);
         let burst = self.dials.len().checked_sub(defaults::DIAL_BURST).and_then(|at| self.dials.get(at));
         let steady = match (burst, self.dials.back()) {
-            (Some(first), Some(last)) if *first + MINUTE > wished => wished.max(*last + defaults::DIAL_PACE),
-            _ => wished,
+            (Some(first), Some(last)) if *first + MINUTE > by_us => by_us.max(*last + defaults::DIAL_PACE),
+            _ => by_us,
         };
         match self.dials.front() {
             Some(first) if self.dials.len() >= defaults::DIALS_PER_MINUTE => steady.max(*first + MINUTE),

@@ -40,14 +40,14 @@ use std::collections::VecDeque;
 use mendline_wire::{Kind, Message, Method, Spliced};
 
 use self::announce::Announced;
-use self::call::{Call, Owner, State, Way};
+use self::call::{Call, Owner, State, SentOver};
 use self::catalogue::Catalogue;
 use self::internal::InternalRequest;
 use self::gap::Lists;
 use self::gate::Gate;
 use self::http::Http;
 use self::keepalive::KeepAlive;
-use self::link::{Link, Wish};
+use self::link::{Link, EndedBy};
 use self::outbox::{Outbox, Place};
 use self::session::Session;
 use crate::config::{Transport, UpstreamConfig};
@@ -214,7 +214,7 @@ impl Upstream {
                 Pipe::Stdin => "the server closed its stdin",
                 Pipe::Stdout => "the server closed its stdout",
             };
-            self.link.drain(why, Wish::Servers, cx);
+            self.link.drain(why, EndedBy::Server, cx);
         }
     }
 
@@ -258,7 +258,7 @@ impl Upstream {
         let called = !self.calls.is_empty();
         self.link.handle_exited(how, called, cx);
         self.outbox.reset(cx.ledger);
-        self.lose_calls(|place| place.written(accepted), cx);
+        self.lose_calls(|range| range.written(accepted), cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
     }
@@ -283,8 +283,8 @@ impl Upstream {
                 State::Sent(_) if orphans.contains(&key) => {}
                 State::Sent(way) => {
                     let written = match way {
-                        Way::Line(place) => written(place),
-                        Way::Exchange => Written::Whole,
+                        SentOver::Stdio(range) => written(range),
+                        SentOver::Exchange => Written::Whole,
                     };
                     self.settle(key, Evidence { written, reply: Reply::None }, cx.now, cx);
                 }
@@ -295,8 +295,8 @@ impl Upstream {
     }
 
     /// Ends the link: a child by the shutdown sequence, a SSE stream by giving it up.
-    fn drain_link(&mut self, why: &str, wish: Wish, cx: &mut Cx<'_>) {
-        self.link.drain(why, wish, cx);
+    fn drain_link(&mut self, why: &str, ended_by: EndedBy, cx: &mut Cx<'_>) {
+        self.link.drain(why, ended_by, cx);
         self.drop_sse_stream(cx);
     }
 
@@ -315,7 +315,7 @@ impl Upstream {
         }
         cx.emit(Event::ReconnectRequested { upstream: self.id });
         if self.link.is_up() {
-            self.drain_link("requested manually", Wish::Ours, cx);
+            self.drain_link("requested manually", EndedBy::Us, cx);
         } else {
             self.link.reconnect(cx);
         }
@@ -350,7 +350,7 @@ impl Upstream {
             cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why });
             self.session.lose();
             self.forget_handshakes(cx);
-            return self.drain_link(&words, Wish::Ours, cx);
+            return self.drain_link(&words, EndedBy::Us, cx);
         }
         let is_first = !std::mem::replace(&mut self.is_initialized_once, true);
         self.cache_handshake(handshake, answer, cx);
@@ -373,7 +373,7 @@ impl Upstream {
 
     fn send_message(&mut self, method: Method, text: Spliced, cx: &mut Cx<'_>) {
         if !self.outbox.try_push_text(text, method, cx.ledger) {
-            self.drop_message(method, Dropped::NoWay, cx);
+            self.drop_message(method, Dropped::Undeliverable, cx);
         }
     }
 

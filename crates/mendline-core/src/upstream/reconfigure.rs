@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use super::call::State;
-use super::link::Wish;
+use super::link::EndedBy;
 use super::{Upstream, bounded};
 use crate::config::{Transport, UpstreamConfig};
 use crate::event::{Event, LinkState};
@@ -46,7 +46,7 @@ impl Upstream {
         if !is_watched_alike {
             self.watch_anew(cx);
         }
-        self.to_renew |= change == Change::Way;
+        self.to_renew |= change == Change::Transport;
         // There may be more places than before.
         self.promote(cx);
         self.keep_moving(cx);
@@ -70,7 +70,7 @@ impl Upstream {
         cx.output(Output::Renew { upstream: self.id });
         self.link.start_anew(cx);
         if self.http.is_none() {
-            self.drain_link("its configuration has changed", Wish::Ours, cx);
+            self.drain_link("its configuration has changed", EndedBy::Us, cx);
         }
         self.keep_moving(cx);
     }

@@ -17,8 +17,8 @@ use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::internal::InternalRequest;
-use crate::upstream::exchange::{ExchangeContext, Exchange, Note, Purpose, Verdict, judge};
-use crate::upstream::link::Wish;
+use crate::upstream::exchange::{ExchangeContext, Exchange, OneWay, Purpose, Verdict, judge};
+use crate::upstream::link::EndedBy;
 use crate::words::Cause;
 
 impl Upstream {
@@ -26,7 +26,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.remove(&id) else { return };
         match exchange.purpose {
-            Purpose::Note if http.held_by == Some(id) => {
+            Purpose::OneWay if http.held_by == Some(id) => {
                 let words = match how {
                     EndHow::NoConnection(words) | EndHow::Cut(words) => words.clone(),
                     _ => "the server did not take `initialized`".to_owned(),
@@ -38,7 +38,7 @@ impl Upstream {
                 // It may wait again, and nobody else would tell it that this is pointless.
                 self.give_up_if_parked(cx);
             }
-            Purpose::Note => self.note_ended(&exchange, how, written, cx),
+            Purpose::OneWay => self.one_way_ended(&exchange, how, written, cx),
             Purpose::Notices => self.notices_ended(&exchange, cx),
             Purpose::SseStream => self.sse_stream_ended(&exchange, how, cx),
             Purpose::CloseSession | Purpose::Dropped => {}
@@ -100,7 +100,7 @@ impl Upstream {
                 self.sort_waiting();
                 if is_initialize && over_sse {
                     // Nobody knows whether the server was initialized, and it must not be initialized twice.
-                    self.drain_link("nobody knows whether the server was initialized", Wish::Ours, cx);
+                    self.drain_link("nobody knows whether the server was initialized", EndedBy::Us, cx);
                 }
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
                     self.session_reported_lost(exchange.life, refusal, None, cx);
@@ -165,12 +165,12 @@ impl Upstream {
         self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.sse_stream().is_some())
     }
 
-    fn note_ended(&mut self, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
+    fn one_way_ended(&mut self, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
         if exchange.status.is_none() {
-            if let Some(note) = self.note_to_repeat(exchange, how, written) {
-                return self.post_note(note, cx);
+            if let Some(one_way) = self.one_way_to_repeat(exchange, how, written) {
+                return self.post_one_way(one_way, cx);
             }
-            self.drop_message(Method::None, Dropped::NoWay, cx);
+            self.drop_message(Method::None, Dropped::Undeliverable, cx);
             let over_sse = self.http.as_ref().is_some_and(|http| http.sse_stream().is_some());
             if let (EndHow::NoConnection(words), false) = (how, over_sse) {
                 self.unreachable(words.clone(), false, cx);
@@ -180,13 +180,13 @@ impl Upstream {
 
     /// What was cut off on its way goes out again if it cannot have arrived. An answer to a question goes out again in any
     /// case: a server that has it already ignores the second, and one that has not would wait until the call's deadline.
-    fn note_to_repeat(&self, exchange: &Exchange, how: &EndHow, written: Written) -> Option<Note> {
-        let note = exchange.note.as_ref()?;
+    fn one_way_to_repeat(&self, exchange: &Exchange, how: &EndHow, written: Written) -> Option<OneWay> {
+        let one_way = exchange.one_way.as_ref()?;
         let is_current = self.http.as_ref().is_some_and(|http| http.life == exchange.life);
         let was_cut = matches!(how, EndHow::Cut(_) | EndHow::Refused);
-        let may_repeat = note.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
-        let lost = note.lost + 1;
-        (is_current && was_cut && may_repeat && lost < note.most).then(|| Note { lost, ..note.clone() })
+        let may_repeat = one_way.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
+        let lost = one_way.lost + 1;
+        (is_current && was_cut && may_repeat && lost < one_way.most).then(|| OneWay { lost, ..one_way.clone() })
     }
 
     pub(in crate::upstream) fn unreachable(&mut self, words: String, hopeless: bool, cx: &mut Cx<'_>) {

@@ -83,7 +83,7 @@ impl Upstream {
         if is_news && !is_sse {
             self.path_found(cx);
         }
-        if purpose == Purpose::Note {
+        if purpose == Purpose::OneWay {
             self.note_taken(id, head.status, cx);
         }
         self.keep_moving(cx);
@@ -124,7 +124,7 @@ impl Upstream {
                 return self.keep_moving(cx);
             }
             Purpose::SseStream => {}
-            Purpose::Note | Purpose::CloseSession | Purpose::Dropped => return,
+            Purpose::OneWay | Purpose::CloseSession | Purpose::Dropped => return,
         }
         if let Some(received) = received {
             self.handle_http_received(id, received, cx);
@@ -245,7 +245,7 @@ impl Upstream {
         }
         if is_stale && message.kind() == Kind::Request {
             // Whoever asks in a session that is over would not know our answer.
-            return self.drop_message(message.method(), Dropped::NoWay, cx);
+            return self.drop_message(message.method(), Dropped::Undeliverable, cx);
         }
         let Some(link) = self.link.current() else { return };
         let confirmed = match purpose {

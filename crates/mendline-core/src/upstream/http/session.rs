@@ -54,7 +54,7 @@ impl Upstream {
                 self.open_notices(cx);
             }
             200..300 => {}
-            _ => self.drop_message(Method::None, Dropped::NoWay, cx),
+            _ => self.drop_message(Method::None, Dropped::Undeliverable, cx),
         }
     }
 
@@ -136,7 +136,7 @@ impl Upstream {
         http.version = None;
         http.life += 1;
         http.release(cx);
-        self.give_up_notes(cx);
+        self.give_up_one_way(cx);
         self.end_notices(cx);
         self.session.lose();
         self.withdraw_questions(cx);
@@ -146,7 +146,7 @@ impl Upstream {
                 Out::Call(key) => self.put_back(key, cx),
                 // `initialized` is part of the handshake that will be replayed.
                 Out::Text(_, Method::Initialized) => {}
-                Out::Text(_, method) => self.drop_message(method, Dropped::NoWay, cx),
+                Out::Text(_, method) => self.drop_message(method, Dropped::Undeliverable, cx),
             }
         }
         self.sort_waiting();

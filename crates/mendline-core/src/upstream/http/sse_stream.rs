@@ -107,7 +107,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let is_clients = |key: Key| self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }));
         let is_useless = |exchange: &Exchange| match exchange.purpose {
-            Purpose::Note => true,
+            Purpose::OneWay => true,
             Purpose::Call(key) => {
                 let may_tell = exchange.reached && !matches!(exchange.status, Some(200..300));
                 !may_tell || !is_clients(key)

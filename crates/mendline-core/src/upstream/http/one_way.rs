@@ -13,13 +13,13 @@ use crate::event::Dropped;
 use crate::port::{HttpRequest, ExchangeId, Reuse, Verb};
 use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
-use crate::upstream::exchange::{Exchange, Note, Purpose};
+use crate::upstream::exchange::{Exchange, OneWay, Purpose};
 use crate::upstream::outbox::Out;
 
 /// How many places are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
-    notes: usize,
+    one_way: usize,
     cancellations: usize,
 }
 
@@ -28,7 +28,7 @@ impl Places {
         match out {
             Out::Call(_) | Out::Text(_, Method::Initialized) => true,
             Out::Text(_, Method::Cancelled) => self.cancellations > 0,
-            Out::Text(..) => self.notes > 0,
+            Out::Text(..) => self.one_way > 0,
         }
     }
 }
@@ -37,79 +37,79 @@ impl Http {
     /// Where notes may still go.
     pub(super) fn places(&self) -> Places {
         let under_way = |is_meant: fn(Method) -> bool| {
-            let notes = self.exchanges.values().filter(|exchange| exchange.purpose == Purpose::Note);
-            notes.filter(|exchange| exchange.note.as_ref().is_some_and(|note| is_meant(note.method))).count()
+            let one_way = self.exchanges.values().filter(|exchange| exchange.purpose == Purpose::OneWay);
+            one_way.filter(|exchange| exchange.one_way.as_ref().is_some_and(|one_way| is_meant(one_way.method))).count()
         };
         let cancellations = under_way(|method| method == Method::Cancelled);
-        let notes = under_way(|method| !matches!(method, Method::Cancelled | Method::Initialized));
+        let one_way = under_way(|method| !matches!(method, Method::Cancelled | Method::Initialized));
         Places {
-            notes: defaults::NOTES.saturating_sub(notes),
-            cancellations: defaults::NOTES.saturating_sub(cancellations),
+            one_way: defaults::ONE_WAY_IN_FLIGHT.saturating_sub(one_way),
+            cancellations: defaults::ONE_WAY_IN_FLIGHT.saturating_sub(cancellations),
         }
     }
 
     /// Sees to it that the note whose time ends first is looked at then. `initialized` has a timer of its own.
-    fn watch_notes(&mut self, cx: &mut Cx<'_>) {
+    fn watch_one_way(&mut self, cx: &mut Cx<'_>) {
         if self.notes_until.is_none() {
             let timed =
-                self.exchanges.iter().filter(|(id, it)| it.purpose == Purpose::Note && Some(**id) != self.held_by);
-            let next = timed.filter_map(|(_, it)| it.note.as_ref().map(|note| note.until)).min();
-            self.notes_until = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::Notes(self.upstream)));
+                self.exchanges.iter().filter(|(id, it)| it.purpose == Purpose::OneWay && Some(**id) != self.held_by);
+            let next = timed.filter_map(|(_, it)| it.one_way.as_ref().map(|one_way| one_way.until)).min();
+            self.notes_until = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::OneWay(self.upstream)));
         }
     }
 }
 
 impl Upstream {
-    pub(super) fn post_note(&mut self, note: Note, cx: &mut Cx<'_>) {
+    pub(super) fn post_one_way(&mut self, one_way: OneWay, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let headers = http.session_headers(false);
-        let method = note.method;
-        let note = Note { until: cx.now + defaults::NOTE, ..note };
-        let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(note.text.clone()) };
-        let exchange = Exchange { note: Some(note), ..Exchange::new(Purpose::Note) };
+        let method = one_way.method;
+        let one_way = OneWay { until: cx.now + defaults::ONE_WAY, ..one_way };
+        let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(one_way.text.clone()) };
+        let exchange = Exchange { one_way: Some(one_way), ..Exchange::new(Purpose::OneWay) };
         let id = http.begin(exchange, request, Reuse::Any, cx);
         if method == Method::Initialized {
             http.held_by = Some(id);
             cx.disarm(&mut http.held_until);
             http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
         }
-        http.watch_notes(cx);
+        http.watch_one_way(cx);
     }
 
     /// A server had time enough to take what was posted first. What it has not taken is given up, and makes room.
-    pub fn handle_notes_timer(&mut self, cx: &mut Cx<'_>) {
+    pub fn handle_one_way_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.notes_until = None;
         let is_late = |id: &ExchangeId, exchange: &Exchange| {
-            let is_due = exchange.note.as_ref().is_some_and(|note| note.until <= cx.now);
-            exchange.purpose == Purpose::Note && is_due && Some(*id) != http.held_by
+            let is_due = exchange.one_way.as_ref().is_some_and(|one_way| one_way.until <= cx.now);
+            exchange.purpose == Purpose::OneWay && is_due && Some(*id) != http.held_by
         };
         let late = http.exchanges.iter().filter(|(id, exchange)| is_late(id, exchange));
-        let late: Vec<_> = late.map(|(id, exchange)| (*id, exchange.note.as_ref().map(|note| note.method))).collect();
+        let late: Vec<_> = late.map(|(id, exchange)| (*id, exchange.one_way.as_ref().map(|one_way| one_way.method))).collect();
         self.give_up(late, cx);
         if let Some(http) = &mut self.http {
-            http.watch_notes(cx);
+            http.watch_one_way(cx);
         }
         self.keep_moving(cx);
     }
 
     /// What was posted in a session that is over is of no use to the next, and must not take its places.
-    pub(super) fn give_up_notes(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn give_up_one_way(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let is_meant = |exchange: &Exchange| exchange.purpose == Purpose::Note && exchange.status.is_none();
+        let is_meant = |exchange: &Exchange| exchange.purpose == Purpose::OneWay && exchange.status.is_none();
         let meant = http.exchanges.iter().filter(|(_, it)| is_meant(it));
-        let meant: Vec<_> = meant.map(|(id, it)| (*id, it.note.as_ref().map(|note| note.method))).collect();
+        let meant: Vec<_> = meant.map(|(id, it)| (*id, it.one_way.as_ref().map(|one_way| one_way.method))).collect();
         self.give_up(meant, cx);
     }
 
-    fn give_up(&mut self, notes: Vec<(ExchangeId, Option<Method>)>, cx: &mut Cx<'_>) {
-        for (id, method) in notes {
+    fn give_up(&mut self, one_way: Vec<(ExchangeId, Option<Method>)>, cx: &mut Cx<'_>) {
+        for (id, method) in one_way {
             if let Some(http) = &mut self.http {
                 http.abort(id, cx);
             }
             // `initialized` is part of the handshake, which will be made again.
             if method != Some(Method::Initialized) {
-                self.drop_message(method.unwrap_or(Method::None), Dropped::NoWay, cx);
+                self.drop_message(method.unwrap_or(Method::None), Dropped::Undeliverable, cx);
             }
         }
     }
