@@ -327,7 +327,7 @@ pub enum Event {
         why: Dropped,
     },
 
-    Shaken {
+    ConnectivityChanged {
         why: &'static str,
     },
     Stopping {

@@ -38,6 +38,6 @@ pub use evidence::{Evidence, Outcome};
 pub use moment::Moment;
 pub use port::{ClientId, Input, LinkId, Output, Port, UpstreamId};
 pub use quote::Quote;
-pub use remembered::{ListCache, Unreadable};
+pub use list_cache::{ListCache, Unreadable};
 pub use secret::Secret;
 pub use status::Status;

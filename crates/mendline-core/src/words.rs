@@ -180,7 +180,7 @@ impl Failure {
             }
             Some(wait) if self.retryable => format!("Try again in {}.", Short(wait)),
             None if self.retryable => "You can try again.".to_owned(),
-            _ if is_doubtful => check.trim_end().to_owned(),
+            _ if is_uncertain => check.trim_end().to_owned(),
             _ => "Calling it again the same way will not help.".to_owned(),
         }
     }

@@ -48,7 +48,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SentOver {
     /// As a line of a child's stdin.
-    Line(Place),
+    Stdio(Place),
     /// As an HTTP exchange; the exchanges know the rest.
     Exchange,
 }

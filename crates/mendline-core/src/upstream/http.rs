@@ -108,7 +108,7 @@ enum Leaving {
     /// What was said last is still on its way.
     LastWords,
     /// Nothing is said any more but session close.
-    CloseSession,
+    ClosingSession,
 }
 
 impl Http {
@@ -358,7 +358,7 @@ impl Upstream {
         if http.leaving != Leaving::LastWords || has_more_to_say() {
             return;
         }
-        http.leaving = Leaving::Goodbye;
+        http.leaving = Leaving::ClosingSession;
         http.abort_where(|_| true, cx);
         if http.session.is_some() {
             let headers = http.session_headers(false);
@@ -370,7 +370,7 @@ impl Upstream {
     /// A server that has not taken our stderr tail by now will not take a session close either.
     pub fn handle_close_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
-            http.leaving = Leaving::Goodbye;
+            http.leaving = Leaving::ClosingSession;
             http.abort_where(|_| true, cx);
         }
     }

@@ -51,9 +51,9 @@ enum ShutdownStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
     /// Ours: its end says nothing about the server.
-    Ours,
+    Us,
     /// The server's: it broke off, and we only tidy up.
-    Servers,
+    Server,
 }
 
 /// From the first loss to proven health.

@@ -43,7 +43,7 @@ use self::announce::Announced;
 use self::call::{Call, Owner, State, SentOver};
 use self::catalogue::Catalogue;
 use self::internal::InternalRequest;
-use self::gap::Lists;
+use self::resync::Lists;
 use self::gate::Gate;
 use self::http::Http;
 use self::keepalive::KeepAlive;
