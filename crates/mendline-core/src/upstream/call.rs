@@ -7,7 +7,7 @@ use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
 use super::internal::InternalRequest;
 use super::http::Stream;
-use super::outbox::Place;
+use super::outbox::ByteRange;
 use crate::config::UpstreamConfig;
 use crate::defaults;
 use crate::event::Event;
@@ -44,11 +44,11 @@ pub enum State {
     Sent(SentOver),
 }
 
-/// How a call left the house.
+/// How a call was sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SentOver {
     /// As a line of a child's stdin.
-    Stdio(Place),
+    Stdio(ByteRange),
     /// As an HTTP exchange; the exchanges know the rest.
     Exchange,
 }

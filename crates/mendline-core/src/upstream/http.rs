@@ -106,7 +106,7 @@ enum Leaving {
     #[default]
     Not,
     /// What was said last is still on its way.
-    LastWords,
+    Flushing,
     /// Nothing is said any more but session close.
     ClosingSession,
 }
@@ -343,7 +343,7 @@ impl Upstream {
         self.withdraw_questions(cx);
         let Some(http) = &mut self.http else { return };
         http.abort_where(|purpose| !matches!(purpose, Purpose::OneWay | Purpose::SseStream), cx);
-        http.leaving = Leaving::LastWords;
+        http.leaving = Leaving::Flushing;
         self.close_session(cx);
         let Some(http) = &mut self.http else { return };
         if http.open() > 0 {
@@ -355,7 +355,7 @@ impl Upstream {
     fn close_session(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::OneWay);
-        if http.leaving != Leaving::LastWords || has_more_to_say() {
+        if http.leaving != Leaving::Flushing || has_more_to_say() {
             return;
         }
         http.leaving = Leaving::ClosingSession;

@@ -183,7 +183,7 @@ impl Upstream {
         };
         let key = Key::from_number(number);
         match self.calls.get(key) {
-            // An answer to something that has not left the house is nobody's.
+            // An answer to something that has not was sent is nobody's.
             Some(call) if matches!(call.state, State::Sent(_)) => {
                 if in_disguise {
                     cx.emit(Event::IdTypeRepaired { upstream: self.id, call: call.name });

@@ -48,7 +48,7 @@ use self::gate::Gate;
 use self::http::Http;
 use self::keepalive::KeepAlive;
 use self::link::{Link, EndedBy};
-use self::outbox::{Outbox, Place};
+use self::outbox::{Outbox, ByteRange};
 use self::session::Session;
 use crate::config::{Transport, UpstreamConfig};
 use crate::defaults;
@@ -264,7 +264,7 @@ impl Upstream {
     }
 
     /// The link is gone: each call that was out is settled by what can have arrived of it, each that was not goes back.
-    fn lose_calls(&mut self, written: impl Fn(Place) -> Written, cx: &mut Cx<'_>) {
+    fn lose_calls(&mut self, written: impl Fn(ByteRange) -> Written, cx: &mut Cx<'_>) {
         let over_http = self.http.is_some();
         let orphans = self.orphans();
         for key in self.calls.keys_by_age() {

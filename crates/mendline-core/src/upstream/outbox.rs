@@ -24,12 +24,12 @@ pub enum Out {
 
 /// Where a message lies in the stream of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ByteRange {
     start: u64,
     end: u64,
 }
 
-impl Place {
+impl ByteRange {
     /// What the child can have received of it, when its stdin accepted `accepted` bytes in all. The newline does not count:
     /// some servers take the last line without it.
     pub fn written(self, accepted: u64) -> Written {
@@ -103,8 +103,8 @@ impl Outbox {
     }
 
     /// Notes that a message of `length` bytes was handed to the shell, which adds a newline.
-    pub fn hand_over(&mut self, length: usize) -> Place {
-        let place = Place { start: self.handed, end: self.handed + length as u64 };
+    pub fn hand_over(&mut self, length: usize) -> ByteRange {
+        let place = ByteRange { start: self.handed, end: self.handed + length as u64 };
         self.handed = place.end + 1;
         place
     }
