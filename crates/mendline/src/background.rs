@@ -1,7 +1,7 @@
 //! Work in the background that may be held up for ever, and its end.
 //!
 //! A pipe that nobody reads and a disk that hangs must not keep a process from ending. A machine that has too much to do must
-//! not cost it its last words. So a worker says when it does what may be held up ([`Worker::risk`]), and whoever waits for its
+//! not cost it its final writes. So a worker says when it does what may be held up ([`Worker::risk`]), and whoever waits for its
 //! end gives up only when one such piece of work has taken the whole of [`PATIENCE`], or all of it [`LONGEST`].
 
 use std::sync::Arc;

@@ -20,7 +20,7 @@ mod keeper;
 
 use std::path::Path;
 
-use mendline_core::Remembered;
+use mendline_core::ListCache;
 
 use crate::observe::log::{LogLevel, Pen};
 use crate::observe::redact::Redactor;
@@ -31,9 +31,9 @@ pub use keeper::DiskKeeper;
 use keeper::Writing;
 
 /// What is kept of a server, for somebody who only looks: nothing is made, set aside or said.
-pub fn peek(state: &Path, identity: &Identity) -> Option<Remembered> {
+pub fn peek(state: &Path, identity: &Identity) -> Option<ListCache> {
     match File::find(state, identity)?.read() {
-        Found::Remembered(remembered) => Some(remembered),
+        Found::ListCache(remembered) => Some(remembered),
         Found::Nothing | Found::Untrusted(_) => None,
     }
 }
@@ -65,10 +65,10 @@ impl Shelf {
     }
 
     /// What was kept, grown older by the time that has passed.
-    pub fn read(&self) -> Option<Remembered> {
+    pub fn read(&self) -> Option<ListCache> {
         match self.file.read() {
             Found::Nothing => None,
-            Found::Remembered(remembered) => Some(remembered),
+            Found::ListCache(remembered) => Some(remembered),
             Found::Untrusted(why) => {
                 let done = match self.file.set_aside() {
                     Ok(to) => format!("set aside as {}", to.display()),

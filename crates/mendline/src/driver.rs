@@ -13,16 +13,16 @@
 //! after everything it wrote. `hear.rs` is how it reads, `foreign.rs` where secrets are hidden in what servers say,
 //! `carry.rs` what it does for the engine, `speak.rs` how it writes.
 
-mod carry;
+mod outputs;
 mod clock;
 mod foreign;
-mod hear;
+mod read;
 mod host;
 mod link;
 mod sink;
 mod source;
-mod speak;
-mod vigil;
+mod write;
+mod stall_detector;
 mod wire;
 
 use std::future::poll_fn;
@@ -41,7 +41,7 @@ pub use host::{Child, Drained, Host, Keeper, Observer, Way};
 use link::Link;
 use sink::Sink;
 use source::Source;
-use vigil::Vigil;
+use stall_detector::StallDetector;
 
 /// How many rounds may follow each other before the reactor gets its turn.
 const ROUNDS_PER_POLL: usize = 32;
@@ -84,7 +84,7 @@ pub struct Driver<H: Host, R, W, O> {
     /// Ways over HTTP that were left, until what is open over them has ended.
     left: Vec<Http<H::Dial>>,
     clock: Clock,
-    vigil: Vigil,
+    stall_detector: StallDetector,
     finished: Option<(Moment, Ending)>,
 }
 
@@ -116,7 +116,7 @@ where
             remote: host.remote(client.upstream),
             left: Vec::new(),
             clock: Clock::start(),
-            vigil: Vigil::default(),
+            stall_detector: StallDetector::default(),
             finished: None,
             host,
             limits,
@@ -137,55 +137,55 @@ where
         self
     }
 
-    /// Runs until everything is answered and every child is buried. `poll_news` is asked in every round for what comes from
+    /// Runs until everything is answered and every child is buried. `poll_external_input` is asked in every round for what comes from
     /// neither side: that somebody wants us to stop or to reconnect, that the machine woke up, that its network changed.
-    pub async fn run(mut self, mut poll_news: impl FnMut(&mut Context<'_>) -> Poll<Input> + Send) -> Ending {
+    pub async fn run(mut self, mut poll_external_input: impl FnMut(&mut Context<'_>) -> Poll<Input> + Send) -> Ending {
         let now = self.clock.now();
         self.engine.handle(Input::ClientOpened { client: self.client, upstream: self.upstream }, now);
         // The child starts before the first request is even read: its start is what the first answer waits for.
-        self.carry_out(now, &mut Turn::default());
-        poll_fn(|cx| self.poll(cx, &mut poll_news)).await
+        self.run_output(now, &mut Iteration::default());
+        poll_fn(|cx| self.poll(cx, &mut poll_external_input)).await
     }
 
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        poll_news: &mut impl FnMut(&mut Context<'_>) -> Poll<Input>,
+        poll_external_input: &mut impl FnMut(&mut Context<'_>) -> Poll<Input>,
     ) -> Poll<Ending> {
-        let mut stood_still = self.vigil.rise(self.clock.now());
+        let mut stood_still = self.stall_detector.rise(self.clock.now());
         for _ in 0..ROUNDS_PER_POLL {
             let now = self.clock.now();
-            let mut turn = Turn::default();
-            if let Poll::Ready(news) = poll_news(cx) {
-                self.hear_news(news, now);
-                turn.again = true;
+            let mut iteration = Iteration::default();
+            if let Poll::Ready(news) = poll_external_input(cx) {
+                self.read_external_inputs(news, now);
+                iteration.again = true;
             }
             if std::mem::take(&mut stood_still) {
-                self.hear_news(Input::Woke, now);
-                turn.again = true;
+                self.read_external_inputs(Input::SystemResumed, now);
+                iteration.again = true;
             }
-            self.hear_client(cx, now, &mut turn);
+            self.read_client(cx, now, &mut iteration);
             // Children begin with what was just asked while we still read what they have answered.
-            self.speak_to_links(cx, now);
-            self.hear_links(cx, now, &mut turn);
-            self.carry_out(now, &mut turn);
+            self.write_links(cx, now);
+            self.read_links(cx, now, &mut iteration);
+            self.run_output(now, &mut iteration);
             // What was begun just now is heard here and needs no round of its own.
-            turn.begun = false;
-            self.hear_remote(cx, now, &mut turn);
+            iteration.begun = false;
+            self.read_remote(cx, now, &mut iteration);
             // Not before everybody was heard: an answer that was there in time is in time, however late we look.
             self.keep_time(now);
-            self.carry_out(now, &mut turn);
-            turn.again |= self.speak(cx, now);
+            self.run_output(now, &mut iteration);
+            iteration.again |= self.write_all(cx, now);
             // Writing may have told the engine something, too.
-            self.carry_out(now, &mut turn);
+            self.run_output(now, &mut iteration);
             if let Some(ended) = self.ended(now) {
                 return Poll::Ready(ended);
             }
-            turn.again |= turn.begun || ((turn.held || self.remote.is_some()) && self.may_hear_again());
-            if !turn.again {
+            iteration.again |= iteration.begun || ((iteration.held || self.remote.is_some()) && self.may_hear_again());
+            if !iteration.again {
                 let due = self.next_deadline();
                 if self.clock.poll_until(due, cx).is_pending() {
-                    self.vigil.rest_until(due);
+                    self.stall_detector.rest_until(due);
                     return Poll::Pending;
                 }
             }
@@ -196,11 +196,11 @@ where
 
     /// Passes on what came from neither side. When the way to a server may have changed, connections that rest are not
     /// worth keeping: nobody knows whether they still lead anywhere, and a fresh one costs less than finding out.
-    fn hear_news(&mut self, news: Input, now: Moment) {
-        if matches!(news, Input::Woke) && !self.vigil.is_news(now) {
+    fn read_external_inputs(&mut self, news: Input, now: Moment) {
+        if matches!(news, Input::SystemResumed) && !self.stall_detector.is_news(now) {
             return;
         }
-        if let (Input::Woke | Input::NetworkChanged, Some(http)) = (&news, &mut self.remote) {
+        if let (Input::SystemResumed | Input::NetworkChanged, Some(http)) = (&news, &mut self.remote) {
             http.close();
         }
         self.engine.handle(news, now);
@@ -241,7 +241,7 @@ where
 
 /// What a round found out about the need for another.
 #[derive(Default)]
-struct Turn {
+struct Iteration {
     /// There is more to do at once.
     again: bool,
     /// An exchange was begun or given up, and nobody has asked yet what became of it.

@@ -1,6 +1,6 @@
 //! One file: its format, its seal, and whom it may belong to.
 //!
-//! The first line says what it is and seals the rest; the rest is [`Remembered`] as the decisions write it.
+//! The first line says what it is and seals the rest; the rest is [`ListCache`] as the decisions write it.
 //! ```text
 //! mendline-catalogue 1 <written, ms since 1970> <seal>
 //! {"jsonrpc":"2.0","method":"catalogue", …}
@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mendline_core::{Remembered, defaults};
+use mendline_core::{ListCache, defaults};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -39,7 +39,7 @@ const KEY_BYTES: usize = 32;
 #[derive(Debug)]
 pub(super) enum Found {
     Nothing,
-    Remembered(Remembered),
+    ListCache(ListCache),
     /// Something that may not be trusted, and why.
     Untrusted(String),
 }
@@ -71,7 +71,7 @@ impl File {
     pub(super) fn read(&self) -> Found {
         match read_own(&self.path("json"), LARGEST) {
             Ok(bytes) => match self.unseal(&bytes, now()) {
-                Ok(remembered) => Found::Remembered(remembered),
+                Ok(remembered) => Found::ListCache(remembered),
                 Err(why) => Found::Untrusted(why),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
@@ -86,7 +86,7 @@ impl File {
         Ok(to)
     }
 
-    pub(super) fn write(&self, remembered: &Remembered) -> io::Result<()> {
+    pub(super) fn write(&self, remembered: &ListCache) -> io::Result<()> {
         let body = remembered.write();
         if body.len() as u64 > LARGEST {
             return Err(io::Error::other("there is too much to keep"));
@@ -121,7 +121,7 @@ impl File {
         context.sign()
     }
 
-    fn unseal(&self, bytes: &[u8], now: u64) -> Result<Remembered, String> {
+    fn unseal(&self, bytes: &[u8], now: u64) -> Result<ListCache, String> {
         let end = bytes.iter().take(200).position(|byte| *byte == b'\n').ok_or("it has no first line")?;
         let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "its first line is no text")?;
         let mut words = head.split(' ');
@@ -137,7 +137,7 @@ impl File {
         if self.seal(body, written) != bytes[..=end] {
             return Err("its seal does not fit: it is damaged, or another's".to_owned());
         }
-        let mut remembered = Remembered::read(body).map_err(|why| why.to_string())?;
+        let mut remembered = ListCache::read(body).map_err(|why| why.to_string())?;
         // A clock that ran backwards says nothing about how old it is.
         let age = now.checked_sub(written).map_or(Duration::MAX, Duration::from_millis);
         remembered.grow_older(age);
@@ -232,8 +232,8 @@ mod tests {
 
     const KEPT: &str = r#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":[{"version":"2025-11-25","method":"tools/list","ageMs":0,"answer":{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}}]}}"#;
 
-    fn kept() -> Remembered {
-        Remembered::read(KEPT.as_bytes()).unwrap()
+    fn kept() -> ListCache {
+        ListCache::read(KEPT.as_bytes()).unwrap()
     }
 
     fn file(state: &Path, url: &str) -> File {
@@ -253,7 +253,7 @@ mod tests {
         let file = file(state.path(), "https://a.example/mcp");
         assert!(matches!(file.read(), Found::Nothing));
         file.write(&kept()).unwrap();
-        let Found::Remembered(found) = file.read() else { panic!() };
+        let Found::ListCache(found) = file.read() else { panic!() };
         assert_eq!(found.len(), 1);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&file.path("json")), 0o600);
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
         file(state.path(), "https://a.example/mcp").write(&kept()).unwrap();
         let found = File::find(&state.path().join("mendline"), &identity).unwrap().read();
-        assert!(matches!(found, Found::Remembered(_)), "{found:?}");
+        assert!(matches!(found, Found::ListCache(_)), "{found:?}");
     }
 
     #[test]
@@ -370,6 +370,6 @@ mod tests {
         file.write(&kept()).unwrap();
         assert!(!half.exists());
         assert_eq!(fs::read_dir(&file.folder).unwrap().count(), FILES);
-        assert!(matches!(file.read(), Found::Remembered(_)), "the newest stays");
+        assert!(matches!(file.read(), Found::ListCache(_)), "the newest stays");
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mendline_core::{Remembered, UpstreamId};
+use mendline_core::{ListCache, UpstreamId};
 
 use super::file::File;
 use crate::background::{Work, Worker};
@@ -34,7 +34,7 @@ struct Desk {
 
 #[derive(Default)]
 struct State {
-    next: Option<Remembered>,
+    next: Option<ListCache>,
     is_over: bool,
 }
 
@@ -53,7 +53,7 @@ impl DiskKeeper {
 }
 
 impl Keeper for DiskKeeper {
-    fn keep(&mut self, _: UpstreamId, what: Remembered) {
+    fn keep(&mut self, _: UpstreamId, what: ListCache) {
         let mut state = self.desk.lock();
         state.next = Some(what);
         drop(state);
@@ -103,7 +103,7 @@ impl Writing {
         Writing { file, redactor, pen, complained: false }
     }
 
-    fn write(&mut self, what: &Remembered) {
+    fn write(&mut self, what: &ListCache) {
         // A secret of ours that the server repeats, in whatever form, is not for a disk. What only looks like a credential
         // is the server's own text, an example in a description for instance.
         let written = if self.redactor.is_told_by(&what.write()) {
@@ -132,11 +132,11 @@ mod tests {
     use crate::observe::log::Log;
     use crate::observe::redact::secrets_of_url;
 
-    fn catalogue(tool: &str) -> Remembered {
+    fn catalogue(tool: &str) -> ListCache {
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"catalogue","params":{{"entries":[{{"version":"2025-11-25","method":"tools/list","answer":{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"{tool}"}}]}}}}}}]}}}}"#
         );
-        Remembered::read(text.as_bytes()).unwrap()
+        ListCache::read(text.as_bytes()).unwrap()
     }
 
     fn shelf(state: &std::path::Path) -> super::super::Shelf {

@@ -190,11 +190,11 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         open(&self.0).take_in(event);
     }
 
-    fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
+    fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         let mut book = open(&self.0);
         if !book.followers.is_empty() {
             book.tell(Some(upstream), Level::Info, true, |hide| shown(&String::from_utf8_lossy(line), hide));
@@ -233,9 +233,9 @@ mod tests {
     }
 
     fn up(recorder: &mut Recorder) {
-        recorder.happened(&moved(LinkState::Idle, LinkState::Dialing, ""));
-        recorder.happened(&moved(LinkState::Dialing, LinkState::Up, ""));
-        recorder.happened(&ready());
+        recorder.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        recorder.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
+        recorder.on_event(&ready());
     }
 
     fn seen(book: &SharedBook) -> Server {
@@ -247,14 +247,14 @@ mod tests {
         let book = book();
         let mut recorder = Recorder::new(Arc::clone(&book));
         assert_eq!(seen(&book).state.kind, StateKind::Idle);
-        recorder.happened(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        recorder.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
         assert_eq!(seen(&book).state.kind, StateKind::Starting);
-        recorder.happened(&moved(LinkState::Dialing, LinkState::Up, ""));
+        recorder.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
         assert_eq!((seen(&book).state.kind, seen(&book).connection.child), (StateKind::Starting, Some(7)));
-        recorder.happened(&ready());
+        recorder.on_event(&ready());
         assert_eq!((seen(&book).state.kind, seen(&book).connection.took_ms), (StateKind::Ready, Some(80)));
-        recorder.happened(&Event::Stopping { running: 0 });
-        recorder.happened(&moved(LinkState::Up, LinkState::Draining, "stopping"));
+        recorder.on_event(&Event::Stopping { running: 0 });
+        recorder.on_event(&moved(LinkState::Up, LinkState::Draining, "stopping"));
         assert_eq!(seen(&book).state.kind, StateKind::Stopping);
     }
 
@@ -263,15 +263,15 @@ mod tests {
         let book = book();
         let mut recorder = Recorder::new(Arc::clone(&book));
         up(&mut recorder);
-        recorder.happened(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"));
+        recorder.on_event(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"));
         let wait = Duration::from_secs(3_600);
-        recorder.happened(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
+        recorder.on_event(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
         let state = seen(&book).state;
         assert_eq!((state.kind, state.attempt, state.attempts), (StateKind::Reconnecting, Some(3), Some(10)));
         let left = state.next_in_ms.unwrap();
         assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
         assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "and what was said is harmless");
-        recorder.happened(&moved(LinkState::Waiting, LinkState::Dialing, ""));
+        recorder.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""));
         assert_eq!(seen(&book).state.next_in_ms, None, "it is under way");
     }
 
@@ -283,17 +283,17 @@ mod tests {
         let mut quiet = open(&book).follow(Level::Warn);
         let sent = Event::CallAccepted { upstream: UPSTREAM, call: 1, method: Method::ToolsCall };
         for _ in 0..UNREAD + 10 {
-            recorder.happened(&sent);
+            recorder.on_event(&sent);
         }
         for _ in 0..UNREAD {
             assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
         }
-        recorder.happened(&sent);
+        recorder.on_event(&sent);
         assert_eq!(heard.try_recv(), Ok(Heard::Missed(10)));
         assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
         assert!(quiet.try_recv().is_err(), "nothing was loud enough");
         drop((heard, quiet));
-        recorder.happened(&sent);
+        recorder.on_event(&sent);
         assert_eq!(open(&book).followers.len(), 1, "the one that heard nothing is not missed yet");
         let _next = open(&book).follow(Level::Debug);
         assert_eq!(open(&book).followers.len(), 1, "and has left by now");

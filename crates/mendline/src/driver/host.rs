@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use mendline_core::port::{Exit, Signal, SpawnFailure};
-use mendline_core::{Event, LinkId, Remembered, UpstreamId};
+use mendline_core::{Event, LinkId, ListCache, UpstreamId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::transport::http::{Dial, Http};
@@ -59,7 +59,7 @@ pub trait Child: Send {
     fn signal(&mut self, signal: Signal);
 
     /// Kills what is left of the group, reaps the process, and says how it had ended. Only after `poll_exited` was ready.
-    fn bury(&mut self) -> Exit;
+    fn reap(&mut self) -> Exit;
 
     /// How many of the bytes that its stdin accepted nobody has read and nobody can read any more. Only after `bury`, and
     /// nothing unless that is certain: a byte too many here is a call made twice.
@@ -84,16 +84,16 @@ pub enum Drained {
 /// Keeps what is known of servers for the next time. Must not block.
 pub trait Keeper: Send {
     /// Keeps this; it replaces what was kept of this upstream before.
-    fn keep(&mut self, upstream: UpstreamId, what: Remembered);
+    fn keep(&mut self, upstream: UpstreamId, what: ListCache);
 }
 
 /// Is told what happened. Must not block: it is called between a request and its answer.
 pub trait Observer: Send {
     /// The engine decided or saw something.
-    fn happened(&mut self, event: &Event);
+    fn on_event(&mut self, event: &Event);
 
     /// A child wrote a line to its stderr. Secrets are hidden in it.
-    fn said(&mut self, upstream: UpstreamId, line: &[u8]);
+    fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]);
 
     /// Whether it wants to see the messages themselves. Asked once, at the beginning.
     fn wants_wire(&self) -> bool {
@@ -121,14 +121,14 @@ pub enum Way {
 
 /// Two that are told the same.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn happened(&mut self, event: &Event) {
-        self.0.happened(event);
-        self.1.happened(event);
+    fn on_event(&mut self, event: &Event) {
+        self.0.on_event(event);
+        self.1.on_event(event);
     }
 
-    fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
-        self.0.said(upstream, line);
-        self.1.said(upstream, line);
+    fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
+        self.0.on_stderr(upstream, line);
+        self.1.on_stderr(upstream, line);
     }
 
     fn wants_wire(&self) -> bool {
@@ -143,15 +143,15 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 
 /// Nobody, when there is nobody to tell.
 impl<A: Observer> Observer for Option<A> {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         if let Some(observer) = self {
-            observer.happened(event);
+            observer.on_event(event);
         }
     }
 
-    fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
+    fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         if let Some(observer) = self {
-            observer.said(upstream, line);
+            observer.on_stderr(upstream, line);
         }
     }
 

@@ -23,7 +23,7 @@ const ENOUGH: usize = 64 * 1024;
 const KEEP: usize = 128 * 1024;
 
 /// How many times a sink may fill and empty itself before the others get their turn.
-const WRITES_PER_TURN: usize = 16;
+const WRITES_PER_ITERATION: usize = 16;
 
 /// Pieces per write. A message with two edits has five segments and a line end.
 const SLICES: usize = 16;
@@ -114,7 +114,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         cx: &mut Context<'_>,
         mut next: impl FnMut() -> Option<Spliced>,
     ) -> io::Result<()> {
-        for _ in 0..WRITES_PER_TURN {
+        for _ in 0..WRITES_PER_ITERATION {
             if self.is_closed() {
                 return Ok(());
             }

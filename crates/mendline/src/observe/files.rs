@@ -119,7 +119,7 @@ impl Files {
         }
     }
 
-    pub(super) fn happened(&mut self, event: &Event) {
+    pub(super) fn on_event(&mut self, event: &Event) {
         let level = LogLevel::from(event.level());
         if self.level == LogLevel::Info && event_is_about_a_call(event) {
             if let Some((level, before)) = self.stories.hear(event, level, about_now) {
@@ -131,7 +131,7 @@ impl Files {
         }
     }
 
-    pub(super) fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
+    pub(super) fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         if LogLevel::Info <= self.level {
             self.desk.put(Entry::now(LogLevel::Info, Some(upstream), What::Said(line.into())));
         }

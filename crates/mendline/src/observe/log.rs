@@ -128,20 +128,20 @@ impl Pen {
 }
 
 impl Observer for Log {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let level = LogLevel::from(event.level());
         if self.stderr.wants(level) {
             self.stderr.put(level, self.name(event.upstream()), " ", event.to_string().as_bytes());
         }
         if let Some(files) = &mut self.files {
-            files.happened(event);
+            files.on_event(event);
         }
     }
 
-    fn said(&mut self, upstream: UpstreamId, line: &[u8]) {
+    fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         self.stderr.put(LogLevel::Info, self.name(Some(upstream)), "|", line);
         if let Some(files) = &mut self.files {
-            files.said(upstream, line);
+            files.on_stderr(upstream, line);
         }
     }
 

@@ -22,7 +22,7 @@ const FLOCK: Duration = Duration::from_millis(500);
 const APART: Duration = Duration::from_secs(5);
 
 /// How many messages are read at a time. What is left then is lost or heard later; it is a change either way.
-const MESSAGES_PER_TURN: usize = 256;
+const MESSAGES_PER_ITERATION: usize = 256;
 
 /// Longer than any message about one thing; of a longer one the beginning says enough.
 const MESSAGE: usize = 8 * 1024;
@@ -72,7 +72,7 @@ impl Network {
     fn read(&self) -> Heard {
         let mut buffer = [0; MESSAGE];
         let mut heard = Heard::Nothing;
-        for _ in 0..MESSAGES_PER_TURN {
+        for _ in 0..MESSAGES_PER_ITERATION {
             match system::receive(self.socket.get_ref(), &mut buffer) {
                 Received::Message(length) if tells_of_a_change(&buffer[..length]) => heard = Heard::Change,
                 Received::Message(_) => {}

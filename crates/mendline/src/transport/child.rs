@@ -182,7 +182,7 @@ impl Child for LiveChild {
         self.signal_group(signal);
     }
 
-    fn bury(&mut self) -> Exit {
+    fn reap(&mut self) -> Exit {
         self.end()
     }
 

@@ -71,7 +71,7 @@ use request::Heads;
 use tls::Trust;
 
 /// How much is polled before the driver gets its turn again.
-const POLLS_PER_TURN: usize = 64;
+const POLLS_PER_ITERATION: usize = 64;
 
 /// All exchanges with one upstream.
 pub struct Http<D: Dial = TcpDial> {
@@ -182,7 +182,7 @@ impl<D: Dial> Http<D> {
     pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
         self.bells.attend();
         self.release_held(&may_read);
-        for _ in 0..POLLS_PER_TURN {
+        for _ in 0..POLLS_PER_ITERATION {
             if let Some(fact) = self.facts.pop_front() {
                 return Poll::Ready(fact);
             }

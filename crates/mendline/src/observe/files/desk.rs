@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn what_was_put_down_before_the_end_is_still_written() {
         let desk = Desk::default();
-        desk.put(note("last words"));
+        desk.put(note("final writes"));
         desk.close();
         assert_eq!(desk.next().map(|batch| batch.len()), Some(1));
         assert!(desk.next().is_none());

@@ -41,8 +41,8 @@ fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
     files.pen().say(LogLevel::Warn, "beware of open sesame");
     files.said(NOTES, b"listening");
-    files.happened(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
-    files.happened(&Event::Resumed { upstream: NOTES });
+    files.on_event(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
+    files.on_event(&Event::Resumed { upstream: NOTES });
     files.passed(NOTES, Way::ToServer, b"{}");
     drop(files);
     let texts: Vec<String> =

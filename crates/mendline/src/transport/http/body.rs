@@ -12,7 +12,7 @@ use super::answer::{Failure, Inflow};
 use super::coding::Inflater;
 
 /// How much a compressed body may become before others get their turn.
-const INFLATED_PER_TURN: usize = 1 << 20;
+const INFLATED_PER_ITERATION: usize = 1 << 20;
 
 /// How a body is read.
 pub(super) struct Reader {
@@ -79,7 +79,7 @@ impl Reader {
                     None => {}
                 }
             }
-            if inflated > INFLATED_PER_TURN {
+            if inflated > INFLATED_PER_ITERATION {
                 cx.waker().wake_by_ref();
                 return Read::Wait;
             }

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn families_take_turns() {
+    fn families_alternate_families() {
         let six = |n: u8| format!("[2001:db8::{n}]:1");
         let four = |n: u8| format!("192.0.2.{n}:1");
         let given = [six(1), six(2), six(3), four(1), four(2)];

@@ -12,13 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
-use super::{Child, Driver, Host, Observer, Turn, Way, foreign, wire};
+use super::{Child, Driver, Host, Observer, Iteration, Way, foreign, wire};
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
 /// How many lines one source may deliver before the others get their turn. A long burst goes on in pieces: whoever gets the
 /// first of them works while we read the next.
-const INPUTS_PER_TURN: usize = 8;
+const INPUTS_PER_ITERATION: usize = 8;
 
 impl<H, R, W, O> Driver<H, R, W, O>
 where
@@ -27,17 +27,17 @@ where
     W: AsyncWrite + Unpin + Send,
     O: Observer,
 {
-    pub(super) fn hear_client(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
+    pub(super) fn read_client(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let client = self.client;
         let mut allowance = READ_CHUNK;
         self.client_held = false;
-        for _ in 0..INPUTS_PER_TURN {
+        for _ in 0..INPUTS_PER_ITERATION {
             if self.client_lost {
                 return;
             }
             if !self.engine.may_read(Port::Client(client)) {
                 self.client_held = true;
-                turn.held = true;
+                iteration.held = true;
                 return;
             }
             match self.from_client.poll_line(cx, &mut allowance) {
@@ -56,45 +56,45 @@ where
                 Step::Wait => return,
             }
         }
-        turn.again = true;
+        iteration.again = true;
     }
 
-    pub(super) fn hear_links(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
+    pub(super) fn read_links(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let mut at = 0;
         while at < self.links.len() {
             if self.links[at].child.poll_exited(cx).is_ready() {
                 let link = self.links.swap_remove(at);
-                self.bury(link, now);
-                turn.again = true;
+                self.reap(link, now);
+                iteration.again = true;
                 continue;
             }
-            self.hear_stdout(at, cx, now, turn);
-            self.hear_stderr(at, cx, now, turn);
+            self.read_stdout(at, cx, now, iteration);
+            self.read_stderr(at, cx, now, iteration);
             at += 1;
         }
     }
 
-    pub(super) fn hear_remote(&mut self, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
+    pub(super) fn read_remote(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let mut buffered = 0;
         for http in self.remote.iter_mut().chain(&mut self.left) {
             let observer = self.wired.then_some(&mut self.observer);
             http.limit_buffers(self.engine.read_budget());
             http.limit_calls(self.engine.in_flight_limit(self.upstream));
-            turn.again |= hear(http, &mut self.engine, &self.redactor, observer, cx, now);
+            iteration.again |= hear(http, &mut self.engine, &self.redactor, observer, cx, now);
             buffered += http.buffered();
         }
         self.engine.note_buffered(buffered);
         self.left.retain(|http| !http.is_over());
     }
 
-    fn hear_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
+    fn read_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let link = &mut self.links[at];
         let mut allowance = READ_CHUNK;
         link.held = false;
-        for _ in 0..INPUTS_PER_TURN {
+        for _ in 0..INPUTS_PER_ITERATION {
             if !self.engine.may_read(Port::Link(link.id)) {
                 link.held = true;
-                turn.held = true;
+                iteration.held = true;
                 return;
             }
             match link.stdout.poll_line(cx, &mut allowance) {
@@ -110,28 +110,28 @@ where
                 Step::Wait => return,
             }
         }
-        turn.again = true;
+        iteration.again = true;
     }
 
-    fn hear_stderr(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, turn: &mut Turn) {
+    fn read_stderr(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let link = &mut self.links[at];
         let mut allowance = READ_CHUNK;
-        for _ in 0..INPUTS_PER_TURN {
+        for _ in 0..INPUTS_PER_ITERATION {
             match link.stderr.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
                     let line = foreign::stderr_line(&self.redactor, &line);
                     self.observer.said(link.id.upstream, &line);
-                    self.engine.handle(Input::Said { link: link.id, line }, now);
+                    self.engine.handle(Input::Stderr { link: link.id, line }, now);
                 }
                 Step::Spent => break,
                 Step::End | Step::Wait => return,
             }
         }
-        turn.again = true;
+        iteration.again = true;
     }
 
     /// The last of a child: everything it wrote, then the rest of its group, then the news.
-    fn bury(&mut self, mut link: Link<H::Child>, now: Moment) {
+    fn reap(&mut self, mut link: Link<H::Child>, now: Moment) {
         let id = link.id;
         let (engine, observer, limits, child) = (&mut self.engine, &mut self.observer, &self.limits, &link.child);
         let (wired, redactor) = (self.wired, &self.redactor);
@@ -151,10 +151,10 @@ where
             |line| {
                 let line = foreign::stderr_line(redactor, &line);
                 observer.said(id.upstream, &line);
-                engine.handle(Input::Said { link: id, line }, now);
+                engine.handle(Input::Stderr { link: id, line }, now);
             },
         );
-        let how = link.child.bury();
+        let how = link.child.reap();
         // What lies unread in a pipe without readers was accepted by the system, but never received by anybody.
         let unread = link.stdin.writer().map_or(0, |stdin| link.child.unread(stdin));
         let written = link.stdin.accepted().saturating_sub(unread);
@@ -171,7 +171,7 @@ fn hear<D: Dial, O: Observer>(
     cx: &mut Context<'_>,
     now: Moment,
 ) -> bool {
-    for _ in 0..INPUTS_PER_TURN {
+    for _ in 0..INPUTS_PER_ITERATION {
         match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
             Poll::Ready(input) => {
                 let input = foreign::over_http(redactor, input);

@@ -21,7 +21,7 @@ where
     W: AsyncWrite + Unpin + Send,
     O: Observer,
 {
-    pub(super) fn speak_to_links(&mut self, cx: &mut Context<'_>, now: Moment) {
+    pub(super) fn write_links(&mut self, cx: &mut Context<'_>, now: Moment) {
         let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
         for link in &mut self.links {
             let (port, upstream) = (Port::Link(link.id), link.id.upstream);
@@ -33,8 +33,8 @@ where
     }
 
     /// Lets every sink write what there is. Says whether the client was lost over it.
-    pub(super) fn speak(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
-        self.speak_to_links(cx, now);
+    pub(super) fn write_all(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        self.write_links(cx, now);
         let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
         let (port, upstream) = (Port::Client(self.client), self.upstream);
         let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Way::ToClient)));

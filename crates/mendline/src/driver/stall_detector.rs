@@ -16,12 +16,12 @@ const SAME: Duration = Duration::from_secs(5);
 
 /// When we wanted to be awake, and when it was last told that we were not.
 #[derive(Debug, Default)]
-pub(super) struct Vigil {
+pub(super) struct StallDetector {
     expected: Option<Moment>,
     told: Option<Moment>,
 }
 
-impl Vigil {
+impl StallDetector {
     /// Nothing is to be done before `due`.
     pub(super) fn rest_until(&mut self, due: Option<Moment>) {
         self.expected = due;
@@ -52,27 +52,27 @@ mod tests {
 
     #[test]
     fn a_timer_that_comes_late_is_a_sign_and_one_that_comes_early_or_in_time_is_none() {
-        let mut vigil = Vigil::default();
+        let mut stall_detector = StallDetector::default();
         for (up, late) in [(9_000, false), (10_001, false), (15_000, false), (15_001, true), (900_000, true)] {
-            vigil.rest_until(Some(at(10_000)));
-            assert_eq!(vigil.rise(at(up)), late, "{up}");
+            stall_detector.rest_until(Some(at(10_000)));
+            assert_eq!(stall_detector.rise(at(up)), late, "{up}");
         }
-        assert!(!vigil.rise(at(1_000_000)), "it was not waiting for anything");
+        assert!(!stall_detector.rise(at(1_000_000)), "it was not waiting for anything");
     }
 
     #[test]
     fn nobody_is_late_for_nothing() {
-        let mut vigil = Vigil::default();
-        vigil.rest_until(None);
-        assert!(!vigil.rise(at(3_600_000)));
+        let mut stall_detector = StallDetector::default();
+        stall_detector.rest_until(None);
+        assert!(!stall_detector.rise(at(3_600_000)));
     }
 
     #[test]
     fn signs_of_the_same_stillness_are_told_once() {
-        let mut vigil = Vigil::default();
-        assert!(vigil.is_news(at(7_000)));
-        assert!(!vigil.is_news(at(7_001)));
-        assert!(!vigil.is_news(at(12_000)));
-        assert!(vigil.is_news(at(12_001)));
+        let mut stall_detector = StallDetector::default();
+        assert!(stall_detector.is_news(at(7_000)));
+        assert!(!stall_detector.is_news(at(7_001)));
+        assert!(!stall_detector.is_news(at(12_000)));
+        assert!(stall_detector.is_news(at(12_001)));
     }
 }

@@ -1,12 +1,12 @@
 //! What the engine asks for, done.
 
-use mendline_core::defaults::LAST_WORDS;
+use mendline_core::defaults::FINAL_WRITE;
 use mendline_core::port::{EndHow, Written};
 use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{Child, Driver, Host, Observer, Turn, Way, foreign, wire};
+use super::{Child, Driver, Host, Observer, Iteration, Way, foreign, wire};
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
@@ -19,24 +19,24 @@ where
     O: Observer,
 {
     /// Does what the engine asks for, and notes what that can have changed here; telling people has not.
-    pub(super) fn carry_out(&mut self, now: Moment, turn: &mut Turn) {
+    pub(super) fn run_output(&mut self, now: Moment, iteration: &mut Iteration) {
         for _ in 0..OUTPUTS_PER_ROUND {
             let Some(output) = self.engine.poll_output() else {
                 return;
             };
             match output {
-                Output::Happened(event) => {
-                    self.observer.happened(&event);
+                Output::Event(event) => {
+                    self.observer.on_event(&event);
                     continue;
                 }
-                Output::Remember { upstream, what } => {
+                Output::Cache { upstream, what } => {
                     if let Some(keeper) = &mut self.keeper {
                         keeper.keep(upstream, what);
                     }
                     continue;
                 }
                 Output::Exchange { exchange, ask, reuse, .. } => {
-                    turn.begun = true;
+                    iteration.begun = true;
                     if let (true, Some(body)) = (self.wired, &ask.body) {
                         wire::goes(&mut self.observer, exchange.upstream(), Way::ToServer, body);
                     }
@@ -50,7 +50,7 @@ where
                     continue;
                 }
                 Output::Abort { exchange } => {
-                    turn.begun = true;
+                    iteration.begun = true;
                     self.remote.iter_mut().chain(&mut self.left).for_each(|http| http.abort(exchange));
                     continue;
                 }
@@ -72,11 +72,11 @@ where
                         link.child.signal(signal);
                     }
                 }
-                Output::Finished { ending } => self.finished = Some((now + LAST_WORDS, ending)),
+                Output::Finished { ending } => self.finished = Some((now + FINAL_WRITE, ending)),
             }
-            turn.again = true;
+            iteration.again = true;
         }
-        turn.again = true;
+        iteration.again = true;
     }
 
     fn spawn(&mut self, link: LinkId, now: Moment) {
