@@ -7,7 +7,7 @@
 //! fact is the cautious one.
 //!
 //! Everything is polled in one place, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
-//! in a `pool`, each exchange (`exchange`) is a small machine, and a `bell` tells which of them moved. The rest
+//! in a `pool`, each exchange (`exchange`) is a small machine, and a `waker` tells which of them moved. The rest
 //! is the way from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `gauge`,
 //! which counts what was written.
 //!
@@ -17,7 +17,7 @@
 
 mod addresses;
 mod answer;
-mod bell;
+mod ready;
 mod body;
 mod budget;
 mod certificate;
@@ -59,7 +59,7 @@ pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
 use answer::{Failure, Inflow};
-use bell::Bells;
+use ready::ReadyQueue;
 use body::{Read, Reader};
 use budget::Budget;
 use connect::{NoConnection, connect, place};
@@ -96,12 +96,12 @@ pub struct Http<D: Dial = TcpDial> {
     /// How many connections may carry something at a time.
     connections: usize,
     facts: VecDeque<Input>,
-    bells: Bells<Key>,
+    ready_queue: ReadyQueue<Key>,
     /// What the server spoke last.
     speaks: Option<Version>,
 }
 
-/// Whose bell it is.
+/// Whose waker it is.
 #[derive(Clone, Copy, Debug)]
 enum Key {
     Connection(ConnectionId),
@@ -133,7 +133,7 @@ impl<D: Dial> Http<D> {
             budget: Budget::new(defaults::LEDGER, target.limits.message_bytes),
             connections: connections(defaults::IN_FLIGHT),
             facts: VecDeque::new(),
-            bells: Bells::new(),
+            ready_queue: ReadyQueue::new(),
             speaks: None,
             target: Arc::new(target),
         }
@@ -142,11 +142,11 @@ impl<D: Dial> Http<D> {
     /// Begins an exchange. What becomes of it is told by [`Http::poll_input`], which has to be asked afterwards: nobody is
     /// woken for what the caller does itself.
     pub fn begin(&mut self, exchange: ExchangeId, ask: Ask, reuse: Reuse) {
-        let bell = self.bells.hang(Key::Exchange(exchange));
+        let waker = self.ready_queue.waker(Key::Exchange(exchange));
         let home = || Ok(Arc::clone(&self.home));
         match ask.target.as_deref().map_or_else(home, |named| self.resolve(named).map(Arc::new)) {
             Ok(location) => {
-                self.exchanges.insert(exchange, Box::new(Exchange::new(ask, location, reuse, bell)));
+                self.exchanges.insert(exchange, Box::new(Exchange::new(ask, location, reuse, waker)));
                 self.waiting.push_back(exchange);
                 self.stirred = true;
             }
@@ -180,7 +180,7 @@ impl<D: Dial> Http<D> {
     /// The next fact about any exchange. It has to be asked again until it is pending. `may_read` says whether the body
     /// of an exchange may be read on now.
     pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
-        self.bells.attend();
+        self.ready_queue.attend();
         self.release_held(&may_read);
         for _ in 0..POLLS_PER_ITERATION {
             if let Some(fact) = self.facts.pop_front() {
@@ -190,14 +190,14 @@ impl<D: Dial> Http<D> {
                 self.assign();
                 continue;
             }
-            match self.bells.next() {
+            match self.ready_queue.next() {
                 Some(Key::Connection(id)) => self.poll_connection(id),
                 Some(Key::Dial(id)) => self.poll_dial(id),
                 Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
                 None if self.pool.poll_retirement(cx) => {}
                 None if self.is_stuck(cx, &may_read) => self.give_up_largest(),
                 None => {
-                    self.bells.rest(cx);
+                    self.ready_queue.rest(cx);
                     return Poll::Pending;
                 }
             }
@@ -253,7 +253,7 @@ impl<D: Dial> Http<D> {
         let (exchanges, budget) = (&self.exchanges, &self.budget);
         self.held.retain(|id| match exchanges.get(id) {
             Some(exchange) if may_read(*id) && budget.may_read(*id) => {
-                exchange.bell.wake_by_ref();
+                exchange.waker.wake_by_ref();
                 false
             }
             Some(_) => true,
@@ -278,11 +278,11 @@ impl<D: Dial> Http<D> {
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
         // However many wait: a server, or a proxy before it, is not flooded with connections.
         let wanted = wanted.min(self.connections.saturating_sub(self.pool.taken()));
-        let (target, trust, bells, dial) = (&self.target, &self.trust, &self.bells, &self.dial);
+        let (target, trust, ready_queue, dial) = (&self.target, &self.trust, &self.ready_queue, &self.dial);
         self.dials.keep(wanted, |id| {
             let dialed = dial.dial(&place(target), target.connect_timeout);
             let made: Making<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(trust)));
-            (made, bells.hang_ringing(Key::Dial(id)))
+            (made, ready_queue.ready_waker(Key::Dial(id)))
         });
     }
 
@@ -318,7 +318,7 @@ impl<D: Dial> Http<D> {
         };
         let carrier = Carrier::new(connection, reused, evidence, upload);
         exchange.stage = Stage::Asked { carrier, answer };
-        exchange.bell.wake_by_ref();
+        exchange.waker.wake_by_ref();
         if !std::mem::replace(&mut exchange.reached, true) {
             self.facts.push_back(Input::Reached { exchange: id });
         }
@@ -333,7 +333,7 @@ impl<D: Dial> Http<D> {
         let how = match made {
             Ok(connection) => {
                 self.speaks = Some(connection.version());
-                self.pool.add(id, connection, self.bells.hang_ringing(Key::Connection(id)));
+                self.pool.add(id, connection, self.ready_queue.ready_waker(Key::Connection(id)));
                 return;
             }
             Err(NoConnection::Failed(words)) => EndHow::NoConnection(words),
@@ -371,7 +371,7 @@ impl<D: Dial> Http<D> {
             Step::Wait => {}
             Step::Read(Read::Wait) => self.note_held(id),
             Step::Read(Read::Event(event)) => {
-                exchange.bell.wake_by_ref();
+                exchange.waker.wake_by_ref();
                 self.note_held(id);
                 let event = ReceivedEvent::new(event, &self.target.limits);
                 self.facts.push_back(Input::StreamEvent { exchange: id, event });
@@ -466,7 +466,7 @@ impl<D: Dial> Http<D> {
             exchange.stage = Stage::Reading { carrier, inflow, reader, rest };
             // It will not be sent again, so it need not be kept while its answer streams for hours.
             exchange.ask.body = None;
-            exchange.bell.wake_by_ref();
+            exchange.waker.wake_by_ref();
         }
         if announced.is_some_and(|length| length > limit as u64) {
             self.fail(id, EndHow::TooLarge);

@@ -26,7 +26,7 @@ pub(super) struct Dials<Io: AsyncRead + AsyncWrite + Unpin> {
 
 struct Dialing<Io: AsyncRead + AsyncWrite + Unpin> {
     made: Making<Io>,
-    bell: Waker,
+    waker: Waker,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Dials<Io> {
@@ -41,8 +41,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Dials<Io> {
     /// Sees to it that as many run as are wanted. The youngest are given up first.
     pub(super) fn keep(&mut self, wanted: usize, mut start: impl FnMut(ConnectionId) -> (Making<Io>, Waker)) {
         while self.running.len() < wanted {
-            let (made, bell) = start(self.next);
-            self.running.insert(self.next, Dialing { made, bell });
+            let (made, waker) = start(self.next);
+            self.running.insert(self.next, Dialing { made, waker });
             self.next += 1;
         }
         while self.running.len() > wanted {
@@ -53,7 +53,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Dials<Io> {
     /// What became of a dial, once something has.
     pub(super) fn poll(&mut self, id: ConnectionId) -> Option<Made<Io>> {
         let dialing = self.running.get_mut(&id)?;
-        match dialing.made.as_mut().poll(&mut Context::from_waker(&dialing.bell)) {
+        match dialing.made.as_mut().poll(&mut Context::from_waker(&dialing.waker)) {
             Poll::Ready(made) => {
                 self.running.remove(&id);
                 Some(made)

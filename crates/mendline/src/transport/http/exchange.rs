@@ -28,7 +28,7 @@ pub(super) struct Exchange {
     /// A reused connection was found dead before the first byte, so this is the second one.
     pub(super) second: bool,
     pub(super) stage: Stage,
-    pub(super) bell: Waker,
+    pub(super) waker: Waker,
 }
 
 pub(super) enum Stage {
@@ -61,8 +61,8 @@ pub(super) enum Step {
 }
 
 impl Exchange {
-    pub(super) fn new(ask: Ask, location: Arc<Location>, reuse: Reuse, bell: Waker) -> Exchange {
-        Exchange { ask, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, bell }
+    pub(super) fn new(ask: Ask, location: Arc<Location>, reuse: Reuse, waker: Waker) -> Exchange {
+        Exchange { ask, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, waker }
     }
 
     /// How fresh its connection must be.
@@ -88,7 +88,7 @@ impl Exchange {
     }
 
     pub(super) fn poll(&mut self) -> Step {
-        let mut cx = Context::from_waker(&self.bell);
+        let mut cx = Context::from_waker(&self.waker);
         if let Some(carrier) = match &mut self.stage {
             Stage::Waiting => None,
             Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => Some(carrier),

@@ -39,7 +39,7 @@ pub(super) struct Pool<Io: AsyncRead + AsyncWrite + Unpin> {
 
 struct Seat<Io: AsyncRead + AsyncWrite + Unpin> {
     connection: Connection<Io>,
-    bell: Waker,
+    waker: Waker,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
@@ -47,9 +47,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         Pool { seats: BTreeMap::new(), order: VecDeque::new(), retirement: None }
     }
 
-    pub(super) fn add(&mut self, id: ConnectionId, connection: Connection<Io>, bell: Waker) {
+    pub(super) fn add(&mut self, id: ConnectionId, connection: Connection<Io>, waker: Waker) {
         let due = connection.retires();
-        self.seats.insert(id, Seat { connection, bell });
+        self.seats.insert(id, Seat { connection, waker });
         self.order.push_back(id);
         self.arm(due);
     }
@@ -70,7 +70,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     /// Lets a connection read and write. If it is over it leaves the pool, and the words say why.
     pub(super) fn poll(&mut self, id: ConnectionId) -> Option<String> {
         let seat = self.seats.get_mut(&id)?;
-        match seat.connection.poll(&mut Context::from_waker(&seat.bell)) {
+        match seat.connection.poll(&mut Context::from_waker(&seat.waker)) {
             Poll::Ready(words) => {
                 self.remove(id);
                 Some(words)
@@ -114,7 +114,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     ) -> Option<(Answer, Option<Upload>, Evidence)> {
         let seat = self.seats.get_mut(&id)?;
         let sent = seat.connection.send(head, body);
-        seat.bell.wake_by_ref();
+        seat.waker.wake_by_ref();
         if !seat.connection.is_shared() {
             self.leave_order(id);
         }
@@ -125,7 +125,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     pub(super) fn release(&mut self, id: ConnectionId, rest: Option<Duration>, leftover: Inflow) {
         let Some(seat) = self.seats.get_mut(&id) else { return };
         seat.connection.release(rest, leftover);
-        seat.bell.wake_by_ref();
+        seat.waker.wake_by_ref();
         self.come_to_rest(id);
     }
 

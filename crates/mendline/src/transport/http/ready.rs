@@ -1,0 +1,153 @@
+//! Who wants to be polled?
+//!
+//! One upstream has many connections and exchanges, and all of them are polled in one place. Each has a waker; what it
+//! waits for rings it, and only what rang is polled. A waker that rings while nobody is polling wakes the driver.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+/// The wakers of one upstream; `K` says whose it is.
+pub(super) struct ReadyQueue<K>(Arc<Shared<K>>);
+
+struct Shared<K>(Mutex<Ready<K>>);
+
+struct Ready<K> {
+    queue: VecDeque<Arc<ReadyWaker<K>>>,
+    /// The driver, while it is asleep.
+    sleeper: Option<Waker>,
+}
+
+/// One waker. Rings at most once until it is heard.
+pub(super) struct ReadyWaker<K> {
+    key: K,
+    ready: AtomicBool,
+    tower: Arc<Shared<K>>,
+}
+
+impl<K: Copy + Send + Sync + 'static> ReadyQueue<K> {
+    pub(super) fn new() -> ReadyQueue<K> {
+        ReadyQueue(Arc::new(Shared(Mutex::new(Ready { queue: VecDeque::new(), sleeper: None }))))
+    }
+
+    /// A new waker, which has not rung yet.
+    pub(super) fn waker(&self, key: K) -> Waker {
+        Waker::from(Arc::new(ReadyWaker { key, ready: AtomicBool::new(false), tower: Arc::clone(&self.0) }))
+    }
+
+    /// A new waker, which has already rung: whoever is new is polled first.
+    pub(super) fn ready_waker(&self, key: K) -> Waker {
+        let waker = self.waker(key);
+        waker.wake_by_ref();
+        waker
+    }
+
+    /// Somebody is polling: rings need not wake anybody.
+    pub(super) fn attend(&self) {
+        self.0.ready().sleeper = None;
+    }
+
+    /// Whose waker rang first.
+    pub(super) fn next(&self) -> Option<K> {
+        let waker = self.0.ready().queue.pop_front()?;
+        waker.ready.store(false, Ordering::Release);
+        Some(waker.key)
+    }
+
+    /// Nothing is left to do. From now on a ring wakes the driver; one that came just now does so at once.
+    pub(super) fn rest(&self, cx: &Context<'_>) {
+        let mut ready = self.0.ready();
+        if ready.queue.is_empty() {
+            ready.sleeper = Some(cx.waker().clone());
+        } else {
+            drop(ready);
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+/// A waker that nobody will hear any more would hold its tower, and the tower the waker.
+impl<K> Drop for ReadyQueue<K> {
+    fn drop(&mut self) {
+        let unheard = std::mem::take(&mut self.0.ready().queue);
+        drop(unheard);
+    }
+}
+
+impl<K> Shared<K> {
+    fn ready(&self) -> MutexGuard<'_, Ready<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Copy + Send + Sync + 'static> Wake for ReadyWaker<K> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.ready.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let sleeper = {
+            let mut ready = self.tower.ready();
+            ready.queue.push_back(Arc::clone(self));
+            ready.sleeper.take()
+        };
+        if let Some(sleeper) = sleeper {
+            sleeper.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    struct Sleeper(AtomicUsize);
+
+    impl Wake for Sleeper {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_bell_that_nobody_hears_any_more_is_taken_down() {
+        let ready_queue = ReadyQueue::new();
+        let tower = Arc::downgrade(&ready_queue.0);
+        let waker = ready_queue.ready_waker(1);
+        drop(ready_queue);
+        assert!(tower.upgrade().is_some(), "whoever still holds the waker may ring it");
+        drop(waker);
+        assert!(tower.upgrade().is_none());
+    }
+
+    #[test]
+    fn a_bell_is_heard_once_however_often_it_rings_and_wakes_only_who_sleeps() {
+        let sleeper = Arc::new(Sleeper(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&sleeper));
+        let cx = Context::from_waker(&waker);
+        let woken = || sleeper.0.load(Ordering::Relaxed);
+        let ready_queue = ReadyQueue::new();
+        let first = ready_queue.waker(1);
+        let second = ready_queue.ready_waker(2);
+        first.wake_by_ref();
+        assert_eq!((ready_queue.next(), ready_queue.next(), ready_queue.next()), (Some(2), Some(1), None));
+
+        second.wake_by_ref();
+        assert_eq!(woken(), 0, "nobody sleeps");
+        ready_queue.rest(&cx);
+        assert_eq!(woken(), 1, "it rang before the rest began");
+        assert_eq!(ready_queue.next(), Some(2));
+        ready_queue.rest(&cx);
+        first.wake_by_ref();
+        second.wake_by_ref();
+        assert_eq!(woken(), 2);
+        ready_queue.attend();
+        assert_eq!((ready_queue.next(), ready_queue.next(), ready_queue.next()), (Some(1), Some(2), None));
+    }
+}
