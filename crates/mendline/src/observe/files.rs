@@ -7,19 +7,19 @@
 //! ```
 //! Each process writes files of its own, so nothing interleaves and nothing is locked; `mendline logs` merges them by time.
 //! Each line is a JSON object (`record`). A file that is full is followed by the next, and when there is too much in the
-//! directory the oldest go first (`strand`).
+//! directory the oldest go first (`rotating files`).
 //!
-//! What carries calls pays as little as possible: what happened is put on a desk (`desk`) as it is, and one thread makes
+//! What carries calls pays as little as possible: what happened is put on a queue (`queue`) as it is, and one thread makes
 //! text of it, hides secrets and writes, a few times a second at most and not at all when nothing happens. A disk that is
 //! slow, full or gone costs lines, which are counted, and nothing else.
 //!
 //! At the usual level, single calls are no news. But when one of them goes wrong, its story is (`stories`): when it came,
 //! when it was sent, and everything from then on.
 
-mod desk;
+mod queue;
 mod record;
-mod stories;
-mod strand;
+mod open_calls;
+mod files;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -30,13 +30,13 @@ use mendline_core::{Event, UpstreamId};
 
 use super::log::LogLevel;
 use super::redact::Redactor;
-use super::stderr::StderrPen;
+use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
 use crate::driver::Way;
-use desk::{Desk, Entry, What};
-use record::Scribe;
-use stories::Stories;
-use strand::{Strand, Trouble};
+use queue::{Queue, Entry, What};
+use record::Encoder;
+use open_calls::OpenCalls;
+use files::{RotatingFiles, Trouble};
 
 /// The folder of the log files inside of the state directory.
 pub const FOLDER: &str = "logs";
@@ -84,56 +84,56 @@ pub struct FileChoices {
 pub(super) struct Files {
     level: LogLevel,
     wire: bool,
-    stories: Stories,
-    desk: Arc<Desk>,
+    open_calls: OpenCalls,
+    queue: Arc<Queue>,
     work: Work,
 }
 
 /// Writes into the files for as long as they are there.
 #[derive(Clone)]
-pub(super) struct FilesPen {
+pub(super) struct FilesHandle {
     level: LogLevel,
-    desk: Weak<Desk>,
+    queue: Weak<Queue>,
 }
 
 impl Files {
-    pub(super) fn open(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen) -> Files {
+    pub(super) fn open(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrHandle) -> Files {
         let (level, wire) = (choices.level, choices.wire);
         let (work, worker) = Work::new();
-        let desk = Arc::new(Desk::default());
+        let queue = Arc::new(Queue::default());
         let writer = Writer::new(choices, names, redactor, stderr, worker);
-        let served = Arc::clone(&desk);
+        let served = Arc::clone(&queue);
         let serve = move || writer.serve(&served);
-        // Without a thread the desk fills up, and every further line is lost; the calls go on.
+        // Without a thread the queue fills up, and every further line is lost; the calls go on.
         let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK).spawn(serve);
-        Files { level, wire, stories: Stories::default(), desk, work }
+        Files { level, wire, open_calls: OpenCalls::default(), queue, work }
     }
 
-    pub(super) fn pen(&self) -> FilesPen {
-        FilesPen { level: self.level, desk: Arc::downgrade(&self.desk) }
+    pub(super) fn handle(&self) -> FilesHandle {
+        FilesHandle { level: self.level, queue: Arc::downgrade(&self.queue) }
     }
 
-    pub(super) fn say(&self, level: LogLevel, text: &str) {
+    pub(super) fn write(&self, level: LogLevel, text: &str) {
         if level <= self.level {
-            self.desk.put(Entry::now(level, None, What::Note(text.into())));
+            self.queue.put(Entry::now(level, None, What::Note(text.into())));
         }
     }
 
     pub(super) fn on_event(&mut self, event: &Event) {
         let level = LogLevel::from(event.level());
         if self.level == LogLevel::Info && event_is_about_a_call(event) {
-            if let Some((level, before)) = self.stories.hear(event, level, about_now) {
+            if let Some((level, before)) = self.open_calls.hear(event, level, about_now) {
                 let what = What::Event(event.clone(), before);
-                self.desk.put(Entry::now(level, event.upstream(), what));
+                self.queue.put(Entry::now(level, event.upstream(), what));
             }
         } else if level <= self.level {
-            self.desk.put(Entry::now(level, event.upstream(), What::Event(event.clone(), None)));
+            self.queue.put(Entry::now(level, event.upstream(), What::Event(event.clone(), None)));
         }
     }
 
     pub(super) fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         if LogLevel::Info <= self.level {
-            self.desk.put(Entry::now(LogLevel::Info, Some(upstream), What::Said(line.into())));
+            self.queue.put(Entry::now(LogLevel::Info, Some(upstream), What::Said(line.into())));
         }
     }
 
@@ -145,7 +145,7 @@ impl Files {
         if self.wire {
             let text = message[..message.len().min(LONGEST_MESSAGE)].into();
             let what = What::Passed { way, length: message.len(), text };
-            self.desk.put(Entry::now(LogLevel::Debug, Some(upstream), what));
+            self.queue.put(Entry::now(LogLevel::Debug, Some(upstream), what));
         }
     }
 }
@@ -153,15 +153,15 @@ impl Files {
 impl Drop for Files {
     /// Waits for the last lines to be written, unless the disk hangs.
     fn drop(&mut self) {
-        self.desk.close();
+        self.queue.close();
         self.work.wait();
     }
 }
 
-impl FilesPen {
-    pub(super) fn say(&self, level: LogLevel, text: &str) {
-        if let Some(desk) = self.desk.upgrade().filter(|_| level <= self.level) {
-            desk.put(Entry::now(level, None, What::Note(text.into())));
+impl FilesHandle {
+    pub(super) fn write(&self, level: LogLevel, text: &str) {
+        if let Some(queue) = self.queue.upgrade().filter(|_| level <= self.level) {
+            queue.put(Entry::now(level, None, What::Note(text.into())));
         }
     }
 }
@@ -201,11 +201,11 @@ fn about_now() -> u64 {
 
 /// What the thread does.
 struct Writer {
-    scribe: Scribe,
-    log: Strand,
-    wire: Strand,
+    encoder: Encoder,
+    log: RotatingFiles,
+    wire: RotatingFiles,
     worker: Worker,
-    stderr: StderrPen,
+    stderr: StderrHandle,
     lines: Vec<u8>,
     messages: Vec<u8>,
     /// The disk failed, and is not tried again before.
@@ -215,14 +215,14 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrPen, worker: Worker) -> Writer {
+    fn new(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrHandle, worker: Worker) -> Writer {
         let server = names.first().map_or("mendline", String::as_str);
-        let stem = strand::stem(server, SystemTime::now(), std::process::id());
-        let log = Strand::new(choices, &stem, SUFFIX);
-        let wire = Strand::new(choices, &stem, WIRE_SUFFIX);
-        let scribe = Scribe::new(names, redactor);
+        let stem = files::stem(server, SystemTime::now(), std::process::id());
+        let log = RotatingFiles::new(choices, &stem, SUFFIX);
+        let wire = RotatingFiles::new(choices, &stem, WIRE_SUFFIX);
+        let encoder = Encoder::new(names, redactor);
         Writer {
-            scribe,
+            encoder,
             log,
             wire,
             worker,
@@ -234,10 +234,10 @@ impl Writer {
         }
     }
 
-    fn serve(mut self, desk: &Desk) {
-        while let Some(batch) = desk.next() {
+    fn serve(mut self, queue: &Queue) {
+        while let Some(batch) = queue.next() {
             self.write(&batch);
-            desk.give_back(batch);
+            queue.give_back(batch);
         }
     }
 
@@ -248,7 +248,7 @@ impl Writer {
         }
         for entry in batch {
             let is_message = matches!(entry.what, What::Passed { .. });
-            self.scribe.write(entry, if is_message { &mut self.messages } else { &mut self.lines });
+            self.encoder.write(entry, if is_message { &mut self.messages } else { &mut self.lines });
             if self.lines.len() + self.messages.len() >= BATCH {
                 self.hand_over();
             }
@@ -275,8 +275,8 @@ impl Writer {
         if troubles.is_empty() && self.not_before.take().is_some() {
             let text = format!("log files are written again; {} lines are missing", self.missing);
             self.missing = 0;
-            self.stderr.say(LogLevel::Info, &text);
-            self.scribe.note(LogLevel::Warn, &text, &mut self.lines);
+            self.stderr.write(LogLevel::Info, &text);
+            self.encoder.note(LogLevel::Warn, &text, &mut self.lines);
         }
     }
 
@@ -285,7 +285,7 @@ impl Writer {
         if self.not_before.is_none() {
             let text =
                 format!("log files cannot be written: {trouble}; nothing else is affected, and it is tried again");
-            self.stderr.say(LogLevel::Warn, &text);
+            self.stderr.write(LogLevel::Warn, &text);
         }
         self.not_before = Some(Instant::now() + PATIENCE);
     }

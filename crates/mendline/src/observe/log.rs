@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use mendline_core::{Event, Level, UpstreamId};
 
-use super::files::{FileChoices, Files, FilesPen};
+use super::files::{FileChoices, Files, FilesHandle};
 use super::redact::Redactor;
-use super::stderr::{Stderr, StderrPen};
+use super::stderr::{Stderr, StderrHandle};
 use crate::driver::{Observer, Way};
 
 /// What is worth a line. Each includes those before it.
@@ -84,7 +84,7 @@ impl Log {
 
     /// Keeps what happens in files, too.
     pub fn keep(&mut self, choices: &FileChoices) {
-        self.files = Some(Files::open(choices, self.names.clone(), self.redactor.clone(), self.stderr.pen()));
+        self.files = Some(Files::open(choices, self.names.clone(), self.redactor.clone(), self.stderr.handle()));
     }
 
     /// What hides secrets in it; what that learns is hidden from then on.
@@ -93,16 +93,16 @@ impl Log {
     }
 
     /// Says something that is not an event of the engine's.
-    pub fn say(&self, level: LogLevel, text: &str) {
+    pub fn write(&self, level: LogLevel, text: &str) {
         self.stderr.put(level, "mendline", " ", text.as_bytes());
         if let Some(files) = &self.files {
-            files.say(level, text);
+            files.write(level, text);
         }
     }
 
-    /// For somebody else who has something to say in it. A pen does not keep a log from ending.
-    pub fn pen(&self) -> Pen {
-        Pen { stderr: self.stderr.pen(), files: self.files.as_ref().map(Files::pen) }
+    /// For somebody else who has something to say in it. A log handle does not keep a log from ending.
+    pub fn handle(&self) -> LogHandle {
+        LogHandle { stderr: self.stderr.handle(), files: self.files.as_ref().map(Files::handle) }
     }
 
     fn name(&self, upstream: Option<UpstreamId>) -> &str {
@@ -112,17 +112,17 @@ impl Log {
 
 /// Writes into a log for as long as it is there.
 #[derive(Clone)]
-pub struct Pen {
-    stderr: StderrPen,
-    files: Option<FilesPen>,
+pub struct LogHandle {
+    stderr: StderrHandle,
+    files: Option<FilesHandle>,
 }
 
-impl Pen {
+impl LogHandle {
     /// Says something that is not an event of the engine's.
-    pub fn say(&self, level: LogLevel, text: &str) {
-        self.stderr.say(level, text);
+    pub fn write(&self, level: LogLevel, text: &str) {
+        self.stderr.write(level, text);
         if let Some(files) = &self.files {
-            files.say(level, text);
+            files.write(level, text);
         }
     }
 }
@@ -184,10 +184,10 @@ mod tests {
             let _ = blocked.recv();
             sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
         });
-        log.say(LogLevel::Info, "the first line");
+        log.write(LogLevel::Info, "the first line");
         begun.recv().unwrap();
         for number in 0..10 * WAITING {
-            log.say(LogLevel::Info, &format!("line {number}"));
+            log.write(LogLevel::Info, &format!("line {number}"));
         }
         assert_eq!(log.stderr.dropped(), (9 * WAITING) as u64, "one channel full waits, and the rest was dropped");
         drop(release);
@@ -205,7 +205,7 @@ mod tests {
         });
         log.redactor().learn(&[Secret::new("open sesame")]);
         log.said(UpstreamId(0), b"chatter");
-        log.say(LogLevel::Warn, "trouble with open sesame");
+        log.write(LogLevel::Warn, "trouble with open sesame");
         drop(log);
         let written = written.lock().unwrap();
         assert!(written.contains("trouble with ‹secret›") && !written.contains("chatter"), "{written}");

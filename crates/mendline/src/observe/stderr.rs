@@ -46,7 +46,7 @@ pub(super) struct Stderr {
 
 /// Writes to stderr for as long as its thread is there.
 #[derive(Clone)]
-pub(super) struct StderrPen {
+pub(super) struct StderrHandle {
     level: LogLevel,
     lines: Weak<SyncSender<Line>>,
     dropped: Arc<AtomicU64>,
@@ -122,9 +122,9 @@ impl Stderr {
         }
     }
 
-    pub(super) fn pen(&self) -> StderrPen {
+    pub(super) fn handle(&self) -> StderrHandle {
         let lines = self.lines.as_ref().map(Arc::downgrade).unwrap_or_default();
-        StderrPen { level: self.level, lines, dropped: Arc::clone(&self.dropped) }
+        StderrHandle { level: self.level, lines, dropped: Arc::clone(&self.dropped) }
     }
 
     #[cfg(test)]
@@ -141,8 +141,8 @@ impl Drop for Stderr {
     }
 }
 
-impl StderrPen {
-    pub(super) fn say(&self, level: LogLevel, text: &str) {
+impl StderrHandle {
+    pub(super) fn write(&self, level: LogLevel, text: &str) {
         if let Some(lines) = self.lines.upgrade().filter(|_| level <= self.level) {
             send(&lines, &self.dropped, Line::now(level, "mendline", " ", text.as_bytes()));
         }

@@ -11,9 +11,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use mendline_core::{Event, UpstreamId};
 use mendline_wire::Method;
 
-use super::desk::{Entry, What};
+use super::queue::{Entry, What};
 use super::now;
-use super::stories::{Before, Sent};
+use super::open_calls::{Before, Sent};
 use crate::driver::Way;
 use crate::observe::errno::{SystemError, status_told_by};
 use crate::observe::escaped::{JsonEscape, is_harmless};
@@ -21,7 +21,7 @@ use crate::observe::log::LogLevel;
 use crate::observe::redact::Redactor;
 
 /// Makes lines of entries.
-pub(super) struct Scribe {
+pub(super) struct Encoder {
     names: Vec<String>,
     pid: u32,
     redactor: Redactor,
@@ -29,34 +29,34 @@ pub(super) struct Scribe {
     text: String,
 }
 
-impl Scribe {
-    pub(super) fn new(names: Vec<String>, redactor: Redactor) -> Scribe {
-        Scribe { names, pid: std::process::id(), redactor, text: String::new() }
+impl Encoder {
+    pub(super) fn new(names: Vec<String>, redactor: Redactor) -> Encoder {
+        Encoder { names, pid: std::process::id(), redactor, text: String::new() }
     }
 
     /// Adds the line of this entry.
     pub(super) fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         match &entry.what {
             What::Event(event, before) => self.event(entry, event, before.as_deref(), out),
-            What::Said(line) => self.line(entry, "Stderr", out, |scribe, object| {
-                object.text("text", &scribe.redactor.redact(line));
+            What::Said(line) => self.line(entry, "Stderr", out, |encoder, object| {
+                object.text("text", &encoder.redactor.redact(line));
             }),
-            What::Note(text) => self.line(entry, "Note", out, |scribe, object| {
-                let text = scribe.redactor.redact(text.as_bytes());
+            What::Note(text) => self.line(entry, "Note", out, |encoder, object| {
+                let text = encoder.redactor.redact(text.as_bytes());
                 object.text("text", &text);
                 object.trouble(&String::from_utf8_lossy(&text));
             }),
             What::Lost(count) => self.line(entry, "Note", out, |_, object| {
                 object.text("text", format!("{count} log lines were dropped: the disk did not keep up").as_bytes());
             }),
-            What::Passed { way, length, text } => self.line(entry, "Wire", out, |scribe, object| {
+            What::Passed { way, length, text } => self.line(entry, "Wire", out, |encoder, object| {
                 object.word("way", way_word(*way));
                 object.number("bytes", *length as u64);
                 let is_cut = text.len() < *length;
                 if is_cut {
                     object.raw("cut", "true");
                 }
-                let redactor = &scribe.redactor;
+                let redactor = &encoder.redactor;
                 object.text("text", &if is_cut { redactor.redact_cut(text) } else { redactor.redact(text) });
             }),
         }
@@ -71,8 +71,8 @@ impl Scribe {
         self.text.clear();
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{event}");
-        self.line(entry, kind(event).as_str(), out, |scribe, object| {
-            let text = scribe.redactor.redact(scribe.text.as_bytes());
+        self.line(entry, kind(event).as_str(), out, |encoder, object| {
+            let text = encoder.redactor.redact(encoder.text.as_bytes());
             object.text("text", &text);
             facts(event, object);
             if has_words_from_outside(event) {
@@ -84,7 +84,7 @@ impl Scribe {
         });
     }
 
-    fn line(&self, entry: &Entry, kind: &str, out: &mut Vec<u8>, fill: impl FnOnce(&Scribe, &mut Object<'_>)) {
+    fn line(&self, entry: &Entry, kind: &str, out: &mut Vec<u8>, fill: impl FnOnce(&Encoder, &mut Object<'_>)) {
         let name = entry.upstream.and_then(|upstream| self.names.get(usize::from(upstream.0)));
         // What concerns no server in particular concerns the only one there is.
         let name = name.or(self.names.first()).map_or("mendline", String::as_str);
@@ -335,10 +335,10 @@ mod tests {
     fn written(what: What) -> (String, Value) {
         let redactor = Redactor::default();
         redactor.learn(&[Secret::new("open sesame")]);
-        let mut scribe = Scribe::new(vec!["notes".to_owned()], redactor);
+        let mut encoder = Encoder::new(vec!["notes".to_owned()], redactor);
         let mut out = Vec::new();
         let (at, level) = (1_000_000, LogLevel::Info);
-        scribe.write(&Entry { at, level, upstream: Some(UpstreamId(0)), what }, &mut out);
+        encoder.write(&Entry { at, level, upstream: Some(UpstreamId(0)), what }, &mut out);
         let line = String::from_utf8(out).unwrap();
         assert!(line.ends_with("}\n") && !line.trim_end().contains('\n'), "{line}");
         let value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));

@@ -21,7 +21,7 @@ fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync
     });
     let choices =
         FileChoices { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
-    (Files::open(&choices, vec!["notes".to_owned()], redactor, stderr.pen()), stderr, said)
+    (Files::open(&choices, vec!["notes".to_owned()], redactor, stderr.handle()), stderr, said)
 }
 
 fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
@@ -39,7 +39,7 @@ const NOTES: UpstreamId = UpstreamId(0);
 fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_order() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
-    files.pen().say(LogLevel::Warn, "beware of open sesame");
+    files.handle().write(LogLevel::Warn, "beware of open sesame");
     files.said(NOTES, b"listening");
     files.on_event(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
     files.on_event(&Event::Resumed { upstream: NOTES });
@@ -97,7 +97,7 @@ fn a_disk_that_cannot_be_written_to_is_named_once_and_holds_nobody_up() {
     fs::write(home.path().join(FOLDER), "in the way").unwrap();
     let (files, stderr, said) = open(home.path(), LogLevel::Info, false);
     for _ in 0..100 {
-        files.say(LogLevel::Info, "line");
+        files.write(LogLevel::Info, "line");
         thread::yield_now();
     }
     drop(files);
@@ -119,7 +119,7 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
             folder_bytes: FOLDER_BYTES,
             wire: false,
         };
-        let writer = Writer::new(&choices, vec!["notes".to_owned()], Redactor::default(), stderr.pen(), Work::new().1);
+        let writer = Writer::new(&choices, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
         drop(files);
         (writer, stderr, said)
     };

@@ -4,7 +4,7 @@
 //! entry and then waits a moment for others to gather before it takes them all. Under load it is so woken a few times a
 //! second, however much happens; when nothing happens it sleeps.
 //!
-//! The desk has an end. What does not fit is counted where it is missing, and a server that talks without end takes no place
+//! The queue has an end. What does not fit is counted where it is missing, and a server that talks without end takes no place
 //! from what was decided meanwhile.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use mendline_core::{Event, UpstreamId};
 
 use super::now;
-use super::stories::Before;
+use super::open_calls::Before;
 use crate::driver::Way;
 use crate::observe::log::LogLevel;
 
@@ -80,7 +80,7 @@ impl Entry {
 }
 
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct Queue {
     state: Mutex<State>,
     news: Condvar,
 }
@@ -116,7 +116,7 @@ impl State {
     }
 }
 
-impl Desk {
+impl Queue {
     /// Puts something down. Never waits for anybody but the thread that takes everything away, which is quick.
     pub(super) fn put(&self, entry: Entry) {
         let mut state = self.lock();
@@ -195,31 +195,31 @@ mod tests {
 
     #[test]
     fn a_full_desk_counts_what_it_could_not_take() {
-        let desk = Desk::default();
+        let queue = Queue::default();
         for _ in 0..MOST + 3 {
-            desk.put(note("x"));
+            queue.put(note("x"));
         }
-        let batch = desk.next().unwrap();
+        let batch = queue.next().unwrap();
         assert_eq!(counted(&batch), (MOST, 3));
         assert_eq!(batch.iter().map(Entry::lines).sum::<u64>(), MOST as u64 + 3);
-        desk.give_back(batch);
-        desk.put(note("y"));
-        desk.close();
-        assert_eq!(counted(&desk.next().unwrap()), (1, 0));
-        assert!(desk.next().is_none());
+        queue.give_back(batch);
+        queue.put(note("y"));
+        queue.close();
+        assert_eq!(counted(&queue.next().unwrap()), (1, 0));
+        assert!(queue.next().is_none());
     }
 
     #[test]
     fn a_server_that_talks_without_end_takes_no_place_from_what_was_decided() {
-        let desk = Desk::default();
+        let queue = Queue::default();
         for _ in 0..MOST {
-            desk.put(said());
+            queue.put(said());
         }
-        desk.put(Entry::now(LogLevel::Debug, None, What::Note("one of very many".into())));
-        desk.put(note("stopping"));
-        desk.put(said());
-        desk.put(note("stopped"));
-        let batch = desk.next().unwrap();
+        queue.put(Entry::now(LogLevel::Debug, None, What::Note("one of very many".into())));
+        queue.put(note("stopping"));
+        queue.put(said());
+        queue.put(note("stopped"));
+        let batch = queue.next().unwrap();
         assert_eq!(counted(&batch), (MOST - RESERVED + 2, RESERVED as u64 + 2));
         let last: Vec<&What> = batch[batch.len() - 4..].iter().map(|entry| &entry.what).collect();
         assert!(
@@ -232,20 +232,20 @@ mod tests {
 
     #[test]
     fn long_texts_fill_it_sooner() {
-        let desk = Desk::default();
+        let queue = Queue::default();
         let long = "x".repeat(MOST_BYTES / 4);
         for _ in 0..6 {
-            desk.put(note(&long));
+            queue.put(note(&long));
         }
-        assert_eq!(counted(&desk.next().unwrap()), (4, 2));
+        assert_eq!(counted(&queue.next().unwrap()), (4, 2));
     }
 
     #[test]
     fn what_was_put_down_before_the_end_is_still_written() {
-        let desk = Desk::default();
-        desk.put(note("final writes"));
-        desk.close();
-        assert_eq!(desk.next().map(|batch| batch.len()), Some(1));
-        assert!(desk.next().is_none());
+        let queue = Queue::default();
+        queue.put(note("final writes"));
+        queue.close();
+        assert_eq!(queue.next().map(|batch| batch.len()), Some(1));
+        assert!(queue.next().is_none());
     }
 }

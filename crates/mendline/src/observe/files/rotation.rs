@@ -26,7 +26,7 @@ const MOST_FILES: usize = 512;
 const LOOKS: u64 = 64;
 
 /// The files of one process, one after the other.
-pub(super) struct Strand {
+pub(super) struct RotatingFiles {
     folder: PathBuf,
     stem: String,
     suffix: &'static str,
@@ -68,9 +68,9 @@ pub(super) fn stem(server: &str, began: SystemTime, pid: u32) -> String {
     format!("{server}.{began}.{pid}")
 }
 
-impl Strand {
-    pub(super) fn new(choices: &FileChoices, stem: &str, suffix: &'static str) -> Strand {
-        Strand {
+impl RotatingFiles {
+    pub(super) fn new(choices: &FileChoices, stem: &str, suffix: &'static str) -> RotatingFiles {
+        RotatingFiles {
             folder: choices.folder.clone(),
             stem: stem.to_owned(),
             suffix,
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn a_full_file_is_followed_by_the_next_and_nobody_else_may_read_them() {
         let home = tempfile::tempdir().unwrap();
-        let mut strand = Strand::new(&choices(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&choices(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
         for _ in 0..5 {
-            strand.append(&[b'x'; 40]).unwrap();
+            files.append(&[b'x'; 40]).unwrap();
         }
         let names = ["notes.x.1.1.jsonl", "notes.x.1.2.jsonl", "notes.x.1.3.jsonl"].map(str::to_owned);
         assert_eq!(files(home.path()), names.into_iter().zip([80, 80, 40]).collect::<Vec<_>>());
@@ -240,9 +240,9 @@ mod tests {
             let file = File::options().append(true).open(folder.join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
         }
-        let mut strand = Strand::new(&choices(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
-        strand.append(&[b'x'; 300]).unwrap();
-        strand.append(&[b'x'; 100]).unwrap();
+        let mut files = RotatingFiles::new(&choices(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
+        files.append(&[b'x'; 300]).unwrap();
+        files.append(&[b'x'; 100]).unwrap();
         let names: Vec<String> = files(home.path()).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["c.x.1.1.jsonl", "mine.txt", "notes.x.1.1.jsonl"]);
     }
@@ -251,9 +251,9 @@ mod tests {
     fn messages_do_not_drive_out_words() {
         let home = tempfile::tempdir().unwrap();
         let choices = choices(home.path(), 300, 1_000);
-        let mut log = Strand::new(&choices, "notes.x.1", SUFFIX);
+        let mut log = RotatingFiles::new(&choices, "notes.x.1", SUFFIX);
         log.append(&[b'x'; 100]).unwrap();
-        let mut wire = Strand::new(&choices, "notes.x.1", WIRE_SUFFIX);
+        let mut wire = RotatingFiles::new(&choices, "notes.x.1", WIRE_SUFFIX);
         for _ in 0..20 {
             wire.append(&[b'x'; 200]).unwrap();
         }
@@ -265,12 +265,12 @@ mod tests {
     #[test]
     fn a_file_or_a_directory_that_was_removed_is_made_again() {
         let home = tempfile::tempdir().unwrap();
-        let mut strand = Strand::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
-        strand.append(b"1\n").unwrap();
+        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        files.append(b"1\n").unwrap();
         fs::remove_file(home.path().join("logs/notes.x.1.1.jsonl")).unwrap();
-        strand.append(b"2\n").unwrap();
+        files.append(b"2\n").unwrap();
         fs::remove_dir_all(home.path().join("logs")).unwrap();
-        strand.append(b"3\n").unwrap();
+        files.append(b"3\n").unwrap();
         assert_eq!(fs::read(home.path().join("logs/notes.x.1.3.jsonl")).unwrap(), b"3\n");
     }
 
@@ -278,20 +278,20 @@ mod tests {
     fn a_place_that_cannot_be_written_to_is_named() {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("logs"), "in the way").unwrap();
-        let mut strand = Strand::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
-        let trouble = strand.append(b"1\n").unwrap_err().to_string();
+        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let trouble = files.append(b"1\n").unwrap_err().to_string();
         assert!(trouble.contains("logs: "), "{trouble}");
     }
 
     #[test]
     fn half_a_line_is_ended_before_the_next_one() {
         let home = tempfile::tempdir().unwrap();
-        let mut strand = Strand::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
-        strand.append(b"whole\n").unwrap();
-        let current = strand.current.as_mut().unwrap();
+        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        files.append(b"whole\n").unwrap();
+        let current = files.current.as_mut().unwrap();
         current.file.write_all(b"ha").unwrap();
         current.is_torn = true;
-        strand.append(b"next\n").unwrap();
+        files.append(b"next\n").unwrap();
         assert_eq!(fs::read(home.path().join("logs/notes.x.1.1.jsonl")).unwrap(), b"whole\nha\nnext\n");
     }
 
@@ -301,9 +301,9 @@ mod tests {
             sizes in proptest::collection::vec(1..400usize, 1..60),
         ) {
             let home = tempfile::tempdir().unwrap();
-            let mut strand = Strand::new(&choices(home.path(), 500, 2_000), "notes.x.1", SUFFIX);
+            let mut files = RotatingFiles::new(&choices(home.path(), 500, 2_000), "notes.x.1", SUFFIX);
             for size in &sizes {
-                strand.append(&vec![b'x'; *size]).unwrap();
+                files.append(&vec![b'x'; *size]).unwrap();
             }
             let files = files(home.path());
             proptest::prop_assert!(files.iter().all(|(_, size)| *size <= 500));

@@ -37,7 +37,7 @@ pub(super) struct Sent {
 }
 
 #[derive(Clone, Copy)]
-struct Story {
+struct OpenCall {
     upstream: UpstreamId,
     call: u64,
     before: Before,
@@ -47,11 +47,11 @@ struct Story {
 
 /// The calls that are open.
 #[derive(Default)]
-pub(super) struct Stories {
-    open: Vec<Option<Story>>,
+pub(super) struct OpenCalls {
+    open: Vec<Option<OpenCall>>,
 }
 
-impl Stories {
+impl OpenCalls {
     /// Whether what happened to a call is to be told, how loud, and what came before it that was not told yet.
     pub(super) fn hear(
         &mut self,
@@ -65,27 +65,27 @@ impl Stories {
                 None
             }
             Event::CallSent { upstream, call, attempt, number } => {
-                let story = self.find(upstream, call)?.as_mut()?;
-                if story.is_told {
+                let open_call = self.find(upstream, call)?.as_mut()?;
+                if open_call.is_told {
                     return Some((LogLevel::Info, None));
                 }
-                story.before.sent = Some(Sent { at: now(), attempt, number });
+                open_call.before.sent = Some(Sent { at: now(), attempt, number });
                 // Its messages bear another number than its story from now on, and only this line says so.
                 (number != call).then(|| {
-                    story.is_told = true;
-                    (LogLevel::Info, Some(Box::new(Before { sent: None, ..story.before })))
+                    open_call.is_told = true;
+                    (LogLevel::Info, Some(Box::new(Before { sent: None, ..open_call.before })))
                 })
             }
             Event::CallAnswered { upstream, call, error, .. } => match self.find(upstream, call)?.take() {
-                Some(story) if story.is_told => Some((LogLevel::Info, None)),
-                Some(story) if error => Some((LogLevel::Info, Some(Box::new(story.before)))),
+                Some(open_call) if open_call.is_told => Some((LogLevel::Info, None)),
+                Some(open_call) if error => Some((LogLevel::Info, Some(Box::new(open_call.before)))),
                 _ => None,
             },
             Event::CallRetried { upstream, call, .. } => {
-                let untold = self.find(upstream, call).and_then(Option::as_mut).filter(|story| !story.is_told);
-                let before = untold.map(|story| {
-                    story.is_told = true;
-                    Box::new(story.before)
+                let untold = self.find(upstream, call).and_then(Option::as_mut).filter(|open_call| !open_call.is_told);
+                let before = untold.map(|open_call| {
+                    open_call.is_told = true;
+                    Box::new(open_call.before)
                 });
                 Some((level.min(LogLevel::Info), before))
             }
@@ -96,8 +96,8 @@ impl Stories {
             Event::CallFailed { upstream, call, .. }
             | Event::CallCancelled { upstream, call, .. }
             | Event::CallAbandoned { upstream, call, .. } => {
-                let story = self.find(upstream, call).and_then(Option::take).filter(|story| !story.is_told);
-                Some((level.min(LogLevel::Info), story.map(|story| Box::new(story.before))))
+                let open_call = self.find(upstream, call).and_then(Option::take).filter(|open_call| !open_call.is_told);
+                Some((level.min(LogLevel::Info), open_call.map(|open_call| Box::new(open_call.before))))
             }
             _ => (level <= LogLevel::Info).then_some((level, None)),
         }
@@ -111,13 +111,13 @@ impl Stories {
         if place >= self.open.len() {
             self.open.resize(place + 1, None);
         }
-        self.open[place] = Some(Story { upstream, call, before, is_told: false });
+        self.open[place] = Some(OpenCall { upstream, call, before, is_told: false });
     }
 
     /// The place of this call, if its story lies there.
-    fn find(&mut self, upstream: UpstreamId, call: u64) -> Option<&mut Option<Story>> {
+    fn find(&mut self, upstream: UpstreamId, call: u64) -> Option<&mut Option<OpenCall>> {
         let found = self.open.get_mut(place(call))?;
-        found.as_ref().is_some_and(|story| story.call == call && story.upstream == upstream).then_some(found)
+        found.as_ref().is_some_and(|open_call| open_call.call == call && open_call.upstream == upstream).then_some(found)
     }
 }
 
@@ -137,9 +137,9 @@ mod tests {
 
     /// What is told of these events, which happen a microsecond apart.
     fn told(events: &[Event]) -> Vec<(usize, LogLevel, Option<Before>)> {
-        let mut stories = Stories::default();
+        let mut open_calls = OpenCalls::default();
         let told = events.iter().enumerate().filter_map(|(at, event)| {
-            let (level, before) = stories.hear(event, LogLevel::from(event.level()), || at as u64)?;
+            let (level, before) = open_calls.hear(event, LogLevel::from(event.level()), || at as u64)?;
             Some((at, level, before.map(|before| *before)))
         });
         told.collect()
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_call_at_a_far_place_costs_no_memory() {
-        let mut stories = Stories::default();
-        stories.hear(&accepted(60_000), LogLevel::Debug, || 0);
-        assert!(stories.open.is_empty());
+        let mut open_calls = OpenCalls::default();
+        open_calls.hear(&accepted(60_000), LogLevel::Debug, || 0);
+        assert!(open_calls.open.is_empty());
     }
 }
