@@ -6,11 +6,11 @@
 //! - [`message`]: what is asked and answered, one JSON line each; [`snapshot`]: how a process and its servers stand;
 //! - [`registry`]: the asking side: every process at once, one that hangs costs next to nothing.
 //! - [`words`]: how a person reads it;
-//! - [`book`]: what a process knows of itself, from its events; [`server`]: its socket, the answering side.
+//! - [`status store`]: what a process knows of itself, from its events; [`server`]: its socket, the answering side.
 //!
 //! Nothing here can stop a call: without a socket a bridge does what it does, only unseen.
 
-pub mod book;
+pub mod store;
 pub mod message;
 pub mod place;
 pub mod registry;
@@ -18,7 +18,7 @@ pub mod server;
 pub mod snapshot;
 pub mod words;
 
-pub use book::{Book, Recorder};
+pub use store::{StatusStore, StatusObserver};
 pub use message::{Command, Level, Told};
 pub use registry::{Events, Found, Heard, Process, Registry, Silence};
 pub use server::Socket;

@@ -19,13 +19,13 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::book::{SharedBook, open};
+use super::store::{SharedStatus, open};
 use super::message::{ASK_BYTES, Answer, Ask, Command, Level};
 use super::place;
 use super::registry::{Heard, SUFFIX, UNBORN, address};
 
 /// How many may be connected at once.
-const GUESTS: usize = 16;
+const CONNECTIONS: usize = 16;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -84,10 +84,10 @@ impl Socket {
     }
 
     /// Answers everybody who comes, until what this gives is dropped.
-    pub fn serve(self, book: SharedBook, steer: Steer) -> Name {
+    pub fn serve(self, store: SharedStatus, steer: Steer) -> Name {
         let Socket { listener, path } = self;
         tokio::spawn(async move {
-            let guests = Arc::new(());
+            let connections = Arc::new(());
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
                     tokio::time::sleep(PAUSE).await;
@@ -98,15 +98,15 @@ impl Socket {
                 if !stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid())) {
                     continue;
                 }
-                if Arc::strong_count(&guests) > GUESTS {
+                if Arc::strong_count(&connections) > CONNECTIONS {
                     refuse(&stream, "too many are connected");
                     continue;
                 }
-                let (guest, book, steer) = (Arc::clone(&guests), Arc::clone(&book), Arc::clone(&steer));
+                let (connection, store, steer) = (Arc::clone(&connections), Arc::clone(&store), Arc::clone(&steer));
                 tokio::spawn(async move {
                     // However it ends, there is nobody to tell.
-                    let _ = converse(stream, &book, &steer).await;
-                    drop(guest);
+                    let _ = converse(stream, &store, &steer).await;
+                    drop(connection);
                 });
             }
         });
@@ -137,7 +137,7 @@ fn refuse(stream: &UnixStream, why: &str) {
     let _ = stream.try_write(&line(&Answer::Refused(why.to_owned())));
 }
 
-async fn converse(stream: UnixStream, book: &SharedBook, steer: &Steer) -> io::Result<()> {
+async fn converse(stream: UnixStream, store: &SharedStatus, steer: &Steer) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(256, reader);
     let mut asked = Vec::new();
@@ -147,9 +147,9 @@ async fn converse(stream: UnixStream, book: &SharedBook, steer: &Steer) -> io::R
         let read = timeout(SILENCE, bounded.read_until(b'\n', &mut asked)).await;
         let Ok(Ok(1..)) = read else { return Ok(()) };
         let answer = match serde_json::from_slice(&asked) {
-            Ok(Ask::Snapshot) => Answer::Snapshot(Box::new(open(book).snapshot())),
-            Ok(Ask::Command { what, server }) => command(what, server.as_deref(), book, steer),
-            Ok(Ask::Events { level }) => return follow(level, reader, writer, book).await,
+            Ok(Ask::Snapshot) => Answer::Snapshot(Box::new(open(store).snapshot())),
+            Ok(Ask::Command { what, server }) => command(what, server.as_deref(), store, steer),
+            Ok(Ask::Events { level }) => return follow(level, reader, writer, store).await,
             Err(error) => {
                 // Where one line is wrong, nobody knows where the next begins.
                 let why = format!("this question is not understood: {error}");
@@ -160,8 +160,8 @@ async fn converse(stream: UnixStream, book: &SharedBook, steer: &Steer) -> io::R
     }
 }
 
-fn command(what: Command, server: Option<&str>, book: &SharedBook, steer: &Steer) -> Answer {
-    let meant = open(book).named(server);
+fn command(what: Command, server: Option<&str>, store: &SharedStatus, steer: &Steer) -> Answer {
+    let meant = open(store).named(server);
     if meant.is_empty() {
         return Answer::Refused(format!("there is no server {:?} here", server.unwrap_or_default()));
     }
@@ -185,9 +185,9 @@ async fn follow(
     level: Level,
     mut reader: impl AsyncReadExt + Unpin,
     mut writer: impl AsyncWriteExt + Unpin,
-    book: &SharedBook,
+    store: &SharedStatus,
 ) -> io::Result<()> {
-    let mut events = open(book).follow(level);
+    let mut events = open(store).follow(level);
     say(&mut writer, &Answer::Following).await?;
     let mut ignored = [0; 64];
     loop {

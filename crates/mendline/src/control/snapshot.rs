@@ -137,7 +137,7 @@ pub enum StateKind {
 #[serde(rename_all = "camelCase")]
 pub struct Breaker {
     /// Where it stands.
-    pub standing: Standing,
+    pub state: BreakerState,
     /// When a call may try the server again, if it is open.
     pub tries_in_ms: Option<u64>,
     /// What opened it.
@@ -153,7 +153,7 @@ pub struct ToolBreaker {
     /// Which tool.
     pub tool: String,
     /// Where it stands.
-    pub standing: Standing,
+    pub state: BreakerState,
     /// When a call may try it again, if it is open.
     pub tries_in_ms: Option<u64>,
     /// What opened it.
@@ -163,7 +163,7 @@ pub struct ToolBreaker {
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Standing {
+pub enum BreakerState {
     /// Calls flow.
     Closed,
     /// Calls are held back.
@@ -213,7 +213,7 @@ pub struct Calls {
     /// Taken back by the client, or left behind.
     pub cancelled: u64,
     /// Not taken on at all.
-    pub turned_away: u64,
+    pub rejected: u64,
     /// Answered from the catalogue, or in the server's stead.
     pub answered_early: u64,
 }

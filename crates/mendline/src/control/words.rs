@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::snapshot::{Breaker, Limit, Standing, State, StateKind};
+use super::snapshot::{Breaker, Limit, BreakerState, State, StateKind};
 
 /// How much somebody should care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mood {
+pub enum Severity {
     /// Not at all.
     Well,
     /// It passes by itself, or somebody wanted it so.
@@ -17,11 +17,11 @@ pub enum Mood {
 
 impl StateKind {
     /// How much somebody should care.
-    pub fn mood(self) -> Mood {
+    pub fn severity(self) -> Severity {
         match self {
-            StateKind::Ready | StateKind::Idle => Mood::Well,
-            StateKind::Starting | StateKind::Reconnecting | StateKind::Stopping | StateKind::Isolated => Mood::Passing,
-            StateKind::NeedsLogin | StateKind::Parked => Mood::Bad,
+            StateKind::Ready | StateKind::Idle => Severity::Well,
+            StateKind::Starting | StateKind::Reconnecting | StateKind::Stopping | StateKind::Isolated => Severity::Passing,
+            StateKind::NeedsLogin | StateKind::Parked => Severity::Bad,
         }
     }
 
@@ -67,14 +67,14 @@ impl State {
     }
 }
 
-impl Standing {
+impl BreakerState {
     /// In one word.
     pub fn word(self) -> &'static str {
         match self {
-            Standing::Closed => "closed",
-            Standing::Open => "open",
-            Standing::HalfOpen => "half open",
-            Standing::Isolated => "isolated",
+            BreakerState::Closed => "closed",
+            BreakerState::Open => "open",
+            BreakerState::HalfOpen => "half open",
+            BreakerState::Isolated => "isolated",
         }
     }
 }
@@ -82,11 +82,11 @@ impl Standing {
 impl Breaker {
     /// In half a sentence: `closed`, `open 12 s`, `2 tools open`.
     pub fn words(&self) -> String {
-        match (self.standing, self.tries_in_ms, self.tools.as_slice()) {
-            (Standing::Open, Some(wait), _) => format!("open {}", span_ms(wait)),
-            (Standing::Closed, _, [one]) => format!("{} {}", one.tool, one.standing.word()),
-            (Standing::Closed, _, [_, ..]) => format!("{} tools open", self.tools.len()),
-            (standing, ..) => standing.word().to_owned(),
+        match (self.state, self.tries_in_ms, self.tools.as_slice()) {
+            (BreakerState::Open, Some(wait), _) => format!("open {}", span_ms(wait)),
+            (BreakerState::Closed, _, [one]) => format!("{} {}", one.tool, one.state.word()),
+            (BreakerState::Closed, _, [_, ..]) => format!("{} tools open", self.tools.len()),
+            (state, ..) => state.word().to_owned(),
         }
     }
 }

@@ -302,7 +302,7 @@ fn facts(event: &Event, object: &mut Object<'_>) {
             object.word("outcome", outcome.word());
             object.number("tookMs", took.as_millis() as u64);
         }
-        Event::CallTurnedAway { method: it, cause, .. } => {
+        Event::CallRejected { method: it, cause, .. } => {
             method(object, it);
             object.word("cause", cause.word());
         }

@@ -10,7 +10,7 @@ use mendline_core::status::{Held, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
 use crate::control::snapshot::{
-    Breaker, Calls, Connection, LastError, Latency, Limit, Rate, Server, Standing, State, StateKind, ToolBreaker,
+    Breaker, Calls, Connection, LastError, Latency, Limit, Rate, Server, BreakerState, State, StateKind, ToolBreaker,
     TransportKind,
 };
 use crate::observe::escaped::Escaped;
@@ -102,7 +102,7 @@ impl Entry {
             target: shown(&self.place, hide),
             state: self.state(now, hide),
             breaker: Breaker {
-                standing: standing(status.breaker.standing),
+                state: state(status.breaker.state),
                 tries_in_ms: self.left_of(None, &status.breaker, now),
                 why: why(&status.breaker, hide),
                 tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, hide)).collect(),
@@ -121,7 +121,7 @@ impl Entry {
                 unknown: status.unknown,
                 retried: status.retried,
                 cancelled: status.cancelled,
-                turned_away: status.turned_away,
+                rejected: status.rejected,
                 answered_early: status.early,
             },
             latency: Latency {
@@ -167,7 +167,7 @@ impl Entry {
 
     fn tool(&self, tool: &str, held: &Held, now: Duration, hide: &Redactor) -> ToolBreaker {
         let tries_in_ms = self.left_of(Some(tool), held, now);
-        ToolBreaker { tool: shown(tool, hide), standing: standing(held.standing), tries_in_ms, why: why(held, hide) }
+        ToolBreaker { tool: shown(tool, hide), state: state(held.state), tries_in_ms, why: why(held, hide) }
     }
 
     fn left_of(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
@@ -181,7 +181,7 @@ impl Entry {
 fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
     match status.link {
         LinkState::Idle | LinkState::Draining if is_stopping => StateKind::Stopping,
-        _ if status.breaker.standing == breaker::Standing::Isolated => StateKind::Isolated,
+        _ if status.breaker.state == breaker::BreakerState::Isolated => StateKind::Isolated,
         _ if status.needs_login.is_some() => StateKind::NeedsLogin,
         LinkState::Idle => StateKind::Idle,
         LinkState::Parked => StateKind::Parked,
@@ -193,12 +193,12 @@ fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
     }
 }
 
-fn standing(standing: breaker::Standing) -> Standing {
-    match standing {
-        breaker::Standing::Closed => Standing::Closed,
-        breaker::Standing::Open => Standing::Open,
-        breaker::Standing::HalfOpen => Standing::HalfOpen,
-        breaker::Standing::Isolated => Standing::Isolated,
+fn state(state: breaker::BreakerState) -> BreakerState {
+    match state {
+        breaker::BreakerState::Closed => BreakerState::Closed,
+        breaker::BreakerState::Open => BreakerState::Open,
+        breaker::BreakerState::HalfOpen => BreakerState::HalfOpen,
+        breaker::BreakerState::Isolated => BreakerState::Isolated,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a process knows of itself: the fold of its events, with the time at which they came.
 //!
-//! The [`Recorder`] is told every event between a request and its answer, so on the way of a healthy call it does what
+//! The [`StatusObserver`] is told every event between a request and its answer, so on the way of a healthy call it does what
 //! the fold does and nothing more: no clock is read, nothing is formatted, nothing allocated. The clock is read when something
 //! changes that people count the time of; words are made when somebody follows, or asks.
 
@@ -24,7 +24,7 @@ const UNREAD: usize = 256;
 
 /// What a process knows of itself.
 #[derive(Debug)]
-pub struct Book {
+pub struct StatusStore {
     process: ProcessFacts,
     servers: Vec<Entry>,
     followers: Vec<Follower>,
@@ -33,8 +33,8 @@ pub struct Book {
     redactor: Redactor,
 }
 
-/// A book that is written in by the driver and read by whoever asks.
-pub type SharedBook = Arc<Mutex<Book>>;
+/// A status store that is written in by the driver and read by whoever asks.
+pub type SharedStatus = Arc<Mutex<StatusStore>>;
 
 /// Somebody who follows what happens.
 #[derive(Debug)]
@@ -45,9 +45,9 @@ struct Follower {
     missed: u64,
 }
 
-impl Book {
-    /// The book of this process, which looks after these servers.
-    pub fn new(configuration: Option<String>, upstreams: &[UpstreamConfig]) -> Book {
+impl StatusStore {
+    /// The status store of this process, which looks after these servers.
+    pub fn new(configuration: Option<String>, upstreams: &[UpstreamConfig]) -> StatusStore {
         let process = ProcessFacts {
             pid: std::process::id(),
             mendline: env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,17 +57,17 @@ impl Book {
         };
         let now = clock();
         let servers = upstreams.iter().map(|upstream| Entry::new(upstream, now)).collect();
-        Book { process, servers, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
+        StatusStore { process, servers, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
     }
 
     /// The same, which shows nothing that this one hides.
-    pub fn hiding(mut self, redactor: Redactor) -> Book {
+    pub fn hiding(mut self, redactor: Redactor) -> StatusStore {
         self.redactor = redactor;
         self
     }
 
     /// The same, to be shared.
-    pub fn shared(self) -> SharedBook {
+    pub fn shared(self) -> SharedStatus {
         Arc::new(Mutex::new(self))
     }
 
@@ -178,33 +178,33 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
-/// Writes into a book what happens.
+/// Writes into a status store what happens.
 #[derive(Debug)]
-pub struct Recorder(SharedBook);
+pub struct StatusObserver(SharedStatus);
 
-impl Recorder {
-    /// One that writes into this book.
-    pub fn new(book: SharedBook) -> Recorder {
-        Recorder(book)
+impl StatusObserver {
+    /// One that writes into this status store.
+    pub fn new(store: SharedStatus) -> StatusObserver {
+        StatusObserver(store)
     }
 }
 
-impl Observer for Recorder {
+impl Observer for StatusObserver {
     fn on_event(&mut self, event: &Event) {
         open(&self.0).take_in(event);
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
-        let mut book = open(&self.0);
-        if !book.followers.is_empty() {
-            book.tell(Some(upstream), Level::Info, true, |hide| shown(&String::from_utf8_lossy(line), hide));
+        let mut store = open(&self.0);
+        if !store.followers.is_empty() {
+            store.tell(Some(upstream), Level::Info, true, |hide| shown(&String::from_utf8_lossy(line), hide));
         }
     }
 }
 
 /// Both sides are on one thread, so nobody ever waits here.
-pub(super) fn open(book: &SharedBook) -> MutexGuard<'_, Book> {
-    book.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn open(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -218,8 +218,8 @@ mod tests {
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
 
-    fn book() -> SharedBook {
-        Book::new(None, &[UpstreamConfig::child("notes", "npx")]).shared()
+    fn store() -> SharedStatus {
+        StatusStore::new(None, &[UpstreamConfig::child("notes", "npx")]).shared()
     }
 
     fn moved(from: LinkState, to: LinkState, why: &str) -> Event {
@@ -232,70 +232,70 @@ mod tests {
         Event::UpstreamReady { upstream: UPSTREAM, link, after: Duration::from_millis(80) }
     }
 
-    fn up(recorder: &mut Recorder) {
-        recorder.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
-        recorder.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
-        recorder.on_event(&ready());
+    fn up(observer: &mut StatusObserver) {
+        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
+        observer.on_event(&ready());
     }
 
-    fn seen(book: &SharedBook) -> Server {
-        open(book).snapshot().servers.remove(0)
+    fn seen(store: &SharedStatus) -> Server {
+        open(store).snapshot().servers.remove(0)
     }
 
     #[test]
     fn a_server_is_followed_from_its_start_to_its_end() {
-        let book = book();
-        let mut recorder = Recorder::new(Arc::clone(&book));
-        assert_eq!(seen(&book).state.kind, StateKind::Idle);
-        recorder.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
-        assert_eq!(seen(&book).state.kind, StateKind::Starting);
-        recorder.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
-        assert_eq!((seen(&book).state.kind, seen(&book).connection.child), (StateKind::Starting, Some(7)));
-        recorder.on_event(&ready());
-        assert_eq!((seen(&book).state.kind, seen(&book).connection.took_ms), (StateKind::Ready, Some(80)));
-        recorder.on_event(&Event::Stopping { running: 0 });
-        recorder.on_event(&moved(LinkState::Up, LinkState::Draining, "stopping"));
-        assert_eq!(seen(&book).state.kind, StateKind::Stopping);
+        let store = store();
+        let mut observer = StatusObserver::new(Arc::clone(&store));
+        assert_eq!(seen(&store).state.kind, StateKind::Idle);
+        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        assert_eq!(seen(&store).state.kind, StateKind::Starting);
+        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
+        assert_eq!((seen(&store).state.kind, seen(&store).connection.child), (StateKind::Starting, Some(7)));
+        observer.on_event(&ready());
+        assert_eq!((seen(&store).state.kind, seen(&store).connection.took_ms), (StateKind::Ready, Some(80)));
+        observer.on_event(&Event::Stopping { running: 0 });
+        observer.on_event(&moved(LinkState::Up, LinkState::Draining, "stopping"));
+        assert_eq!(seen(&store).state.kind, StateKind::Stopping);
     }
 
     #[test]
     fn what_is_left_of_a_wait_is_never_more_than_the_wait() {
-        let book = book();
-        let mut recorder = Recorder::new(Arc::clone(&book));
-        up(&mut recorder);
-        recorder.on_event(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"));
+        let store = store();
+        let mut observer = StatusObserver::new(Arc::clone(&store));
+        up(&mut observer);
+        observer.on_event(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"));
         let wait = Duration::from_secs(3_600);
-        recorder.on_event(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
-        let state = seen(&book).state;
+        observer.on_event(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
+        let state = seen(&store).state;
         assert_eq!((state.kind, state.attempt, state.attempts), (StateKind::Reconnecting, Some(3), Some(10)));
         let left = state.next_in_ms.unwrap();
         assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
         assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "and what was said is harmless");
-        recorder.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""));
-        assert_eq!(seen(&book).state.next_in_ms, None, "it is under way");
+        observer.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""));
+        assert_eq!(seen(&store).state.next_in_ms, None, "it is under way");
     }
 
     #[test]
     fn whoever_does_not_read_is_told_how_much_he_missed_when_he_does() {
-        let book = book();
-        let mut recorder = Recorder::new(Arc::clone(&book));
-        let mut heard = open(&book).follow(Level::Debug);
-        let mut quiet = open(&book).follow(Level::Warn);
+        let store = store();
+        let mut observer = StatusObserver::new(Arc::clone(&store));
+        let mut heard = open(&store).follow(Level::Debug);
+        let mut quiet = open(&store).follow(Level::Warn);
         let sent = Event::CallAccepted { upstream: UPSTREAM, call: 1, method: Method::ToolsCall };
         for _ in 0..UNREAD + 10 {
-            recorder.on_event(&sent);
+            observer.on_event(&sent);
         }
         for _ in 0..UNREAD {
             assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
         }
-        recorder.on_event(&sent);
+        observer.on_event(&sent);
         assert_eq!(heard.try_recv(), Ok(Heard::Missed(10)));
         assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
         assert!(quiet.try_recv().is_err(), "nothing was loud enough");
         drop((heard, quiet));
-        recorder.on_event(&sent);
-        assert_eq!(open(&book).followers.len(), 1, "the one that heard nothing is not missed yet");
-        let _next = open(&book).follow(Level::Debug);
-        assert_eq!(open(&book).followers.len(), 1, "and has left by now");
+        observer.on_event(&sent);
+        assert_eq!(open(&store).followers.len(), 1, "the one that heard nothing is not missed yet");
+        let _next = open(&store).follow(Level::Debug);
+        assert_eq!(open(&store).followers.len(), 1, "and has left by now");
     }
 }
