@@ -39,18 +39,18 @@ pub fn peek(state: &Path, identity: &Identity) -> Option<ListCache> {
 }
 
 /// The place of one server's catalogue.
-pub struct Shelf {
+pub struct CatalogueFile {
     file: File,
     identity: Identity,
     pen: Pen,
     redactor: Redactor,
 }
 
-impl Shelf {
+impl CatalogueFile {
     /// The place for this server. `None`, and said why, when there can be none.
-    pub fn open(state: &Path, identity: Identity, pen: Pen) -> Option<Shelf> {
+    pub fn open(state: &Path, identity: Identity, pen: Pen) -> Option<CatalogueFile> {
         match File::open(state, &identity) {
-            Ok(file) => Some(Shelf { file, identity, pen, redactor: Redactor::default() }),
+            Ok(file) => Some(CatalogueFile { file, identity, pen, redactor: Redactor::default() }),
             Err(fault) => {
                 pen.say(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
                 None
@@ -60,8 +60,8 @@ impl Shelf {
 
     /// Keeps nothing in which this one knows a secret.
     #[must_use]
-    pub fn hiding(self, redactor: Redactor) -> Shelf {
-        Shelf { redactor, ..self }
+    pub fn hiding(self, redactor: Redactor) -> CatalogueFile {
+        CatalogueFile { redactor, ..self }
     }
 
     /// What was kept, grown older by the time that has passed.
@@ -83,7 +83,7 @@ impl Shelf {
 
     /// Keeps what there is to keep from now on.
     pub fn keeper(self) -> DiskKeeper {
-        let Shelf { file, identity, pen, redactor } = self;
+        let CatalogueFile { file, identity, pen, redactor } = self;
         redactor.learn(&identity.into_secrets());
         DiskKeeper::new(Writing::new(file, redactor, pen))
     }

@@ -139,32 +139,32 @@ mod tests {
         ListCache::read(text.as_bytes()).unwrap()
     }
 
-    fn shelf(state: &std::path::Path) -> super::super::Shelf {
+    fn file(state: &std::path::Path) -> super::super::CatalogueFile {
         let log = Log::to_stderr(LogLevel::Off, Vec::new());
         let identity =
             Identity::remote("https://a.example/mcp").with("authorization", &Secret::new("Bearer s3cr3t-canary"));
-        super::super::Shelf::open(&state.join("mendline"), identity, log.pen()).unwrap()
+        super::super::CatalogueFile::open(&state.join("mendline"), identity, log.pen()).unwrap()
     }
 
     #[test]
     fn the_newest_is_on_disk_when_the_keeper_has_gone() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = shelf(state.path()).keeper();
+        let mut keeper = file(state.path()).keeper();
         for number in 0..50 {
             keeper.keep(UpstreamId(0), catalogue(&format!("tool{number}")));
         }
         drop(keeper);
-        let kept = shelf(state.path()).read().unwrap().write();
+        let kept = file(state.path()).read().unwrap().write();
         assert!(String::from_utf8(kept).unwrap().contains("tool49"));
     }
 
     #[test]
     fn what_repeats_a_credential_is_not_kept() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = shelf(state.path()).keeper();
+        let mut keeper = file(state.path()).keeper();
         keeper.keep(UpstreamId(0), catalogue("s3cr3t-canary"));
         drop(keeper);
-        assert!(shelf(state.path()).read().is_none());
+        assert!(file(state.path()).read().is_none());
     }
 
     #[test]
@@ -186,26 +186,26 @@ mod tests {
             "query%2Dcanary%2D1",
         ] {
             let state = tempfile::tempdir().unwrap();
-            let mut keeper = shelf(state.path()).hiding(redactor.clone()).keeper();
+            let mut keeper = catalogue file(state.path()).hiding(redactor.clone()).keeper();
             keeper.keep(UpstreamId(0), catalogue(told));
             drop(keeper);
-            assert!(shelf(state.path()).read().is_none(), "{told}");
+            assert!(catalogue file(state.path()).read().is_none(), "{told}");
         }
     }
 
     #[test]
     fn what_only_looks_like_a_credential_is_kept() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = shelf(state.path()).keeper();
+        let mut keeper = catalogue file(state.path()).keeper();
         keeper.keep(UpstreamId(0), catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
         drop(keeper);
-        assert!(shelf(state.path()).read().is_some());
+        assert!(catalogue file(state.path()).read().is_some());
     }
 
     #[test]
     fn a_folder_that_cannot_be_written_to_stops_nobody() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = shelf(state.path()).keeper();
+        let mut keeper = catalogue file(state.path()).keeper();
         let folder = state.path().join("mendline/catalogue");
         std::fs::remove_dir(&folder).unwrap();
         std::fs::write(&folder, b"a file where a folder was").unwrap();
