@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::rng::Rng;
+use crate::dispatch::{ClientEvent, Dispatch, UpstreamCommand};
 use crate::event::Event;
 use crate::ledger::Ledger;
-use crate::dispatch::{Dispatch, ClientEvent, UpstreamCommand};
 use crate::moment::Moment;
 use crate::port::{ClientId, Output, UpstreamId};
 use crate::quote::Quote;
+use crate::rng::Rng;
 use crate::slab::Key;
 use crate::timers::{TimerId, Timers};
 

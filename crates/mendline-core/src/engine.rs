@@ -17,17 +17,17 @@ use mendline_wire::Spliced;
 
 use crate::client::ClientSession;
 use crate::config::{Config, Lifetime};
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
-use crate::rng::Rng;
+use crate::dispatch::{Dispatch, UpstreamCommand};
 use crate::event::{Event, LinkState};
 use crate::ledger::Ledger;
-use crate::dispatch::{Dispatch, UpstreamCommand};
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
 use crate::quote::{Quote, Unredacted};
+use crate::rng::Rng;
 use crate::timers::Timers;
-use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 
 /// How far the end has come.

@@ -383,9 +383,9 @@ impl Event {
             | Event::ServerRequestDeclined { upstream, .. }
             | Event::IdTypeRepaired { upstream, .. }
             | Event::MessageDropped { upstream, .. } => Some(*upstream),
-            Event::ServerRequestForwarded { link, .. } | Event::ServerRequestAnswered { link, .. } | Event::ServerRequestWithdrawn { link, .. } => {
-                Some(link.upstream)
-            }
+            Event::ServerRequestForwarded { link, .. }
+            | Event::ServerRequestAnswered { link, .. }
+            | Event::ServerRequestWithdrawn { link, .. } => Some(link.upstream),
             Event::ClientEnded { .. }
             | Event::ClientLost { .. }
             | Event::ClientMessageInvalid { .. }

@@ -22,7 +22,7 @@ use std::path::Path;
 
 use mendline_core::ListCache;
 
-use crate::observe::log::{LogLevel, Pen};
+use crate::observe::log::{LogHandle, LogLevel};
 use crate::observe::redact::Redactor;
 pub use crate::state::state_directory;
 use file::{File, Found};
@@ -42,17 +42,17 @@ pub fn peek(state: &Path, identity: &Identity) -> Option<ListCache> {
 pub struct CatalogueFile {
     file: File,
     identity: Identity,
-    pen: Pen,
+    pen: LogHandle,
     redactor: Redactor,
 }
 
 impl CatalogueFile {
     /// The place for this server. `None`, and said why, when there can be none.
-    pub fn open(state: &Path, identity: Identity, pen: Pen) -> Option<CatalogueFile> {
+    pub fn open(state: &Path, identity: Identity, pen: LogHandle) -> Option<CatalogueFile> {
         match File::open(state, &identity) {
             Ok(file) => Some(CatalogueFile { file, identity, pen, redactor: Redactor::default() }),
             Err(fault) => {
-                pen.say(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
+                pen.write(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
                 None
             }
         }
@@ -75,7 +75,7 @@ impl CatalogueFile {
                     Err(error) => format!("and could not be set aside ({error})"),
                 };
                 let text = format!("what was kept of the server is not trusted: {why}; {done}");
-                self.pen.say(LogLevel::Warn, &text);
+                self.pen.write(LogLevel::Warn, &text);
                 None
             }
         }

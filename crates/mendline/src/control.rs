@@ -10,16 +10,16 @@
 //!
 //! Nothing here can stop a call: without a socket a bridge does what it does, only unseen.
 
-pub mod store;
 pub mod message;
 pub mod place;
 pub mod registry;
 pub mod server;
 pub mod snapshot;
+pub mod store;
 pub mod words;
 
-pub use store::{StatusStore, StatusObserver};
 pub use message::{Command, Level, Told};
 pub use registry::{Events, Found, Heard, Process, Registry, Silence};
 pub use server::Socket;
 pub use snapshot::Snapshot;
+pub use store::{StatusObserver, StatusStore};

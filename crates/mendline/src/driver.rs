@@ -13,17 +13,17 @@
 //! after everything it wrote. `hear.rs` is how it reads, `foreign.rs` where secrets are hidden in what servers say,
 //! `carry.rs` what it does for the engine, `speak.rs` how it writes.
 
-mod outputs;
 mod clock;
 mod foreign;
-mod read;
 mod host;
 mod link;
+mod outputs;
+mod read;
 mod sink;
 mod source;
-mod write;
 mod stall_detector;
 mod wire;
+mod write;
 
 use std::future::poll_fn;
 use std::sync::Arc;

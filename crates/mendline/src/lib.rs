@@ -13,9 +13,9 @@ pub mod control;
 pub mod driver;
 pub mod frontend;
 pub mod observe;
+pub mod os_events;
 mod raw;
 pub mod state;
-pub mod os_events;
 pub mod transport;
 
 pub use driver::{Child, Client, Drained, Driver, Host, Keeper, Observer, Way};

@@ -1,7 +1,7 @@
 //! The side that faces clients: one conversation each, every request answered once.
 
-mod server_requests;
 mod outbox;
+mod server_requests;
 mod session;
 
 pub use session::ClientSession;

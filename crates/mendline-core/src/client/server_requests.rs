@@ -6,12 +6,12 @@
 
 use mendline_wire::{Id, Message, Method, Patch, Span, Spliced};
 
+use crate::cx::Cx;
 use crate::defaults;
-use crate::event::{Dropped, Event};
 use crate::dispatch::UpstreamCommand;
+use crate::event::{Dropped, Event};
 use crate::port::{ClientId, LinkId};
 use crate::slab::{Key, Slab};
-use crate::cx::Cx;
 use crate::words;
 
 /// One question.
@@ -58,7 +58,10 @@ impl ServerRequests {
         let key = message.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
         let Some(server_request) = key.and_then(|key| self.open.remove(key)) else { return Err(Dropped::StaleReply) };
         cx.emit(Event::ServerRequestAnswered { client, link: server_request.link });
-        cx.send_to_upstream(server_request.link.upstream, UpstreamCommand::Reply { link: server_request.link, id: server_request.id, message });
+        cx.send_to_upstream(
+            server_request.link.upstream,
+            UpstreamCommand::Reply { link: server_request.link, id: server_request.id, message },
+        );
         Ok(())
     }
 
@@ -84,7 +87,10 @@ impl ServerRequests {
         cx: &mut Cx<'_>,
     ) -> Option<Spliced> {
         let raw = message.slice(at);
-        let (key, _) = self.open.iter().find(|(_, server_request)| server_request.link == link && server_request.id.as_bytes() == raw)?;
+        let (key, _) = self
+            .open
+            .iter()
+            .find(|(_, server_request)| server_request.link == link && server_request.id.as_bytes() == raw)?;
         self.open.remove(key);
         cx.emit(Event::ServerRequestWithdrawn { client, link });
         Some(Spliced::new(message.text().clone(), [(at, Patch::number(key.number()))]))

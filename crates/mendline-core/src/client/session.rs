@@ -9,14 +9,14 @@ use std::borrow::Cow;
 
 use mendline_wire::{Fault, Id, Kind, Message, Method, Patch, Received, Span, Spliced, WireError, code, meta};
 
-use super::server_requests::ServerRequests;
 use super::outbox::Outbox;
+use super::server_requests::ServerRequests;
+use crate::cx::Cx;
 use crate::defaults;
-use crate::event::{Dropped, Event};
 use crate::dispatch::{ClientEvent, UpstreamCommand};
+use crate::event::{Dropped, Event};
 use crate::port::{ClientId, UpstreamId};
 use crate::slab::{Key, Slab};
-use crate::cx::Cx;
 use crate::words;
 
 /// What the client waits for.
@@ -161,23 +161,29 @@ impl ClientSession {
             ClientEvent::ServerRequest { link, message } => {
                 if self.has_ended() {
                     if let Some(id) = message.id().map(Id::from_raw) {
-                        cx.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
+                        cx.send_to_upstream(
+                            link.upstream,
+                            UpstreamCommand::Decline { link, id, why: "the client has gone" },
+                        );
                     }
                 } else if let Some(question) = self.server_requests.open(self.client, link, &message, cx) {
                     self.push(question, cx);
                 }
             }
-            ClientEvent::Withdraw { link, at, message } => match self.server_requests.withdraw(self.client, link, at, &message, cx)
-            {
-                Some(told) => self.push(told, cx),
-                None => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
-            },
+            ClientEvent::Withdraw { link, at, message } => {
+                match self.server_requests.withdraw(self.client, link, at, &message, cx) {
+                    Some(told) => self.push(told, cx),
+                    None => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
+                }
+            }
             ClientEvent::LinkGone { link } => {
                 for told in self.server_requests.withdraw_all(self.client, link, cx) {
                     self.push(told, cx);
                 }
             }
-            ClientEvent::Notice { message, subscription: None } => self.push(Spliced::whole(message.text().clone()), cx),
+            ClientEvent::Notice { message, subscription: None } => {
+                self.push(Spliced::whole(message.text().clone()), cx)
+            }
             ClientEvent::Notice { message, subscription: Some((request, at)) } => {
                 match self.requests.get(request).map(|request| Patch::from(request.id.clone())) {
                     Some(id) => self.push(Spliced::new(message.text().clone(), [(at, id)]), cx),

@@ -22,9 +22,9 @@ impl Event {
     /// How loud it is.
     pub fn level(&self) -> Level {
         match self {
-            Event::DialFailed { .. } | Event::LoginRequired { .. } | Event::LinkStateChanged { to: LinkState::Parked, .. } => {
-                Level::Error
-            }
+            Event::DialFailed { .. }
+            | Event::LoginRequired { .. }
+            | Event::LinkStateChanged { to: LinkState::Parked, .. } => Level::Error,
             Event::LinkStateChanged { to: LinkState::Waiting, .. } => Level::Warn,
             Event::LinkStateChanged { .. }
             | Event::DialPlanned { .. }

@@ -23,7 +23,9 @@ impl fmt::Display for Event {
             Event::ClientNamed { name, version, .. } => write!(f, "client is {name} {version}"),
             Event::ClientEnded { .. } => write!(f, "client will send no more"),
             Event::ClientLost { .. } => write!(f, "client no longer reads"),
-            Event::ClientMessageInvalid { what, .. } => write!(f, "client sent something that is not a message: {what}"),
+            Event::ClientMessageInvalid { what, .. } => {
+                write!(f, "client sent something that is not a message: {what}")
+            }
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
             Event::LinkStateChanged { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
             Event::LinkStateChanged { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),

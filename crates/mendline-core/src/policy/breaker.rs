@@ -27,8 +27,8 @@ use std::time::Duration;
 use super::window::Window;
 use crate::config::{self, OpenFor};
 use crate::defaults;
-use crate::rng::Rng;
 use crate::moment::Moment;
+use crate::rng::Rng;
 
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,8 +11,8 @@ use mendline_wire::{Message, Method};
 use super::breaker::{Breaker, Edge, Sign};
 use crate::config;
 use crate::defaults;
-use crate::rng::Rng;
 use crate::moment::Moment;
+use crate::rng::Rng;
 
 /// The breakers of the tools that have failed.
 #[derive(Clone, Debug, Default)]

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::Upstream;
 use super::call::Owner;
-use crate::event::LinkState;
-use crate::dispatch::ClientEvent;
 use crate::cx::Cx;
+use crate::dispatch::ClientEvent;
+use crate::event::LinkState;
 
 /// What was said last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
-use super::internal::InternalRequest;
 use super::http::Stream;
+use super::internal::InternalRequest;
 use super::outbox::ByteRange;
 use crate::config::UpstreamConfig;
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::Event;
 use crate::evidence::Outcome;
@@ -17,7 +18,6 @@ use crate::policy::effect::Effect;
 use crate::port::{ClientId, UpstreamId};
 use crate::slab::Key;
 use crate::timers::TimerId;
-use crate::cx::Cx;
 
 /// Who waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

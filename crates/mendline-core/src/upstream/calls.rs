@@ -9,16 +9,16 @@
 use mendline_wire::{Id, Method, Spliced, meta};
 
 use super::Upstream;
-use super::call::{Call, Owner, State, SentOver};
+use super::call::{Call, Owner, SentOver, State};
 use super::outbox::Out;
+use crate::cx::{Alarm, Cx};
+use crate::dispatch::ClientEvent;
 use crate::event::{Event, LinkState, Short};
 use crate::evidence::{Evidence, Outcome, Reply};
-use crate::dispatch::ClientEvent;
 use crate::moment::Moment;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::LinkId;
 use crate::slab::Key;
-use crate::cx::{Alarm, Cx};
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use mendline_wire::{Message, Method, edit, meta};
 
 use crate::defaults;
+use crate::list_cache::{CacheKey, Entry, ListCache};
 use crate::moment::Moment;
-use crate::list_cache::{Entry, ListCache, CacheKey};
 use crate::timers::TimerId;
 
 /// The revisions that begin with a handshake.

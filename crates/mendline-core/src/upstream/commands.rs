@@ -9,13 +9,13 @@ use mendline_wire::{Message, Method, Patch, Spliced, meta};
 use super::Upstream;
 use super::call::{Call, Owner, State, describe};
 use super::resync::ListKind;
+use crate::cx::Cx;
 use crate::defaults;
+use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
-use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::port::ClientId;
 use crate::slab::Key;
-use crate::cx::Cx;
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {

@@ -12,10 +12,10 @@ use mendline_wire::{Message, Method, Spliced};
 
 use crate::defaults;
 use crate::evidence::{Evidence, Reply, proves_refusal};
+use crate::list_cache::error_code;
 use crate::moment::Moment;
 use crate::port::{Content, EndHow, Written};
 use crate::quote::Quote;
-use crate::list_cache::error_code;
 use crate::slab::Key;
 
 /// What an exchange is for.
@@ -440,7 +440,8 @@ mod tests {
     fn t01_a_refused_redirect_is_judged_by_its_status() {
         let how = EndHow::Forbidden("it redirects elsewhere".into());
         for (status, refused) in [(301, false), (302, false), (303, false), (307, true), (308, true)] {
-            let verdict = judge(&ended(Some(status), Content::Empty), &how, Written::Whole, &ExchangeContext::default());
+            let verdict =
+                judge(&ended(Some(status), Content::Empty), &how, Written::Whole, &ExchangeContext::default());
             match refused {
                 true => assert!(matches!(verdict, Verdict::Refused(_)), "{status}: {verdict:?}"),
                 false => assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{status}"),

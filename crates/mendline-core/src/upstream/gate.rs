@@ -16,6 +16,7 @@ use mendline_wire::{Message, Method};
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use crate::config::UpstreamConfig;
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::{Event, Short};
 use crate::evidence::Outcome;
@@ -28,7 +29,6 @@ use crate::policy::queue::Rotation;
 use crate::policy::tool_breakers::ToolBreakers;
 use crate::port::ClientId;
 use crate::timers::TimerId;
-use crate::cx::Cx;
 use crate::words::Cause;
 
 /// The policies that a call passes.

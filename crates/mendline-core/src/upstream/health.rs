@@ -7,11 +7,11 @@
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::gate::passes;
+use crate::cx::Cx;
 use crate::event::Event;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::breaker::{Admission, Edge, Sign};
 use crate::slab::Key;
-use crate::cx::Cx;
 
 /// How the tool is that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,14 +19,14 @@
 //! [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
 
 mod ends;
-mod received;
-mod one_way;
 mod notices;
+mod one_way;
 mod params;
+mod received;
 mod session;
 mod session_loss;
-mod stream;
 mod sse_stream;
+mod stream;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -40,16 +40,16 @@ pub use self::session_loss::Refusal;
 use self::session_loss::{RefusedPings, Suspicion};
 pub use self::stream::Stream;
 use super::Upstream;
-use super::call::{State, SentOver};
+use super::call::{SentOver, State};
 use super::exchange::{Exchange, OneWay, Purpose};
 use super::outbox::Out;
 use crate::config::Dialect;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::LinkState;
-use crate::port::{HttpRequest, ExchangeId, Output, Reuse, UpstreamId, Verb};
+use crate::port::{ExchangeId, HttpRequest, Output, Reuse, UpstreamId, Verb};
 use crate::slab::Key;
 use crate::timers::TimerId;
-use crate::cx::{Alarm, Cx};
 
 /// The HTTP side of an upstream.
 #[derive(Debug)]

@@ -8,19 +8,19 @@ use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, m
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
-use super::internal::InternalRequest;
 use super::health::Health;
+use super::internal::InternalRequest;
 use super::link::EndedBy;
+use crate::cx::Cx;
 use crate::defaults;
+use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
-use crate::dispatch::{ClientEvent, UpstreamCommand};
+use crate::list_cache::error_code;
 use crate::policy::backoff;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::{LinkId, Written};
-use crate::list_cache::error_code;
 use crate::slab::Key;
-use crate::cx::Cx;
 use crate::words::{self, Cause};
 
 impl Upstream {
@@ -249,12 +249,7 @@ impl Upstream {
             if let Some(call) = self.take(key, cx)
                 && let Owner::Client { client, request } = call.owner
             {
-                cx.emit(Event::CallCancelled {
-                    upstream: self.id,
-                    call: call.name,
-                    sent: true,
-                    was_out: call.is_out,
-                });
+                cx.emit(Event::CallCancelled { upstream: self.id, call: call.name, sent: true, was_out: call.is_out });
                 cx.send_to_client(client, ClientEvent::Ended { request, at, message });
             }
             return self.promote(cx);

@@ -12,13 +12,13 @@ use mendline_wire::{Kind, Message, Method};
 use super::Upstream;
 use super::call::{Call, Owner};
 use super::exchange::{Exchange, Verdict};
-use super::resync::ListKind;
 use super::http::Refusal;
 use super::link::EndedBy;
+use super::resync::ListKind;
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::Event;
 use crate::slab::Key;
-use crate::cx::Cx;
 
 /// Why we ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,13 @@ impl Upstream {
     }
 
     /// The server answered it.
-    pub(super) fn internal_answered(&mut self, internal: InternalRequest, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    pub(super) fn internal_answered(
+        &mut self,
+        internal: InternalRequest,
+        asked: &Message,
+        answer: &Message,
+        cx: &mut Cx<'_>,
+    ) {
         match internal {
             InternalRequest::Handshake => self.finish_replay(asked, answer, cx),
             InternalRequest::Restore => self.restored(asked, answer, cx),
@@ -75,14 +81,22 @@ impl Upstream {
             // Whoever waits for it does not wait for long.
             InternalRequest::Lookup => {}
             InternalRequest::Restore => {
-                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+                cx.emit(Event::InternalRequestFailed {
+                    upstream: self.id,
+                    method: message.method(),
+                    why: why.to_owned(),
+                });
                 // The client relies on it, so it is told again; when something else was answered, and one at a time.
                 self.to_restore.push_back(message);
                 self.restore_lost = true;
                 self.promote(cx);
             }
             InternalRequest::List(_) => {
-                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why: why.to_owned() });
+                cx.emit(Event::InternalRequestFailed {
+                    upstream: self.id,
+                    method: message.method(),
+                    why: why.to_owned(),
+                });
                 // What changed is still not known: the next answer is a reason to look again.
                 self.resync_due = true;
             }

@@ -15,10 +15,10 @@ use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::internal::InternalRequest;
 use super::link::EndedBy;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::moment::Moment;
 use crate::timers::TimerId;
-use crate::cx::{Alarm, Cx};
 
 /// What has been heard, and what was missed.
 #[derive(Debug)]
@@ -51,7 +51,9 @@ impl KeepAlive {
 impl Upstream {
     /// Sees to it that the line is watched, once there is one that can be tested.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_>) {
-        if let (None, true, Some(policy)) = (self.keep_alive.timer, self.session.is_initialized(), self.config.keep_alive) {
+        if let (None, true, Some(policy)) =
+            (self.keep_alive.timer, self.session.is_initialized(), self.config.keep_alive)
+        {
             self.keep_alive.timer = cx.timers.arm(self.keep_alive.heard + policy.interval, Alarm::KeepAlive(self.id));
         }
     }

@@ -32,13 +32,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::config::{Reconnect, Transport};
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::{Event, LinkState, Over};
 use crate::moment::Moment;
 use crate::policy::backoff;
 use crate::port::{Exit, LinkId, Output, Signal, SpawnFailure, SpawnFailureKind, UpstreamId};
 use crate::timers::TimerId;
-use crate::cx::{Alarm, Cx};
 
 /// The next thing to do to a child that is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,19 +19,19 @@ mod announce;
 mod call;
 mod calls;
 mod catalogue;
-mod internal;
+mod commands;
 mod exchange;
-mod resync;
 mod gate;
 mod health;
 mod http;
 mod inbound;
+mod internal;
 mod keepalive;
-mod commands;
 mod link;
 mod outbox;
 mod pace;
 mod reconfigure;
+mod resync;
 mod session;
 mod startup;
 
@@ -40,28 +40,28 @@ use std::collections::VecDeque;
 use mendline_wire::{Kind, Message, Method, Spliced};
 
 use self::announce::Announced;
-use self::call::{Call, Owner, State, SentOver};
+use self::call::{Call, Owner, SentOver, State};
 use self::catalogue::Catalogue;
-use self::internal::InternalRequest;
-use self::resync::Lists;
 use self::gate::Gate;
 use self::http::Http;
+use self::internal::InternalRequest;
 use self::keepalive::KeepAlive;
-use self::link::{Link, EndedBy};
-use self::outbox::{Outbox, ByteRange};
+use self::link::{EndedBy, Link};
+use self::outbox::{ByteRange, Outbox};
+use self::resync::Lists;
 use self::session::Session;
 use crate::config::{Transport, UpstreamConfig};
+use crate::cx::Cx;
 use crate::defaults;
+use crate::dispatch::ClientEvent;
 use crate::event::{Dropped, Event, LinkState};
 use crate::evidence::{Evidence, Reply};
-use crate::dispatch::ClientEvent;
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
 use crate::slab::{self, Key, Slab};
-use crate::cx::Cx;
 
 /// One configured server.
 #[derive(Debug)]
@@ -390,7 +390,8 @@ impl Upstream {
 /// What is configured, within what there can be.
 fn bounded(mut config: UpstreamConfig) -> UpstreamConfig {
     // Whatever is configured, there must be a name for every call; some places are our own.
-    config.limits.in_flight = config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::INTERNAL_REQUESTS);
+    config.limits.in_flight =
+        config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::INTERNAL_REQUESTS);
     config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
     if let Some(policy) = config.keep_alive {
         config.timeouts.ping = policy.timeout;

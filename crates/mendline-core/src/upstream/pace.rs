@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::Upstream;
 use super::call::{Call, Owner};
 use super::calls::cause_of;
+use crate::cx::{Alarm, Cx};
 use crate::event::Event;
 use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
 use crate::policy::queue;
 use crate::port::ClientId;
 use crate::slab::Key;
-use crate::cx::{Alarm, Cx};
 use crate::words::Cause;
 
 impl Upstream {
@@ -101,7 +101,8 @@ impl Upstream {
             return None;
         }
         let waits = |key: &Key| {
-            let is_new = self.calls.get(*key).is_some_and(|call| call.worst_outcome == Outcome::NotSent && !call.confirmed);
+            let is_new =
+                self.calls.get(*key).is_some_and(|call| call.worst_outcome == Outcome::NotSent && !call.confirmed);
             Some((self.client_of(*key)?, Some(*key).filter(|_| is_new)))
         };
         queue::gives_way(self.waiting.iter().filter_map(waits), client)

@@ -18,10 +18,10 @@ use super::call::State;
 use super::link::EndedBy;
 use super::{Upstream, bounded};
 use crate::config::{Transport, UpstreamConfig};
+use crate::cx::Cx;
 use crate::event::{Event, LinkState};
 use crate::port::{Change, Output};
 use crate::slab::Key;
-use crate::cx::Cx;
 
 impl Upstream {
     /// Another configuration holds from now on.

@@ -20,11 +20,11 @@ use serde_json::json;
 use super::Upstream;
 use super::call::{Call, Owner};
 use super::internal::InternalRequest;
-use crate::defaults;
-use crate::event::Event;
-use crate::dispatch::ClientEvent;
-use crate::slab::Key;
 use crate::cx::Cx;
+use crate::defaults;
+use crate::dispatch::ClientEvent;
+use crate::event::Event;
+use crate::slab::Key;
 
 /// A list that clients read and servers change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

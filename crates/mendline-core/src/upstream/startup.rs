@@ -35,13 +35,13 @@ use super::catalogue::{is_known_legacy, living_for};
 use super::internal::InternalRequest;
 use super::resync::ListKind;
 use crate::config::Startup;
-use crate::defaults;
-use crate::event::Event;
-use crate::dispatch::ClientEvent;
-use crate::port::{ClientId, Output};
-use crate::list_cache::{ListCache, CacheKey, error_code};
-use crate::slab::Key;
 use crate::cx::{Alarm, Cx};
+use crate::defaults;
+use crate::dispatch::ClientEvent;
+use crate::event::Event;
+use crate::list_cache::{CacheKey, ListCache, error_code};
+use crate::port::{ClientId, Output};
+use crate::slab::Key;
 
 impl Upstream {
     /// What was kept of it from an earlier time.
@@ -59,13 +59,7 @@ impl Upstream {
     }
 
     /// Answers a request without the server, if that can be done.
-    pub(super) fn answer_early(
-        &mut self,
-        client: ClientId,
-        request: Key,
-        message: &Message,
-        cx: &mut Cx<'_>,
-    ) -> bool {
+    pub(super) fn answer_early(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
         if message.method() == Method::Initialize {
             self.answer_initialize_from_cache(client, request, message, cx)
         } else {
@@ -83,7 +77,13 @@ impl Upstream {
             && message.get_str(&["protocolVersion"]).is_some_and(|version| is_known_legacy(&version))
     }
 
-    fn answer_initialize_from_cache(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
+    fn answer_initialize_from_cache(
+        &mut self,
+        client: ClientId,
+        request: Key,
+        message: &Message,
+        cx: &mut Cx<'_>,
+    ) -> bool {
         if !self.config.catalogue.cache || !self.may_initialize_early(message) {
             return false;
         }
@@ -190,7 +190,8 @@ impl Upstream {
     /// A list cannot be had, and the server was never there: the client has seen nothing of it, and hears when there is
     /// something to see.
     pub(super) fn list_missed(&mut self, call: &Call) {
-        if let Some(kind) = ListKind::of(call.method()).filter(|_| !self.ever_answered && !meta::is_modern(&call.message))
+        if let Some(kind) =
+            ListKind::of(call.method()).filter(|_| !self.ever_answered && !meta::is_modern(&call.message))
         {
             self.lists.miss(kind);
         }

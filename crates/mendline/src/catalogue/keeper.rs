@@ -12,7 +12,7 @@ use mendline_core::{ListCache, UpstreamId};
 use super::file::File;
 use crate::background::{Work, Worker};
 use crate::driver::Keeper;
-use crate::observe::log::{LogLevel, Pen};
+use crate::observe::log::{LogHandle, LogLevel};
 use crate::observe::redact::Redactor;
 
 const STACK: usize = 256 << 10;
@@ -42,7 +42,7 @@ struct State {
 pub(super) struct Writing {
     file: File,
     redactor: Redactor,
-    pen: Pen,
+    pen: LogHandle,
     complained: bool,
 }
 
@@ -99,7 +99,7 @@ impl Desk {
 }
 
 impl Writing {
-    pub(super) fn new(file: File, redactor: Redactor, pen: Pen) -> Writing {
+    pub(super) fn new(file: File, redactor: Redactor, pen: LogHandle) -> Writing {
         Writing { file, redactor, pen, complained: false }
     }
 
@@ -116,7 +116,7 @@ impl Writing {
             Err(why) if !self.complained => {
                 self.complained = true;
                 let text = format!("what is known of the server cannot be kept for the next time: {why}");
-                self.pen.say(LogLevel::Warn, &text);
+                self.pen.write(LogLevel::Warn, &text);
             }
             Err(_) => {}
         }
@@ -186,26 +186,26 @@ mod tests {
             "query%2Dcanary%2D1",
         ] {
             let state = tempfile::tempdir().unwrap();
-            let mut keeper = catalogue file(state.path()).hiding(redactor.clone()).keeper();
+            let mut keeper = file(state.path()).hiding(redactor.clone()).keeper();
             keeper.keep(UpstreamId(0), catalogue(told));
             drop(keeper);
-            assert!(catalogue file(state.path()).read().is_none(), "{told}");
+            assert!(file(state.path()).read().is_none(), "{told}");
         }
     }
 
     #[test]
     fn what_only_looks_like_a_credential_is_kept() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = catalogue file(state.path()).keeper();
+        let mut keeper = file(state.path()).keeper();
         keeper.keep(UpstreamId(0), catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
         drop(keeper);
-        assert!(catalogue file(state.path()).read().is_some());
+        assert!(file(state.path()).read().is_some());
     }
 
     #[test]
     fn a_folder_that_cannot_be_written_to_stops_nobody() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = catalogue file(state.path()).keeper();
+        let mut keeper = file(state.path()).keeper();
         let folder = state.path().join("mendline/catalogue");
         std::fs::remove_dir(&folder).unwrap();
         std::fs::write(&folder, b"a file where a folder was").unwrap();

@@ -19,10 +19,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::store::{SharedStatus, open};
 use super::message::{ASK_BYTES, Answer, Ask, Command, Level};
 use super::place;
 use super::registry::{Heard, SUFFIX, UNBORN, address};
+use super::store::{SharedStatus, open};
 
 /// How many may be connected at once.
 const CONNECTIONS: usize = 16;

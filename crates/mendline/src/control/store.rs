@@ -224,7 +224,7 @@ mod tests {
 
     fn moved(from: LinkState, to: LinkState, why: &str) -> Event {
         let over = (to == LinkState::Up).then_some(Over::Child(7));
-        Event::LinkMoved { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
     }
 
     fn ready() -> Event {

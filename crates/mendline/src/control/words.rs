@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::snapshot::{Breaker, Limit, BreakerState, State, StateKind};
+use super::snapshot::{Breaker, BreakerState, Limit, State, StateKind};
 
 /// How much somebody should care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,9 @@ impl StateKind {
     pub fn severity(self) -> Severity {
         match self {
             StateKind::Ready | StateKind::Idle => Severity::Well,
-            StateKind::Starting | StateKind::Reconnecting | StateKind::Stopping | StateKind::Isolated => Severity::Passing,
+            StateKind::Starting | StateKind::Reconnecting | StateKind::Stopping | StateKind::Isolated => {
+                Severity::Passing
+            }
             StateKind::NeedsLogin | StateKind::Parked => Severity::Bad,
         }
     }

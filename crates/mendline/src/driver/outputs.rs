@@ -6,7 +6,7 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{Child, Driver, Host, Observer, Iteration, Way, foreign, wire};
+use super::{Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
@@ -35,13 +35,13 @@ where
                     }
                     continue;
                 }
-                Output::Exchange { exchange, ask, reuse, .. } => {
+                Output::Exchange { exchange, request, reuse, .. } => {
                     iteration.begun = true;
-                    if let (true, Some(body)) = (self.wired, &ask.body) {
+                    if let (true, Some(body)) = (self.wired, &request.body) {
                         wire::goes(&mut self.observer, exchange.upstream(), Way::ToServer, body);
                     }
                     match &mut self.remote {
-                        Some(http) => http.begin(exchange, *ask, reuse),
+                        Some(http) => http.begin(exchange, *request, reuse),
                         None => {
                             let how = EndHow::NoConnection("no address is configured for this server".to_owned());
                             self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
-use super::{Child, Driver, Host, Observer, Iteration, Way, foreign, wire};
+use super::{Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
@@ -120,7 +120,7 @@ where
             match link.stderr.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
                     let line = foreign::stderr_line(&self.redactor, &line);
-                    self.observer.said(link.id.upstream, &line);
+                    self.observer.on_stderr(link.id.upstream, &line);
                     self.engine.handle(Input::Stderr { link: link.id, line }, now);
                 }
                 Step::Spent => break,
@@ -150,7 +150,7 @@ where
             |stderr, buffer| child.drain_stderr(stderr, buffer),
             |line| {
                 let line = foreign::stderr_line(redactor, &line);
-                observer.said(id.upstream, &line);
+                observer.on_stderr(id.upstream, &line);
                 engine.handle(Input::Stderr { link: id, line }, now);
             },
         );

@@ -16,10 +16,10 @@
 //! At the usual level, single calls are no news. But when one of them goes wrong, its story is (`stories`): when it came,
 //! when it was sent, and everything from then on.
 
+mod open_calls;
 mod queue;
 mod record;
-mod open_calls;
-mod files;
+mod rotation;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -33,10 +33,10 @@ use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
 use crate::driver::Way;
-use queue::{Queue, Entry, What};
-use record::Encoder;
 use open_calls::OpenCalls;
-use files::{RotatingFiles, Trouble};
+use queue::{Entry, Queue, What};
+use record::Encoder;
+use rotation::{RotatingFiles, Trouble};
 
 /// The folder of the log files inside of the state directory.
 pub const FOLDER: &str = "logs";
@@ -215,9 +215,15 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrHandle, worker: Worker) -> Writer {
+    fn new(
+        choices: &FileChoices,
+        names: Vec<String>,
+        redactor: Redactor,
+        stderr: StderrHandle,
+        worker: Worker,
+    ) -> Writer {
         let server = names.first().map_or("mendline", String::as_str);
-        let stem = files::stem(server, SystemTime::now(), std::process::id());
+        let stem = rotation::stem(server, SystemTime::now(), std::process::id());
         let log = RotatingFiles::new(choices, &stem, SUFFIX);
         let wire = RotatingFiles::new(choices, &stem, WIRE_SUFFIX);
         let encoder = Encoder::new(names, redactor);

@@ -45,7 +45,7 @@ const ASKED: Duration = Duration::from_millis(1500);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a clean end waits for the guard, so that it does not stay behind as a zombie under a lazy init.
-const GOODBYE: Duration = Duration::from_millis(200);
+const CLOSE_SESSION: Duration = Duration::from_millis(200);
 
 /// A process leads a group with its id; a pidfd of it comes along.
 const ADD: u8 = b'+';
@@ -126,7 +126,7 @@ impl Drop for Guard {
             return;
         }
         let begin = Instant::now();
-        while begin.elapsed() < GOODBYE && matches!(self.process.try_wait(), Ok(None)) {
+        while begin.elapsed() < CLOSE_SESSION && matches!(self.process.try_wait(), Ok(None)) {
             sleep(Duration::from_millis(1));
         }
     }

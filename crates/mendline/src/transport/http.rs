@@ -17,7 +17,6 @@
 
 mod addresses;
 mod answer;
-mod ready;
 mod body;
 mod budget;
 mod certificate;
@@ -35,6 +34,7 @@ mod pool;
 pub mod probe;
 mod proxy;
 mod pulse;
+mod ready;
 mod redirect;
 mod request;
 mod response;
@@ -47,7 +47,7 @@ use std::task::{Context, Poll};
 
 use http::Version;
 use http::response::Parts;
-use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Reuse, Written};
+use mendline_core::port::{Content, EndHow, ExchangeId, HttpRequest, Reuse, Written};
 use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
 
@@ -59,7 +59,6 @@ pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
 use answer::{Failure, Inflow};
-use ready::ReadyQueue;
 use body::{Read, Reader};
 use budget::Budget;
 use connect::{NoConnection, connect, place};
@@ -67,6 +66,7 @@ use dials::{Dials, Making};
 use exchange::{Carrier, Exchange, Stage, Step};
 use origin::Location;
 use pool::{ConnectionId, Pool};
+use ready::ReadyQueue;
 use request::Heads;
 use tls::Trust;
 
@@ -141,12 +141,12 @@ impl<D: Dial> Http<D> {
 
     /// Begins an exchange. What becomes of it is told by [`Http::poll_input`], which has to be asked afterwards: nobody is
     /// woken for what the caller does itself.
-    pub fn begin(&mut self, exchange: ExchangeId, ask: Ask, reuse: Reuse) {
+    pub fn begin(&mut self, exchange: ExchangeId, request: HttpRequest, reuse: Reuse) {
         let waker = self.ready_queue.waker(Key::Exchange(exchange));
         let home = || Ok(Arc::clone(&self.home));
-        match ask.target.as_deref().map_or_else(home, |named| self.resolve(named).map(Arc::new)) {
+        match request.target.as_deref().map_or_else(home, |named| self.resolve(named).map(Arc::new)) {
             Ok(location) => {
-                self.exchanges.insert(exchange, Box::new(Exchange::new(ask, location, reuse, waker)));
+                self.exchanges.insert(exchange, Box::new(Exchange::new(request, location, reuse, waker)));
                 self.waiting.push_back(exchange);
                 self.stirred = true;
             }
@@ -305,7 +305,7 @@ impl<D: Dial> Http<D> {
             return true;
         };
         let reused = chosen.is_used();
-        let head = match self.heads.head(&self.target, &exchange.location, &exchange.ask, chosen.version()) {
+        let head = match self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version()) {
             Ok(head) => head,
             Err(words) => {
                 self.exchanges.remove(&id);
@@ -313,7 +313,7 @@ impl<D: Dial> Http<D> {
                 return true;
             }
         };
-        let Some((answer, upload, evidence)) = self.pool.send(connection, head, exchange.ask.body.as_ref()) else {
+        let Some((answer, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref()) else {
             return false;
         };
         let carrier = Carrier::new(connection, reused, evidence, upload);
@@ -465,7 +465,7 @@ impl<D: Dial> Http<D> {
         if let Some(exchange) = self.exchanges.get_mut(&id) {
             exchange.stage = Stage::Reading { carrier, inflow, reader, rest };
             // It will not be sent again, so it need not be kept while its answer streams for hours.
-            exchange.ask.body = None;
+            exchange.request.body = None;
             exchange.waker.wake_by_ref();
         }
         if announced.is_some_and(|length| length > limit as u64) {

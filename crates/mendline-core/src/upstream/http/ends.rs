@@ -7,17 +7,17 @@ use mendline_wire::{Method, meta};
 use super::Refusal;
 use super::session_loss::{Refused, answer_of};
 use crate::config::Dialect;
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::Dropped;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::backoff;
 use crate::port::{EndHow, ExchangeId, Written};
 use crate::slab::Key;
-use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
+use crate::upstream::exchange::{Exchange, ExchangeContext, OneWay, Purpose, Verdict, judge};
 use crate::upstream::internal::InternalRequest;
-use crate::upstream::exchange::{ExchangeContext, Exchange, OneWay, Purpose, Verdict, judge};
 use crate::upstream::link::EndedBy;
 use crate::words::Cause;
 
@@ -60,7 +60,9 @@ impl Upstream {
         let resumable = !meta::is_modern(&call.message) && call.stream.tries < policy.resume_attempts;
         let around = ExchangeContext {
             last_event: call.stream.last_event.clone().filter(|_| resumable),
-            can_lose_session: !call.refused_once && self.session.was_initialized() && call.method() != Method::Initialize,
+            can_lose_session: !call.refused_once
+                && self.session.was_initialized()
+                && call.method() != Method::Initialize,
             misdirected_once: call.misdirected_once,
             // A server that has to be re-initialized may be another one, which speaks otherwise.
             undetermined: http.dialect == Dialect::Auto

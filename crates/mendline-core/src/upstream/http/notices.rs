@@ -8,10 +8,10 @@ use std::time::Duration;
 use mendline_wire::headers;
 
 use super::{Refusal, Stream};
-use crate::defaults;
-use crate::port::{HttpRequest, ExchangeId, Reuse, Verb};
-use crate::timers::TimerId;
 use crate::cx::Cx;
+use crate::defaults;
+use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
+use crate::timers::TimerId;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
 

@@ -8,10 +8,10 @@
 use mendline_wire::Method;
 
 use super::Http;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Dropped;
-use crate::port::{HttpRequest, ExchangeId, Reuse, Verb};
-use crate::cx::{Alarm, Cx};
+use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, OneWay, Purpose};
 use crate::upstream::outbox::Out;
@@ -65,7 +65,8 @@ impl Upstream {
         let headers = http.session_headers(false);
         let method = one_way.method;
         let one_way = OneWay { until: cx.now + defaults::ONE_WAY, ..one_way };
-        let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(one_way.text.clone()) };
+        let request =
+            HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(one_way.text.clone()) };
         let exchange = Exchange { one_way: Some(one_way), ..Exchange::new(Purpose::OneWay) };
         let id = http.begin(exchange, request, Reuse::Any, cx);
         if method == Method::Initialized {
@@ -85,7 +86,8 @@ impl Upstream {
             exchange.purpose == Purpose::OneWay && is_due && Some(*id) != http.held_by
         };
         let late = http.exchanges.iter().filter(|(id, exchange)| is_late(id, exchange));
-        let late: Vec<_> = late.map(|(id, exchange)| (*id, exchange.one_way.as_ref().map(|one_way| one_way.method))).collect();
+        let late: Vec<_> =
+            late.map(|(id, exchange)| (*id, exchange.one_way.as_ref().map(|one_way| one_way.method))).collect();
         self.give_up(late, cx);
         if let Some(http) = &mut self.http {
             http.watch_one_way(cx);

@@ -17,12 +17,12 @@ use bytes::Bytes;
 use mendline_wire::headers::ParamHeader;
 use mendline_wire::{Id, Kind, Message, Method, Patch, Span, Spliced, Value, meta, quote};
 
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::Event;
 use crate::evidence::Evidence;
 use crate::policy::backoff;
 use crate::slab::Key;
-use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::State;
 use crate::upstream::internal::InternalRequest;

@@ -8,15 +8,15 @@ use std::time::Duration;
 use mendline_wire::{Id, Kind, Message, Method, Received, ReceivedEvent, WireError, code, meta};
 
 use crate::config::Dialect;
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::{Dropped, Event, Over};
 use crate::port::{Content, ExchangeId, Head};
 use crate::slab::Key;
-use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
-use crate::upstream::internal::InternalRequest;
 use crate::upstream::exchange::{ErrorBody, Purpose, first_words};
+use crate::upstream::internal::InternalRequest;
 
 impl Upstream {
     pub fn handle_reached(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {

@@ -7,14 +7,14 @@ use mendline_wire::{Message, Method};
 
 use super::{Http, Refusal};
 use crate::config::Dialect;
+use crate::cx::Cx;
+use crate::dispatch::ClientEvent;
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
-use crate::dispatch::ClientEvent;
 use crate::moment::Moment;
 use crate::policy::budget::Budget;
 use crate::port::ExchangeId;
 use crate::slab::Key;
-use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
 use crate::upstream::exchange::Verdict;

@@ -20,18 +20,18 @@ use mendline_wire::{Id, Kind, Message};
 
 use super::Http;
 use crate::config::Dialect;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::evidence::{Evidence, Outcome, Reply};
+use crate::list_cache::error_code;
 use crate::policy::backoff;
 use crate::port::{Content, ExchangeId, Written};
-use crate::list_cache::error_code;
 use crate::slab::Key;
-use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
-use crate::upstream::internal::InternalRequest;
 use crate::upstream::exchange::{ErrorBody, Exchange, Purpose, names_session};
 use crate::upstream::inbound::number_in_disguise;
+use crate::upstream::internal::InternalRequest;
 use crate::upstream::keepalive::ping;
 use crate::words::{Cause, error_response};
 
@@ -152,7 +152,10 @@ impl Upstream {
         let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
-        let asks_for_it = matches!(call.owner, Owner::Us(InternalRequest::Handshake | InternalRequest::Ping | InternalRequest::Confirm));
+        let asks_for_it = matches!(
+            call.owner,
+            Owner::Us(InternalRequest::Handshake | InternalRequest::Ping | InternalRequest::Confirm)
+        );
         let can_lose =
             is_named && !exchange.resumes && !call.refused_once && !asks_for_it && self.session.was_initialized();
         let by_status = match exchange.status {

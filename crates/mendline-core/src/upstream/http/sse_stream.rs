@@ -8,12 +8,12 @@
 //! became of it. It is waited for, for a moment; what has no word by then may have been received.
 
 use crate::config::Dialect;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Over;
 use crate::evidence::{Evidence, Outcome};
 use crate::port::{EndHow, Written};
 use crate::slab::Key;
-use crate::cx::{Alarm, Cx};
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{Exchange, Purpose};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Method, headers};
 
+use crate::cx::Cx;
 use crate::port::{HttpRequest, Reuse, Verb};
 use crate::slab::Key;
-use crate::cx::Cx;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
 

@@ -4,8 +4,8 @@
 //! link is told.
 
 use super::{Health, Link};
-use crate::event::{LinkState, Over};
 use crate::cx::Cx;
+use crate::event::{LinkState, Over};
 
 impl Link {
     /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::{Health, Incident, Link};
 use crate::config::{Reconnect, Transport};
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::LinkState;
 use crate::moment::Moment;
-use crate::cx::Cx;
 
 impl Link {
     /// Someone wants it: dial if it was never dialed.

@@ -10,7 +10,7 @@ use mendline_core::status::{Held, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
 use crate::control::snapshot::{
-    Breaker, Calls, Connection, LastError, Latency, Limit, Rate, Server, BreakerState, State, StateKind, ToolBreaker,
+    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Rate, Server, State, StateKind, ToolBreaker,
     TransportKind,
 };
 use crate::observe::escaped::Escaped;
@@ -71,14 +71,14 @@ impl Entry {
             Event::BreakerOpened { tool, .. } => drop(self.opened.insert(tool.clone(), now)),
             Event::BreakerClosed { tool, .. } => drop(self.opened.remove(tool)),
             // The same words again are a new error; that somebody wanted it so is none.
-            Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }
+            Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. }
                 if self.status.last_error.as_ref() == Some(why) =>
             {
                 self.erred = now;
             }
             Event::DialFailed { .. }
-            | Event::LeftAlone { .. }
-            | Event::LoginWanted { .. }
+            | Event::ReconnectDisabled { .. }
+            | Event::LoginRequired { .. }
             | Event::CallFailed { .. } => self.erred = now,
             Event::Reconfigured { rate_limit, place, .. } => {
                 self.rate_limit = *rate_limit;

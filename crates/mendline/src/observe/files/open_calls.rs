@@ -117,7 +117,10 @@ impl OpenCalls {
     /// The place of this call, if its story lies there.
     fn find(&mut self, upstream: UpstreamId, call: u64) -> Option<&mut Option<OpenCall>> {
         let found = self.open.get_mut(place(call))?;
-        found.as_ref().is_some_and(|open_call| open_call.call == call && open_call.upstream == upstream).then_some(found)
+        found
+            .as_ref()
+            .is_some_and(|open_call| open_call.call == call && open_call.upstream == upstream)
+            .then_some(found)
     }
 }
 

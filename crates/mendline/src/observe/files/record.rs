@@ -11,9 +11,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use mendline_core::{Event, UpstreamId};
 use mendline_wire::Method;
 
-use super::queue::{Entry, What};
 use super::now;
 use super::open_calls::{Before, Sent};
+use super::queue::{Entry, What};
 use crate::driver::Way;
 use crate::observe::errno::{SystemError, status_told_by};
 use crate::observe::escaped::{JsonEscape, is_harmless};
@@ -251,12 +251,12 @@ fn call_of(event: &Event) -> Option<u64> {
         | Event::CallSent { call, .. }
         | Event::CallRetried { call, .. }
         | Event::CallAnswered { call, .. }
-        | Event::CallAnsweredEarly { call, .. }
+        | Event::ProvisionalAnswer { call, .. }
         | Event::CallFailed { call, .. }
         | Event::CallCancelled { call, .. }
         | Event::CallAbandoned { call, .. }
         | Event::RateLimited { call, .. }
-        | Event::IdMended { call, .. } => Some(*call),
+        | Event::IdTypeRepaired { call, .. } => Some(*call),
         _ => None,
     }
 }
@@ -277,7 +277,7 @@ fn facts(event: &Event, object: &mut Object<'_>) {
         | Event::InternalRequestFailed { method: it, .. }
         | Event::ListChanged { method: it, .. }
         | Event::AnsweredFromCatalogue { method: it, .. }
-        | Event::AskForwarded { method: it, .. }
+        | Event::ServerRequestForwarded { method: it, .. }
         | Event::MessageDropped { method: it, .. } => method(object, it),
         Event::CallSent { call, attempt, number, .. } => {
             object.number("attempt", u64::from(*attempt));
@@ -306,7 +306,7 @@ fn facts(event: &Event, object: &mut Object<'_>) {
             method(object, it);
             object.word("cause", cause.word());
         }
-        Event::LinkMoved { from, to, .. } => {
+        Event::LinkStateChanged { from, to, .. } => {
             object.text("from", from.to_string().as_bytes());
             object.text("to", to.to_string().as_bytes());
         }
@@ -314,7 +314,7 @@ fn facts(event: &Event, object: &mut Object<'_>) {
         Event::BreakerOpened { tool: Some(tool), .. }
         | Event::BreakerHalfOpened { tool: Some(tool), .. }
         | Event::BreakerClosed { tool: Some(tool), .. }
-        | Event::ToolLeftOut { tool, .. } => object.text("tool", tool.as_bytes()),
+        | Event::ToolRemoved { tool, .. } => object.text("tool", tool.as_bytes()),
         _ => {}
     }
 }
@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn a_kind_is_the_name_of_the_event() {
         let (from, to, why) = (LinkState::Up, LinkState::Waiting, String::new());
-        let moved = Event::LinkMoved { upstream: UpstreamId(0), from, to, why, over: None };
-        for (event, name) in [(Event::Stopped, "Stopped"), (moved, "LinkMoved"), (failed(""), "CallFailed")] {
+        let moved = Event::LinkStateChanged { upstream: UpstreamId(0), from, to, why, over: None };
+        for (event, name) in [(Event::Stopped, "Stopped"), (moved, "LinkStateChanged"), (failed(""), "CallFailed")] {
             assert_eq!(kind(&event).as_str(), name);
         }
     }

@@ -119,7 +119,8 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
             folder_bytes: FOLDER_BYTES,
             wire: false,
         };
-        let writer = Writer::new(&choices, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
+        let writer =
+            Writer::new(&choices, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
         drop(files);
         (writer, stderr, said)
     };

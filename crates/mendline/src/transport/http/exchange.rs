@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::response::Parts;
-use mendline_core::port::{Ask, Reuse, Written};
+use mendline_core::port::{HttpRequest, Reuse, Written};
 
 use super::answer::{Answer, Evidence, Failure, Inflow, Upload};
 use super::body::{Read, Reader};
@@ -18,7 +18,7 @@ use super::pool::ConnectionId;
 
 /// An exchange that has not ended.
 pub(super) struct Exchange {
-    pub(super) ask: Ask,
+    pub(super) request: HttpRequest,
     pub(super) location: Arc<Location>,
     reuse: Reuse,
     /// How often it has been redirected.
@@ -61,8 +61,8 @@ pub(super) enum Step {
 }
 
 impl Exchange {
-    pub(super) fn new(ask: Ask, location: Arc<Location>, reuse: Reuse, waker: Waker) -> Exchange {
-        Exchange { ask, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, waker }
+    pub(super) fn new(request: HttpRequest, location: Arc<Location>, reuse: Reuse, waker: Waker) -> Exchange {
+        Exchange { request, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, waker }
     }
 
     /// How fresh its connection must be.

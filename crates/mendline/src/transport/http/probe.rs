@@ -17,7 +17,7 @@ use http::{Request, StatusCode, Version};
 use http_body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use mendline_core::port::{Ask, Verb};
+use mendline_core::port::{HttpRequest, Verb};
 use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -245,7 +245,7 @@ impl Probe {
     }
 
     /// Posts a message, or asks for a stream when there is none. With this session, if there is one.
-    pub async fn ask(
+    pub async fn request(
         &self,
         line: Line,
         message: Option<Bytes>,
@@ -270,10 +270,11 @@ impl Probe {
     ) -> Result<Answer, NoAnswer> {
         let version = if line.is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
         let headers = headers.iter().map(|(name, value)| ((*name).into(), Arc::from(*value))).collect();
-        let ask = Ask { verb, target: None, headers, body: message.map(Spliced::whole) };
+        let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
-        let head = Heads::default().head(&self.target, location, &ask, version).map_err(NoAnswer::Unsendable)?;
-        let answered = if line.is_http2 { http2(line, head, &ask).await } else { http1(line, head, &ask).await };
+        let head = Heads::default().head(&self.target, location, &request, version).map_err(NoAnswer::Unsendable)?;
+        let answered =
+            if line.is_http2 { http2(line, head, &request).await } else { http1(line, head, &request).await };
         answered.map(|answer| Answer { redirect: led(&answer, location), ..answer })
     }
 }
@@ -288,14 +289,14 @@ fn led(answer: &Answer, from: &Location) -> Option<Result<String, String>> {
     }))
 }
 
-async fn http1(line: Line, head: Request<()>, ask: &Ask) -> Result<Answer, NoAnswer> {
+async fn http1(line: Line, head: Request<()>, request: &HttpRequest) -> Result<Answer, NoAnswer> {
     let cut = |error: hyper::Error| {
         if error.is_parse() { NoAnswer::NotHttp(error.to_string()) } else { NoAnswer::Cut(error.to_string()) }
     };
     let (mut sender, driver) = http1::handshake(TokioIo::new(line.stream)).await.map_err(cut)?;
     let driver = std::pin::pin!(driver);
     let exchange = async {
-        let response = sender.send_request(head.map(|()| Outgoing::new(ask.body.as_ref()))).await.map_err(cut)?;
+        let response = sender.send_request(head.map(|()| Outgoing::new(request.body.as_ref()))).await.map_err(cut)?;
         let (parts, mut incoming) = response.into_parts();
         let mut body = Vec::new();
         while is_read(&parts.headers, body.len()) {
@@ -309,13 +310,13 @@ async fn http1(line: Line, head: Request<()>, ask: &Ask) -> Result<Answer, NoAns
     carried(exchange, driver).await
 }
 
-async fn http2(line: Line, head: Request<()>, ask: &Ask) -> Result<Answer, NoAnswer> {
+async fn http2(line: Line, head: Request<()>, request: &HttpRequest) -> Result<Answer, NoAnswer> {
     let cut = |error: h2::Error| NoAnswer::Cut(error.to_string());
     let (sender, driver) = h2::client::Builder::new().handshake::<_, Segments>(line.stream).await.map_err(cut)?;
     let driver = std::pin::pin!(driver);
     let exchange = async {
         let mut sender = sender.ready().await.map_err(cut)?;
-        let body = ask.body.clone().map(Segments::whole);
+        let body = request.body.clone().map(Segments::whole);
         let (response, mut upload) = sender.send_request(head, body.is_none()).map_err(cut)?;
         if let Some(body) = body {
             upload.send_data(body, true).map_err(cut)?;
@@ -392,7 +393,7 @@ mod tests {
         let probe = Probe::new(Target::parse(&format!("http://{address}/mcp?key=s3cret")).unwrap());
         let addresses = probe.look_up().await.unwrap();
         let reached = probe.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
-        let answer = probe.ask(reached.into(), Some(Bytes::from_static(b"{}")), &[]).await;
+        let answer = probe.request(reached.into(), Some(Bytes::from_static(b"{}")), &[]).await;
         peer.abort();
         answer
     }

@@ -223,14 +223,14 @@ where
 {
     let failed = |why: &dyn fmt::Display| TunnelFault::Failed(format!("the proxy {} {why}", proxy.place()));
     let place = origin.host_and_port();
-    let mut ask = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n").into_bytes();
+    let mut request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n").into_bytes();
     if let Some(authorization) = &proxy.authorization {
-        ask.extend_from_slice(b"Proxy-Authorization: ");
-        ask.extend_from_slice(authorization.as_bytes());
-        ask.extend_from_slice(b"\r\n");
+        request.extend_from_slice(b"Proxy-Authorization: ");
+        request.extend_from_slice(authorization.as_bytes());
+        request.extend_from_slice(b"\r\n");
     }
-    ask.extend_from_slice(b"\r\n");
-    io.write_all(&ask).await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
+    request.extend_from_slice(b"\r\n");
+    io.write_all(&request).await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
     io.flush().await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
     // Read byte by byte up to the blank line: what follows belongs to the tunnel. It happens once per connection.
     let mut answer = Vec::with_capacity(256);

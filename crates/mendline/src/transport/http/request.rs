@@ -15,7 +15,7 @@ use bytes::Buf;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
-use mendline_core::port::{Ask, Verb};
+use mendline_core::port::{HttpRequest, Verb};
 use mendline_wire::Spliced;
 
 use super::origin::Location;
@@ -61,24 +61,24 @@ impl Heads {
         &mut self,
         target: &Target,
         location: &Location,
-        ask: &Ask,
+        request: &HttpRequest,
         version: Version,
     ) -> Result<Request<()>, String> {
-        let mut request = Request::new(());
-        *request.method_mut() = match ask.verb {
+        let mut head = Request::new(());
+        *head.method_mut() = match request.verb {
             Verb::Get => Method::GET,
             Verb::Post => Method::POST,
             Verb::Delete => Method::DELETE,
         };
-        *request.version_mut() = version;
-        *request.uri_mut() = self.way(target, location, version)?.uri.clone();
-        *request.headers_mut() = match &ask.body {
-            Some(body) if ask.verb == Verb::Post => {
-                self.headers_of_message(target, location, ask, body.len(), version)?
+        *head.version_mut() = version;
+        *head.uri_mut() = self.way(target, location, version)?.uri.clone();
+        *head.headers_mut() = match &request.body {
+            Some(body) if request.verb == Verb::Post => {
+                self.headers_of_message(target, location, request, body.len(), version)?
             }
-            body => self.headers(target, location, ask, body.as_ref().map(Spliced::len), version)?,
+            body => self.headers(target, location, request, body.as_ref().map(Spliced::len), version)?,
         };
-        Ok(request)
+        Ok(head)
     }
 
     /// The headers of a message, which are usually those of the last one, to the length of its body.
@@ -86,19 +86,19 @@ impl Heads {
         &mut self,
         target: &Target,
         location: &Location,
-        ask: &Ask,
+        request: &HttpRequest,
         length: usize,
         version: Version,
     ) -> Result<HeaderMap, String> {
-        if let Some(last) = self.last.as_mut().filter(|last| last.asked == ask.headers) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.asked == request.headers) {
             if last.length != length {
                 last.length = length;
                 last.said.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             }
             return Ok(last.said.clone());
         }
-        let said = self.headers(target, location, ask, Some(length), version)?;
-        self.last = Some(Last { asked: ask.headers.clone(), length, said: said.clone() });
+        let said = self.headers(target, location, request, Some(length), version)?;
+        self.last = Some(Last { asked: request.headers.clone(), length, said: said.clone() });
         Ok(said)
     }
 
@@ -106,7 +106,7 @@ impl Heads {
         &mut self,
         target: &Target,
         location: &Location,
-        ask: &Ask,
+        request: &HttpRequest,
         length: Option<usize>,
         version: Version,
     ) -> Result<HeaderMap, String> {
@@ -117,7 +117,7 @@ impl Heads {
                 headers.insert(header::PROXY_AUTHORIZATION, authorization);
             }
         }
-        let accept = if ask.verb == Verb::Get { EVENTS } else { MESSAGE_OR_EVENTS };
+        let accept = if request.verb == Verb::Get { EVENTS } else { MESSAGE_OR_EVENTS };
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         // Without it a server may use any coding it likes.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(IDENTITY));
@@ -125,11 +125,11 @@ impl Heads {
         if let Some(length) = length {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        } else if ask.verb == Verb::Post {
+        } else if request.verb == Verb::Post {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
         }
         configured(&mut headers, &target.headers);
-        for (name, value) in &ask.headers {
+        for (name, value) in &request.headers {
             let said = self.say(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
             let (name, value) = said?;
             headers.insert(name, value);
@@ -303,14 +303,14 @@ mod tests {
         }
     }
 
-    fn ask(verb: Verb, headers: Vec<(&'static str, String)>) -> Ask {
+    fn request(verb: Verb, headers: Vec<(&'static str, String)>) -> HttpRequest {
         let body = (verb == Verb::Post).then(spliced);
         let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Ask { verb, target: None, headers, body }
+        HttpRequest { verb, target: None, headers, body }
     }
 
-    fn longer(ask: Ask) -> Ask {
-        Ask { body: Some(Spliced::whole(bytes::Bytes::from_static(&[b' '; 1000]))), ..ask }
+    fn longer(request: HttpRequest) -> HttpRequest {
+        HttpRequest { body: Some(Spliced::whole(bytes::Bytes::from_static(&[b' '; 1000]))), ..request }
     }
 
     fn shown(request: &Request<()>) -> Vec<String> {
@@ -327,8 +327,8 @@ mod tests {
         let target = target.header("User-Agent", &mendline_core::Secret::new("mine")).unwrap();
         let target = target.header("X-Two", &mendline_core::Secret::new("1")).unwrap();
         let target = target.header("x-two", &mendline_core::Secret::new("2")).unwrap();
-        let ask = ask(Verb::Post, vec![("mcp-session-id", "s".into())]);
-        let request = Heads::default().head(&target, &target.location, &ask, Version::HTTP_11).unwrap();
+        let request = request(Verb::Post, vec![("mcp-session-id", "s".into())]);
+        let request = Heads::default().head(&target, &target.location, &request, Version::HTTP_11).unwrap();
         let expected = [
             "POST /mcp?a",
             "accept-encoding: identity",
@@ -347,8 +347,8 @@ mod tests {
     #[test]
     fn http_2_names_the_whole_url_and_no_host() {
         let target = Target::parse("https://x.test/mcp").unwrap();
-        let ask = ask(Verb::Get, Vec::new());
-        let request = Heads::default().head(&target, &target.location, &ask, Version::HTTP_2).unwrap();
+        let request = request(Verb::Get, Vec::new());
+        let request = Heads::default().head(&target, &target.location, &request, Version::HTTP_2).unwrap();
         assert_eq!(
             shown(&request)[..3],
             ["GET https://x.test/mcp", "accept-encoding: identity", "accept: text/event-stream"]
@@ -359,8 +359,8 @@ mod tests {
     #[test]
     fn a_header_that_cannot_be_sent_is_named_without_its_value() {
         let target = Target::parse("http://x.test/").unwrap();
-        let ask = ask(Verb::Get, vec![("mcp-session-id", "hunter2\n".into())]);
-        let words = Heads::default().head(&target, &target.location, &ask, Version::HTTP_11).unwrap_err();
+        let request = request(Verb::Get, vec![("mcp-session-id", "hunter2\n".into())]);
+        let words = Heads::default().head(&target, &target.location, &request, Version::HTTP_11).unwrap_err();
         assert_eq!(words, "the header mcp-session-id holds what HTTP does not allow");
     }
 
@@ -370,19 +370,23 @@ mod tests {
         let elsewhere = target.location.resolve("/other?x").unwrap();
         let mut heads = Heads::default();
         let asks = [
-            (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "one".into())])),
-            (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "two".into())])),
-            (&target.location, Version::HTTP_11, ask(Verb::Get, vec![("mcp-session-id", "two".into())])),
-            (&target.location, Version::HTTP_11, longer(ask(Verb::Post, vec![("mcp-session-id", "two".into())]))),
-            (&elsewhere, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "two".into())])),
-            (&elsewhere, Version::HTTP_2, ask(Verb::Post, vec![("mcp-session-id", "two".into())])),
-            (&elsewhere, Version::HTTP_11, ask(Verb::Get, vec![("Mcp-Session-Id", "two".into()), ("x-a", "b".into())])),
-            (&elsewhere, Version::HTTP_2, ask(Verb::Delete, Vec::new())),
-            (&target.location, Version::HTTP_11, ask(Verb::Post, vec![("mcp-session-id", "one".into())])),
+            (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "one".into())])),
+            (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "two".into())])),
+            (&target.location, Version::HTTP_11, request(Verb::Get, vec![("mcp-session-id", "two".into())])),
+            (&target.location, Version::HTTP_11, longer(request(Verb::Post, vec![("mcp-session-id", "two".into())]))),
+            (&elsewhere, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "two".into())])),
+            (&elsewhere, Version::HTTP_2, request(Verb::Post, vec![("mcp-session-id", "two".into())])),
+            (
+                &elsewhere,
+                Version::HTTP_11,
+                request(Verb::Get, vec![("Mcp-Session-Id", "two".into()), ("x-a", "b".into())]),
+            ),
+            (&elsewhere, Version::HTTP_2, request(Verb::Delete, Vec::new())),
+            (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "one".into())])),
         ];
-        for (location, version, ask) in asks {
-            let made = heads.head(&target, location, &ask, version).unwrap();
-            let alone = Heads::default().head(&target, location, &ask, version).unwrap();
+        for (location, version, request) in asks {
+            let made = heads.head(&target, location, &request, version).unwrap();
+            let alone = Heads::default().head(&target, location, &request, version).unwrap();
             assert_eq!(shown(&made), shown(&alone));
         }
         assert_eq!(heads.said.len(), 2, "each name is remembered once, however it is written");
