@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::port::{ClientId, Output, UpstreamId};
 use crate::quote::Quote;
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 use crate::slab::Key;
 use crate::timers::{TimerId, Timers};
 
@@ -45,7 +45,7 @@ pub struct Cx<'a> {
     pub now: Moment,
     pub timers: &'a mut Timers<Alarm>,
     pub ledger: &'a mut Ledger,
-    pub rng: &'a mut Rng,
+    pub rng: &'a mut SeededRng,
     pub outputs: &'a mut VecDeque<Output>,
     pub dispatch: &'a mut Dispatch,
     /// Quotes text of a peer.

@@ -26,7 +26,7 @@ use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
 use crate::quote::{Quote, Unredacted};
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 use crate::timers::Timers;
 use crate::upstream::Upstream;
 
@@ -54,7 +54,7 @@ pub struct Engine {
     now: Moment,
     timers: Timers<Alarm>,
     ledger: Ledger,
-    rng: Rng,
+    rng: SeededRng,
     outputs: VecDeque<Output>,
     dispatch: Dispatch,
     quote: Arc<dyn Quote>,
@@ -92,7 +92,7 @@ impl Engine {
             now: Moment::ZERO,
             timers: Timers::default(),
             ledger: Ledger::new(config.ledger_bytes),
-            rng: Rng::new(seed),
+            rng: SeededRng::new(seed),
             outputs: VecDeque::new(),
             dispatch: Dispatch::default(),
             quote: Arc::new(Unredacted),

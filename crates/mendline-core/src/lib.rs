@@ -38,6 +38,6 @@ pub use list_cache::{ListCache, Unreadable};
 pub use moment::Moment;
 pub use port::{ClientId, Input, LinkId, Output, Port, UpstreamId};
 pub use quote::Quote;
-pub use rng::Rng;
+pub use rng::SeededRng;
 pub use secret::Secret;
 pub use status::Status;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 /// A seeded source of chance.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct SeededRng(u64);
 
-impl Rng {
-    /// Rng that fall the same way for the same seed.
+impl SeededRng {
+    /// SeededRng that fall the same way for the same seed.
     pub fn new(seed: u64) -> Self {
-        Rng(seed)
+        SeededRng(seed)
     }
 
     fn roll(&mut self) -> u64 {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_falls_the_same_way_and_stays_within_its_bounds() {
-        let (mut a, mut b) = (Rng::new(7), Rng::new(7));
+        let (mut a, mut b) = (SeededRng::new(7), SeededRng::new(7));
         let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
         for _ in 0..1000 {
             let rolled = a.between(low, high);

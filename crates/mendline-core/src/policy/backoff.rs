@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use crate::config::{Reconnect, Retry};
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
 /// The wait before redial number `attempt` of an incident, counted from 1.
-pub fn redial(policy: &Reconnect, attempt: u32, called: bool, rng: &mut Rng) -> Duration {
+pub fn redial(policy: &Reconnect, attempt: u32, called: bool, rng: &mut SeededRng) -> Duration {
     let steps = match policy.first {
         Some(first) if attempt <= 1 => return rng.between(Duration::ZERO, first),
         Some(_) => attempt - 2,
@@ -24,12 +24,12 @@ pub fn redial(policy: &Reconnect, attempt: u32, called: bool, rng: &mut Rng) -> 
 
 /// The wait before a call that did not get out whole, for the `times`th time, is tried again on a link that stayed up. It
 /// costs no attempt, so however quick a policy is: what is usual is the least.
-pub fn unsent(policy: &Reconnect, times: u32, rng: &mut Rng) -> Duration {
+pub fn unsent(policy: &Reconnect, times: u32, rng: &mut SeededRng) -> Duration {
     redial(policy, times, true, rng).max(redial(&Reconnect::default(), times, true, rng))
 }
 
 /// The wait before a call is sent again as attempt number `attempt` (2 or more) on a link that stayed up.
-pub fn retry(policy: &Retry, attempt: u32, rng: &mut Rng) -> Duration {
+pub fn retry(policy: &Retry, attempt: u32, rng: &mut SeededRng) -> Duration {
     let doublings = attempt.saturating_sub(2).min(16);
     let delay = policy.initial.saturating_mul(1 << doublings).min(policy.cap);
     rng.between(Duration::ZERO, delay)
@@ -50,7 +50,7 @@ mod tests {
             cap_idle: Duration::from_secs(2),
             ..Reconnect::default()
         };
-        let mut rng = Rng::new(1);
+        let mut rng = SeededRng::new(1);
         let minute: Duration = (1..=30).map(|times| unsent(&quick, times, &mut rng)).sum();
         assert!(minute > Duration::from_secs(60), "30 tries within {minute:?}");
     }
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_first_redial_is_quick_and_later_ones_double_up_to_the_cap() {
         let policy = Reconnect::default();
-        let mut rng = Rng::new(1);
+        let mut rng = SeededRng::new(1);
         for (attempt, low, high) in [
             (1, 0, 200),
             (2, 100, 200),
@@ -83,7 +83,7 @@ mod tests {
     fn a_first_delay_that_someone_chose_is_the_first() {
         let policy =
             Reconnect { first: None, initial: Duration::from_secs(2), multiplier: 1.5, ..Reconnect::default() };
-        let mut rng = Rng::new(1);
+        let mut rng = SeededRng::new(1);
         for (attempt, low, high) in [(1, 1_000, 2_000), (2, 1_500, 3_000), (3, 2_250, 4_500)] {
             for _ in 0..100 {
                 let delay = redial(&policy, attempt, false, &mut rng).as_millis();
@@ -96,13 +96,13 @@ mod tests {
         #[test]
         fn no_policy_can_make_a_delay_longer_than_its_cap(attempt in 0u32.., multiplier in -10.0f64..1e300, initial_ms in 0u64..10_000_000, seed: u64) {
             let policy = Reconnect { multiplier, initial: Duration::from_millis(initial_ms), ..Reconnect::default() };
-            let delay = redial(&policy, attempt, false, &mut Rng::new(seed));
+            let delay = redial(&policy, attempt, false, &mut SeededRng::new(seed));
             prop_assert!(delay <= policy.cap_idle);
         }
 
         #[test]
         fn a_retry_never_waits_longer_than_its_cap(attempt in 0u32.., seed: u64) {
-            prop_assert!(retry(&Retry::default(), attempt, &mut Rng::new(seed)) <= defaults::RETRY_CAP);
+            prop_assert!(retry(&Retry::default(), attempt, &mut SeededRng::new(seed)) <= defaults::RETRY_CAP);
         }
     }
 }

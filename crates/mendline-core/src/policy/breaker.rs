@@ -28,7 +28,7 @@ use super::window::Window;
 use crate::config::{self, OpenFor};
 use crate::defaults;
 use crate::moment::Moment;
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -232,7 +232,7 @@ impl Breaker {
     }
 
     /// An attempt of this call showed how the server is.
-    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut Rng) -> Option<Edge> {
+    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
         let policy = self.policy?;
         match self.state {
             State::Closed => self.count(&policy, sign, now, rng),
@@ -256,7 +256,7 @@ impl Breaker {
         was_isolated
     }
 
-    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut Rng) -> Option<Edge> {
+    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
         let (began, is_shared) = match sign {
             Sign::Healthy => {
                 self.row = 0;
@@ -285,7 +285,7 @@ impl Breaker {
         }
     }
 
-    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut Rng) -> Option<Edge> {
+    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
         let State::HalfOpen { trial, answered } = &mut self.state else { return None };
         if sign != Sign::Healthy {
             return Some(self.open(policy, "the call that tried it has failed, too".into(), now, rng));
@@ -299,7 +299,7 @@ impl Breaker {
         Some(Edge::Closed)
     }
 
-    fn open(&mut self, policy: &config::Breaker, why: String, now: Moment, rng: &mut Rng) -> Edge {
+    fn open(&mut self, policy: &config::Breaker, why: String, now: Moment, rng: &mut SeededRng) -> Edge {
         self.open_for = match policy.open_for {
             OpenFor::Exactly(time) => time,
             OpenFor::Growing { first, cap } => {
@@ -325,12 +325,12 @@ mod tests {
         Moment::ZERO + Duration::from_millis(millis)
     }
 
-    fn breaker() -> (Breaker, Rng) {
-        (Breaker::new(Some(config::Breaker::default())), Rng::new(1))
+    fn breaker() -> (Breaker, SeededRng) {
+        (Breaker::new(Some(config::Breaker::default())), SeededRng::new(1))
     }
 
     /// One attempt after the other fails, the last at the moment that is given back.
-    fn fail_until_open(breaker: &mut Breaker, rng: &mut Rng, from: Moment) -> Moment {
+    fn fail_until_open(breaker: &mut Breaker, rng: &mut SeededRng, from: Moment) -> Moment {
         let mut now = from;
         for call in 0..5 {
             let began = now;
@@ -362,7 +362,7 @@ mod tests {
     fn breakers_that_open_together_try_at_different_times_around_the_one_that_is_meant() {
         let waits: Vec<Duration> = (0..40)
             .map(|seed| {
-                let (mut breaker, mut rng) = (breaker().0, Rng::new(seed));
+                let (mut breaker, mut rng) = (breaker().0, SeededRng::new(seed));
                 fail_until_open(&mut breaker, &mut rng, Moment::ZERO);
                 breaker.open_for
             })
@@ -469,7 +469,7 @@ mod tests {
     fn a_time_that_somebody_said_is_meant_exactly() {
         let minute = Duration::from_secs(60);
         let policy = config::Breaker { open_for: OpenFor::Exactly(minute), failures: 1, ..config::Breaker::default() };
-        let (mut breaker, mut rng) = (Breaker::new(Some(policy)), Rng::new(1));
+        let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(1));
         for round in 0..3 {
             let now = Moment::ZERO + minute * round;
             breaker.begin_trial(1);
@@ -547,7 +547,7 @@ mod tests {
         #[test]
         fn it_holds_back_when_open_tries_one_at_a_time_and_moves_only_for_a_reason(steps in prop::collection::vec(step(), 1..250), seed: u64) {
             let policy = config::Breaker::default();
-            let (mut breaker, mut rng) = (Breaker::new(Some(policy)), Rng::new(seed));
+            let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(seed));
             let mut now = Moment::ZERO;
             let mut out: Vec<(Moment, u64, Moment, Fate)> = Vec::new();
             // Since it last closed: failures and successes, and since it last opened: answered trials.

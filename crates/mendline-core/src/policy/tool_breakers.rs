@@ -12,7 +12,7 @@ use super::breaker::{Breaker, Edge, Sign};
 use crate::config;
 use crate::defaults;
 use crate::moment::Moment;
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
 /// The breakers of the tools that have failed.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +83,7 @@ impl ToolBreakers {
         call: u64,
         sign: Sign,
         now: Moment,
-        rng: &mut Rng,
+        rng: &mut SeededRng,
     ) -> Option<(String, Edge)> {
         if self.policy.is_none() || (sign == Sign::Healthy && self.tools.is_empty()) {
             return None;
@@ -140,11 +140,11 @@ mod tests {
         Moment::ZERO + Duration::from_secs(seconds)
     }
 
-    fn breakers() -> (ToolBreakers, Rng) {
-        (ToolBreakers::new(Some(config::Breaker::default())), Rng::new(1))
+    fn breakers() -> (ToolBreakers, SeededRng) {
+        (ToolBreakers::new(Some(config::Breaker::default())), SeededRng::new(1))
     }
 
-    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut Rng) -> Option<(String, Edge)> {
+    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut SeededRng) -> Option<(String, Edge)> {
         breakers.note(&call(tool), second, Sign::Failed(at(second)), at(second) + Duration::from_millis(1), rng)
     }
 
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn without_a_policy_nothing_is_kept() {
         let mut breakers = ToolBreakers::new(None);
-        fail(&mut breakers, "bad", 1, &mut Rng::new(1));
+        fail(&mut breakers, "bad", 1, &mut SeededRng::new(1));
         assert!(breakers.is_empty());
     }
 
