@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(of(-32001), [ForAPrice, Never, Never]);
         assert_eq!(of(-32002), [ForAPrice, ForAPrice, ForAPrice]);
         assert_eq!(
-            (worst_outcome(-32001, &policy), worst_outcome(-32002, &policy)),
+            (outcome_of_error(-32001, &policy), outcome_of_error(-32002, &policy)),
             (Outcome::Unknown, Outcome::Refused)
         );
     }

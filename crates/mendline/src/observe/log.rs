@@ -204,7 +204,7 @@ mod tests {
             sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
         });
         log.redactor().learn(&[Secret::new("open sesame")]);
-        log.said(UpstreamId(0), b"chatter");
+        log.on_stderr(UpstreamId(0), b"chatter");
         log.write(LogLevel::Warn, "trouble with open sesame");
         drop(log);
         let written = written.lock().unwrap();

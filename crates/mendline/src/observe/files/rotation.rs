@@ -208,7 +208,7 @@ mod tests {
         FileChoices { folder: folder.join("logs"), level: LogLevel::Info, file_bytes, folder_bytes, wire: false }
     }
 
-    fn files(folder: &Path) -> Vec<(String, u64)> {
+    fn files_in(folder: &Path) -> Vec<(String, u64)> {
         let entries = fs::read_dir(folder.join("logs")).unwrap().flatten();
         let mut files: Vec<_> =
             entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())).collect();
@@ -224,7 +224,7 @@ mod tests {
             files.append(&[b'x'; 40]).unwrap();
         }
         let names = ["notes.x.1.1.jsonl", "notes.x.1.2.jsonl", "notes.x.1.3.jsonl"].map(str::to_owned);
-        assert_eq!(files(home.path()), names.into_iter().zip([80, 80, 40]).collect::<Vec<_>>());
+        assert_eq!(files_in(home.path()), names.into_iter().zip([80, 80, 40]).collect::<Vec<_>>());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&home.path().join("logs")), 0o700);
         assert_eq!(mode(&home.path().join("logs/notes.x.1.1.jsonl")), 0o600);
@@ -243,7 +243,7 @@ mod tests {
         let mut files = RotatingFiles::new(&choices(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
         files.append(&[b'x'; 300]).unwrap();
         files.append(&[b'x'; 100]).unwrap();
-        let names: Vec<String> = files(home.path()).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = files_in(home.path()).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["c.x.1.1.jsonl", "mine.txt", "notes.x.1.1.jsonl"]);
     }
 
@@ -257,7 +257,7 @@ mod tests {
         for _ in 0..20 {
             wire.append(&[b'x'; 200]).unwrap();
         }
-        let files = files(home.path());
+        let files = files_in(home.path());
         assert!(files.iter().any(|(name, _)| name == "notes.x.1.1.jsonl"), "{files:?}");
         assert!(files.iter().map(|(_, size)| size).sum::<u64>() <= 1_000, "{files:?}");
     }
@@ -305,7 +305,7 @@ mod tests {
             for size in &sizes {
                 files.append(&vec![b'x'; *size]).unwrap();
             }
-            let files = files(home.path());
+            let files = files_in(home.path());
             proptest::prop_assert!(files.iter().all(|(_, size)| *size <= 500));
             let total: u64 = files.iter().map(|(_, size)| size).sum();
             // What was written since the last look is not counted yet.

@@ -40,7 +40,7 @@ fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
     files.handle().write(LogLevel::Warn, "beware of open sesame");
-    files.said(NOTES, b"listening");
+    files.on_stderr(NOTES, b"listening");
     files.on_event(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
     files.on_event(&Event::Resumed { upstream: NOTES });
     files.passed(NOTES, Way::ToServer, b"{}");
