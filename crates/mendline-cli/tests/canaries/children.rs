@@ -89,6 +89,7 @@ fn s01_s06_noise_on_stdout_tells_no_secret_anywhere() {
     client.request("list", "tools/list", &json!({}));
     search("the list of tools", client.answer("list").to_string().as_bytes());
     eventually("stderr is read", SOON, || client.log().matches("the end of the noise").count() >= 2);
+    eventually("it is watched", SOON, || home.is_watched("‹secret›"));
     // The client says it itself: that is its own affair, but not one of the wire records.
     for (number, text) in across_limits(VARIABLE).iter().chain(&forms(VARIABLE)).enumerate() {
         let id = format!("call{number}");

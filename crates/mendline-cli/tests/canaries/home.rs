@@ -56,6 +56,15 @@ impl Home {
         client
     }
 
+    /// Whether a process can be asked for its status, and has written this text to its log files. Both are made ready beside
+    /// the first calls.
+    pub(crate) fn is_watched(&self, logged: &str) -> bool {
+        let is_empty = |folder: &str| fs::read_dir(self.folder.path().join(folder)).is_ok_and(|mut it| it.next().is_none());
+        let has_socket = self.folder.path().join("run/mendline").is_dir() && !is_empty("run/mendline");
+        let logs = files(&self.folder.path().join("state/logs"));
+        has_socket && logs.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(logged)))
+    }
+
     /// Runs commands at the same time and searches what they print. Gives what they printed.
     pub(crate) fn search_commands(&self, lines: &[&[&str]], variables: &[(&str, &str)]) -> Vec<String> {
         let run = |line: &&[&str]| {
