@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use mendline_wire::{Id, Message, Span};
 
 use crate::port::{ClientId, LinkId, UpstreamId};
+use crate::reason::RefusalReason;
 use crate::slab::Key;
 use crate::words::Failure;
 
@@ -23,7 +24,7 @@ pub enum UpstreamCommand {
     /// The client's answer to a request of the server.
     Reply { link: LinkId, id: Id, message: Message },
     /// We answer a request of the server ourselves, because the client cannot.
-    Decline { link: LinkId, id: Id, why: &'static str },
+    Decline { link: LinkId, id: Id, why: RefusalReason },
     /// The client's progress on a request of the server, with the server's own token.
     Progress { link: LinkId, token: Vec<u8>, at: Span, message: Message },
     /// Any other notification.

@@ -26,6 +26,7 @@ use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
 use crate::quote::{Quote, Unredacted};
+use crate::reason::ConnectivityChange;
 use crate::rng::SeededRng;
 use crate::timers::Timers;
 use crate::upstream::Upstream;
@@ -160,8 +161,8 @@ impl Engine {
             Input::Reconfigure { upstream, config, change } => {
                 self.with_upstream(upstream, |it, cx| it.reconfigure(*config, change, cx));
             }
-            Input::SystemResumed => self.connectivity_changed("the machine was asleep, or stood still"),
-            Input::NetworkChanged => self.connectivity_changed("the network has changed"),
+            Input::SystemResumed => self.connectivity_changed(ConnectivityChange::SystemResumed),
+            Input::NetworkChanged => self.connectivity_changed(ConnectivityChange::NetworkChanged),
             Input::Stop => match self.phase {
                 Phase::Running => {
                     self.begin_drain();
@@ -309,11 +310,11 @@ impl Engine {
     }
 
     /// What was connected may not be any more, and what was not may be.
-    fn connectivity_changed(&mut self, why: &'static str) {
+    fn connectivity_changed(&mut self, change: ConnectivityChange) {
         let cx = cx!(self);
-        cx.emit(Event::ConnectivityChanged { why });
+        cx.emit(Event::ConnectivityChanged { change });
         for upstream in &mut self.upstreams {
-            upstream.handle_connectivity_changed(why, cx!(self));
+            upstream.handle_connectivity_changed(change, cx!(self));
         }
     }
 

@@ -14,6 +14,7 @@ use mendline_wire::Method;
 use crate::config::RateLimit;
 use crate::evidence::Outcome;
 use crate::port::{Change, ClientId, LinkId, UpstreamId};
+use crate::reason::{ConnectivityChange, Reason, RefusalReason, SpawnError};
 use crate::words::Cause;
 
 pub use level::Level;
@@ -93,13 +94,13 @@ pub enum Event {
 
     DialFailed {
         upstream: UpstreamId,
-        why: String,
+        why: SpawnError,
     },
     LinkStateChanged {
         upstream: UpstreamId,
         from: LinkState,
         to: LinkState,
-        why: String,
+        why: Option<Reason>,
         /// What carries it from now on, when it has come up.
         over: Option<Over>,
     },
@@ -118,7 +119,7 @@ pub enum Event {
     },
     ReconnectDisabled {
         upstream: UpstreamId,
-        why: String,
+        why: Reason,
     },
     Reconfigured {
         upstream: UpstreamId,
@@ -142,12 +143,12 @@ pub enum Event {
     SessionReplayFailed {
         upstream: UpstreamId,
         link: LinkId,
-        why: String,
+        why: Reason,
     },
     /// It lets nobody in without a login, and no call was there to be told so.
     LoginRequired {
         upstream: UpstreamId,
-        why: String,
+        why: Reason,
     },
     OutputSkipped {
         upstream: UpstreamId,
@@ -162,7 +163,7 @@ pub enum Event {
     InternalRequestFailed {
         upstream: UpstreamId,
         method: Method,
-        why: String,
+        why: Reason,
     },
     /// A list reads differently after a gap.
     ListChanged {
@@ -190,7 +191,8 @@ pub enum Event {
     /// The server says something else than the client was told.
     HandshakeDiffers {
         upstream: UpstreamId,
-        what: String,
+        /// The members of the result that differ.
+        members: Vec<&'static str>,
     },
     ContentTypeMismatch {
         upstream: UpstreamId,
@@ -198,7 +200,8 @@ pub enum Event {
     ToolRemoved {
         upstream: UpstreamId,
         tool: String,
-        why: String,
+        /// What is wrong with it.
+        problem: String,
     },
 
     CallAccepted {
@@ -241,7 +244,7 @@ pub enum Event {
         cause: Cause,
         outcome: Outcome,
         took: Duration,
-        why: String,
+        why: Reason,
     },
     CallCancelled {
         upstream: UpstreamId,
@@ -266,7 +269,7 @@ pub enum Event {
         upstream: UpstreamId,
         tool: Option<String>,
         open_for: Duration,
-        why: String,
+        why: RefusalReason,
     },
     /// One call finds out whether they may flow again.
     BreakerHalfOpened {
@@ -314,7 +317,7 @@ pub enum Event {
     },
     ServerRequestDeclined {
         upstream: UpstreamId,
-        why: &'static str,
+        why: RefusalReason,
     },
 
     IdTypeRepaired {
@@ -328,7 +331,7 @@ pub enum Event {
     },
 
     ConnectivityChanged {
-        why: &'static str,
+        change: ConnectivityChange,
     },
     Stopping {
         running: usize,

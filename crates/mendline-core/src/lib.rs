@@ -22,6 +22,7 @@ mod moment;
 pub mod policy;
 pub mod port;
 mod quote;
+pub mod reason;
 mod rng;
 mod secret;
 mod slab;

@@ -36,7 +36,7 @@
 //!
 //! # Text of peers
 //!
-//! Words in [`SpawnFailure`] and [`EndHow`] and the line of [`Input::Stderr`] may quote a server, a proxy or the system. A
+//! Words in [`SpawnError`] and [`EndHow`] and the line of [`Input::Stderr`] may quote a server, a proxy or the system. A
 //! shell hides secrets in them before it passes them on. The engine itself quotes from messages only through the
 //! [`Quote`](crate::Quote) that the shell has given to it.
 
@@ -49,6 +49,7 @@ use mendline_wire::{Received, ReceivedEvent};
 use crate::config::UpstreamConfig;
 use crate::event::Event;
 use crate::list_cache::ListCache;
+pub use crate::reason::{ConnectError, CutReason, Exit, Pipe, RefusalReason, SpawnError};
 
 /// One client's conversation with a frontend. The shell numbers them and never uses a number twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,7 +154,7 @@ pub enum Input {
         /// The link that was asked for.
         link: LinkId,
         /// Why not.
-        why: SpawnFailure,
+        why: SpawnError,
     },
     /// The child wrote one line to its stdout, protocol or noise.
     FromLink {
@@ -336,44 +337,6 @@ pub enum Ending {
     NeedsLogin,
 }
 
-/// Why a child could not be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpawnFailure {
-    /// What kind of failure, as far as it changes what happens next.
-    pub kind: SpawnFailureKind,
-    /// The operating system's words, with the command's name.
-    pub text: String,
-}
-
-/// Kinds of failures to start a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpawnFailureKind {
-    /// There is no such command, or it may not be run: trying again soon is pointless.
-    NotFound,
-    /// The machine is short of something (processes, memory, descriptors): trying again later may help.
-    Exhausted,
-    /// Anything else.
-    Other,
-}
-
-/// How a child ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// By itself, with this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-}
-
-/// A child's pipe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pipe {
-    /// It no longer reads.
-    Stdin,
-    /// It no longer writes.
-    Stdout,
-}
-
 /// The signals that end a child, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -444,14 +407,14 @@ pub enum Content {
 }
 
 /// How an exchange ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum EndHow {
     /// The response came to its proper end.
     Complete,
-    /// No connection could be made; the words say why.
-    NoConnection(String),
-    /// The connection broke (reset, end of file, timeout of the transport).
-    Cut(String),
+    /// No connection could be made.
+    NoConnection(ConnectError),
+    /// The connection was lost (reset, end of file, timeout of the transport).
+    Cut(CutReason),
     /// The peer proved that it did not process the request (REFUSED_STREAM, a GOAWAY below our stream).
     Refused,
     /// We gave it up.
@@ -459,8 +422,8 @@ pub enum EndHow {
     /// A limit of ours was exceeded (head, body or event too large).
     TooLarge,
     /// It leads where nothing may be sent: another origin, an address that is not allowed, a certificate that is not
-    /// trusted. Trying again soon is pointless; the words say what and why.
-    Forbidden(String),
+    /// trusted. Trying again soon is pointless.
+    Forbidden(RefusalReason),
 }
 
 /// What a peer can have received of a request, at most.

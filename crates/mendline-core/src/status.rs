@@ -8,6 +8,7 @@
 //! costs a look into a small map and an addition or two.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use mendline_wire::Method;
@@ -18,6 +19,7 @@ use crate::evidence::Outcome;
 use crate::histogram::Histogram;
 use crate::policy::breaker::BreakerState;
 use crate::port::UpstreamId;
+use crate::reason::{Reason, RefusalReason};
 use crate::words::Cause;
 
 /// How all upstreams stand.
@@ -43,7 +45,7 @@ pub struct UpstreamStatus {
     /// The next dial, while there is one to wait for; else the last that there was since it was lost.
     pub redial: Option<Redial>,
     /// It lets nobody in without a login, for this reason.
-    pub needs_login: Option<String>,
+    pub needs_login: Option<Reason>,
     /// Its breaker.
     pub breaker: Held,
     /// The tools whose breakers are not closed.
@@ -51,9 +53,9 @@ pub struct UpstreamStatus {
     /// It asked to be left alone for so long, and still is.
     pub pause: Option<Duration>,
     /// Why it is not up, or why it last was not.
-    pub last_trouble: Option<String>,
+    pub last_trouble: Option<Reason>,
     /// What went wrong last, with the link or with a call.
-    pub last_error: Option<String>,
+    pub last_error: Option<LastError>,
     /// Attempts to connect.
     pub dials: u64,
     /// Of those, how many never came to an answer.
@@ -92,13 +94,37 @@ pub struct UpstreamStatus {
     pub reconfigured: Option<Reconfigured>,
 }
 
+/// The last error of an upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastError {
+    /// The cause that a client was told, if a call failed.
+    pub cause: Option<Cause>,
+    /// The reason.
+    pub why: Reason,
+}
+
+impl From<Reason> for LastError {
+    fn from(why: Reason) -> LastError {
+        LastError { cause: None, why }
+    }
+}
+
+impl fmt::Display for LastError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cause {
+            Some(cause) => write!(f, "{}: {}", cause.word(), self.why),
+            None => self.why.fmt(f),
+        }
+    }
+}
+
 /// A breaker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Held {
     /// Where it stands.
     pub state: BreakerState,
     /// For how long it opened, and why, while it is not closed.
-    pub open_for: Option<(Duration, String)>,
+    pub open_for: Option<(Duration, RefusalReason)>,
 }
 
 /// A dial that is planned.
@@ -158,8 +184,7 @@ impl UpstreamStatus {
                 if *cause == Cause::NeedsLogin {
                     self.needs_login = Some(why.clone());
                 }
-                let word = cause.word();
-                self.last_error = Some(if why.is_empty() { word.to_owned() } else { format!("{word}: {why}") });
+                self.last_error = Some(LastError { cause: Some(*cause), why: why.clone() });
             }
             Event::CallCancelled { was_out, .. } | Event::CallAbandoned { was_out, .. } => {
                 self.end(*was_out);
@@ -174,13 +199,13 @@ impl UpstreamStatus {
             Event::RateLimited { .. } => self.slowed += 1,
             Event::MessageDropped { .. } => self.dropped += 1,
 
-            Event::LinkStateChanged { from, to, why, over, .. } => self.move_link(*from, *to, why, *over),
+            Event::LinkStateChanged { from, to, why, over, .. } => self.move_link(*from, *to, why.as_ref(), *over),
             Event::DialPlanned { attempt, most, wait, .. } => {
                 self.redial = Some(Redial { attempt: *attempt, most: *most, wait: *wait });
             }
             Event::ReconnectRequested { .. } => self.asked = self.ready,
-            Event::DialFailed { why, .. } => self.last_error = Some(why.clone()),
-            Event::ReconnectDisabled { why, .. } => self.lose(why),
+            Event::DialFailed { why, .. } => self.last_error = Some(Reason::from(why.clone()).into()),
+            Event::ReconnectDisabled { why, .. } => self.lose(Some(why)),
             Event::UpstreamReady { after, .. } => {
                 (self.ready, self.lost) = (true, false);
                 (self.redial, self.needs_login) = (None, None);
@@ -188,7 +213,7 @@ impl UpstreamStatus {
             }
             Event::LoginRequired { why, .. } => {
                 self.needs_login = Some(why.clone());
-                self.last_error = Some(why.clone());
+                self.last_error = Some(why.clone().into());
             }
 
             Event::BreakerOpened { tool, open_for, why, .. } => {
@@ -224,7 +249,7 @@ impl UpstreamStatus {
         self.out -= u64::from(was_out);
     }
 
-    fn move_link(&mut self, from: LinkState, to: LinkState, why: &str, over: Option<Over>) {
+    fn move_link(&mut self, from: LinkState, to: LinkState, why: Option<&Reason>, over: Option<Over>) {
         self.link = to;
         let was_tried = matches!(from, LinkState::Dialing | LinkState::Up | LinkState::Draining);
         match to {
@@ -239,20 +264,20 @@ impl UpstreamStatus {
                 if was_tried {
                     self.lose(why);
                 }
-                self.last_trouble = Some(why.to_owned());
+                self.last_trouble = why.cloned();
             }
             LinkState::Idle => self.ready = false,
             LinkState::Draining => {}
         }
     }
 
-    fn lose(&mut self, why: &str) {
+    fn lose(&mut self, why: Option<&Reason>) {
         let (was_ready, is_wished) = (self.ready, std::mem::take(&mut self.asked));
         (self.ready, self.lost) = (false, true);
         if !is_wished {
             self.losses += u64::from(was_ready);
             self.dials_failed += u64::from(!was_ready);
-            self.last_error = Some(why.to_owned());
+            self.last_error = why.cloned().map(LastError::from);
         }
     }
 
@@ -279,8 +304,8 @@ mod tests {
     }
 
     fn moved(from: LinkState, to: LinkState, over: Option<Over>) -> Event {
-        let why = if to == LinkState::Waiting { "gone" } else { "" };
-        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
+        let why = (to == LinkState::Waiting).then_some(Reason::ConnectionEnded);
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over }
     }
 
     fn ready() -> Event {
@@ -299,7 +324,7 @@ mod tests {
         events.push(moved(LinkState::Up, LinkState::Waiting, None));
         let status = folded(&events);
         assert_eq!((status.dials, status.losses, status.dials_failed), (1, 1, 0));
-        assert_eq!((status.last_error.as_deref(), status.child()), (Some("gone"), None));
+        assert_eq!((status.last_error.clone(), status.child()), (Some(Reason::ConnectionEnded.into()), None));
         events.push(moved(LinkState::Waiting, LinkState::Dialing, None));
         events.push(moved(LinkState::Dialing, LinkState::Waiting, None));
         let status = folded(&events);

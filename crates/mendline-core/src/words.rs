@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::event::Short;
 use crate::evidence::Outcome;
+use crate::reason::Reason;
 
 /// The key of our facts in `_meta`.
 pub const FAILURE_KEY: &str = meta::FAILURE;
@@ -104,8 +105,8 @@ pub struct Failure {
     pub upstream: String,
     /// What was called, as a model knows it: the tool's name, else the method.
     pub what: String,
-    /// What exactly happened, in half a sentence ("the server ended: killed by signal 9").
-    pub detail: String,
+    /// The reason.
+    pub why: Reason,
     /// Only a person can change what is in the way: a missing command, a certificate, a login.
     pub needs_person: bool,
     /// The request was of the modern era, whose results name their type.
@@ -115,7 +116,7 @@ pub struct Failure {
 impl Failure {
     /// The text for a model.
     pub fn text(&self) -> String {
-        let Failure { what, upstream, detail, .. } = self;
+        let Failure { what, upstream, why: detail, .. } = self;
         let not_sent = if self.attempts == 0 { "not sent" } else { "not sent again" };
         let happened = match self.cause {
             Cause::Unavailable if self.outcome == Outcome::Refused => {
@@ -194,7 +195,8 @@ impl Failure {
             "retryAfterMs": self.retry_after.map(whole_millis),
             "upstream": self.upstream,
             "call": self.call,
-            "detail": self.detail,
+            "reason": self.why.name(),
+            "detail": self.why.to_string(),
         })
     }
 
@@ -256,6 +258,7 @@ fn respond(id: &Id, member: &str, value: &Value) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reason::{Exit, LossReason};
 
     fn failure(cause: Cause, outcome: Outcome, retryable: bool) -> Failure {
         Failure {
@@ -265,9 +268,9 @@ mod tests {
             retryable,
             attempts: 1,
             retry_after: None,
-            upstream: "one_way".into(),
+            upstream: "notes".into(),
             what: "create_note".into(),
-            detail: "the server ended: killed by signal 9".into(),
+            why: Reason::Loss(LossReason::Exited(Exit::Signal(9))),
             needs_person: false,
             modern: false,
         }
@@ -286,7 +289,7 @@ mod tests {
     fn t02_a_persons_problem_is_not_to_be_retried() {
         let missing = Failure { needs_person: true, ..failure(Cause::Parked, Outcome::NotSent, false) };
         let text = missing.text();
-        assert!(text.ends_with("Retrying will not help. Ask the user to run `mendline doctor one_way`."), "{text}");
+        assert!(text.ends_with("Retrying will not help. Ask the user to run `mendline doctor notes`."), "{text}");
         let lost = Failure { needs_person: true, ..failure(Cause::Unavailable, Outcome::Unknown, false) };
         assert!(lost.text().contains("Check whether it took effect"), "{}", lost.text());
     }
@@ -296,7 +299,7 @@ mod tests {
         let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
         assert_eq!(
             lost.text(),
-            "create_note was sent to the server \"one_way\", but got no result (the server ended: killed by signal 9). \
+            "create_note was sent to the server \"notes\", but got no result (the server was killed by signal 9). \
              It may or may not have run. Check whether it took effect before you call it again."
         );
         let down =
@@ -324,7 +327,7 @@ mod tests {
     #[test]
     fn hostile_detail_cannot_break_out_of_its_string() {
         let mut nasty = failure(Cause::Unavailable, Outcome::NotSent, true);
-        nasty.detail = "\"},\"x\":\"\n\u{0}".into();
+        nasty.why = Reason::ErrorBody { message: "\"},\"x\":\"\n\u{0}".into() };
         let response = nasty.response(&Id::number(1), Method::ToolsCall);
         assert!(!response.contains(&b'\n'));
         serde_json::from_slice::<Value>(&response).unwrap();

@@ -59,7 +59,8 @@ impl Home {
     /// Whether a process can be asked for its status, and has written this text to its log files. Both are made ready beside
     /// the first calls.
     pub(crate) fn is_watched(&self, logged: &str) -> bool {
-        let is_empty = |folder: &str| fs::read_dir(self.folder.path().join(folder)).is_ok_and(|mut it| it.next().is_none());
+        let is_empty =
+            |folder: &str| fs::read_dir(self.folder.path().join(folder)).is_ok_and(|mut it| it.next().is_none());
         let has_socket = self.folder.path().join("run/mendline").is_dir() && !is_empty("run/mendline");
         let logs = files(&self.folder.path().join("state/logs"));
         has_socket && logs.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(logged)))

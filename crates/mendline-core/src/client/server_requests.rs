@@ -11,6 +11,7 @@ use crate::defaults;
 use crate::dispatch::UpstreamCommand;
 use crate::event::{Dropped, Event};
 use crate::port::{ClientId, LinkId};
+use crate::reason::RefusalReason;
 use crate::slab::{Key, Slab};
 use crate::words;
 
@@ -43,7 +44,7 @@ impl ServerRequests {
         let Some(key) = key else {
             cx.send_to_upstream(
                 link.upstream,
-                UpstreamCommand::Decline { link, id, why: "too many questions are waiting for the client" },
+                UpstreamCommand::Decline { link, id, why: RefusalReason::ServerRequests },
             );
             return None;
         };
@@ -114,7 +115,10 @@ impl ServerRequests {
     pub fn decline_all(&mut self, cx: &mut Cx<'_>) {
         for key in self.open.keys_by_age() {
             if let Some(ServerRequest { link, id, .. }) = self.open.remove(key) {
-                cx.send_to_upstream(link.upstream, UpstreamCommand::Decline { link, id, why: "the client has gone" });
+                cx.send_to_upstream(
+                    link.upstream,
+                    UpstreamCommand::Decline { link, id, why: RefusalReason::ClientGone },
+                );
             }
         }
     }

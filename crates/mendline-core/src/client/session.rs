@@ -16,6 +16,7 @@ use crate::defaults;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::port::{ClientId, UpstreamId};
+use crate::reason::RefusalReason;
 use crate::slab::{Key, Slab};
 use crate::words;
 
@@ -163,7 +164,7 @@ impl ClientSession {
                     if let Some(id) = message.id().map(Id::from_raw) {
                         cx.send_to_upstream(
                             link.upstream,
-                            UpstreamCommand::Decline { link, id, why: "the client has gone" },
+                            UpstreamCommand::Decline { link, id, why: RefusalReason::ClientGone },
                         );
                     }
                 } else if let Some(question) = self.server_requests.open(self.client, link, &message, cx) {

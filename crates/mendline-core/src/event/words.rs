@@ -27,8 +27,8 @@ impl fmt::Display for Event {
                 write!(f, "client sent something that is not a message: {what}")
             }
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
-            Event::LinkStateChanged { from, to, why, .. } if why.is_empty() => write!(f, "{from} → {to}"),
-            Event::LinkStateChanged { from, to, why, .. } => write!(f, "{from} → {to}: {why}"),
+            Event::LinkStateChanged { from, to, why: None, .. } => write!(f, "{from} → {to}"),
+            Event::LinkStateChanged { from, to, why: Some(why), .. } => write!(f, "{from} → {to}: {why}"),
             Event::DialPlanned { attempt, most: Some(most), wait, .. } => {
                 write!(f, "next attempt ({attempt} of {most}) in {}", Short(*wait))
             }
@@ -56,13 +56,13 @@ impl fmt::Display for Event {
                 write!(f, "call {call} (initialize) answered in the server's stead after {}", Short(*took))
             }
             Event::HandshakeCompleted { .. } => write!(f, "initialized, after the client was: initialize, initialized"),
-            Event::HandshakeDiffers { what, .. } => {
-                write!(f, "the server's handshake differs from what the client was told: {what}")
+            Event::HandshakeDiffers { members, .. } => {
+                write!(f, "the server's handshake differs from what the client was told: {}", members.join(", "))
             }
             Event::ContentTypeMismatch { .. } => {
                 write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")
             }
-            Event::ToolRemoved { tool, why, .. } => write!(f, "left the tool {tool:?} out of the list: {why}"),
+            Event::ToolRemoved { tool, problem, .. } => write!(f, "left the tool {tool:?} out of the list: {problem}"),
             Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
             Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
             Event::CallReturned { call, .. } => write!(f, "call {call} did not get there, and waits"),
@@ -128,7 +128,7 @@ impl fmt::Display for Event {
                 write!(f, "reconfigured: the server is replaced as soon as no call is with it")
             }
             Event::ServerReplaced { .. } => write!(f, "the server is replaced: its configuration has changed"),
-            Event::ConnectivityChanged { why } => write!(f, "{why}: every server is looked after"),
+            Event::ConnectivityChanged { change } => write!(f, "{change}: every server is looked after"),
             Event::Stopping { running: 0 } => write!(f, "stopping"),
             Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
             Event::Stopped => write!(f, "stopped"),

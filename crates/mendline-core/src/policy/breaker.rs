@@ -28,6 +28,7 @@ use super::window::Window;
 use crate::config::{self, OpenFor};
 use crate::defaults;
 use crate::moment::Moment;
+use crate::reason::RefusalReason;
 use crate::rng::SeededRng;
 
 /// Where a breaker stands.
@@ -66,11 +67,22 @@ pub enum Admission {
     Held(Option<Duration>),
 }
 
+/// What opened a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpenedBy {
+    /// So many calls failed in a row.
+    Row(u32),
+    /// So many of the last calls failed.
+    Rate { failed: u32, calls: u32 },
+    /// The call that tried it while it was half open failed.
+    Trial,
+}
+
 /// A step from one state to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// It holds calls back from now on, for this time, and why.
-    Opened(Duration, String),
+    /// It holds calls back for this time.
+    Opened(Duration),
     /// One call tries.
     HalfOpened,
     /// Calls flow again.
@@ -112,7 +124,7 @@ pub struct Breaker {
     times: u32,
     open_for: Duration,
     /// What opened it, in half a sentence.
-    why: String,
+    why: OpenedBy,
 }
 
 impl Breaker {
@@ -126,7 +138,7 @@ impl Breaker {
             window: Window::new(policy.map_or(defaults::BREAKER_WINDOW, |policy| policy.window)),
             times: 0,
             open_for: Duration::ZERO,
-            why: String::new(),
+            why: OpenedBy::Row(0),
         }
     }
 
@@ -159,11 +171,13 @@ impl Breaker {
         self.is_closed() && self.row == 0 && self.window.tally(now).failures == 0
     }
 
-    /// What opened it, in half a sentence.
-    pub fn why(&self) -> &str {
-        match self.state {
-            State::Isolated => "it was isolated manually",
-            _ => &self.why,
+    /// Returns what opened it.
+    pub fn reason(&self, of_tool: bool) -> RefusalReason {
+        match (self.state, self.why) {
+            (State::Isolated, _) => RefusalReason::Isolated,
+            (_, OpenedBy::Row(calls)) => RefusalReason::BreakerFailures { calls, of_tool },
+            (_, OpenedBy::Trial) => RefusalReason::BreakerTrial { of_tool },
+            (_, OpenedBy::Rate { failed, calls }) => RefusalReason::BreakerRate { failed, calls, of_tool },
         }
     }
 
@@ -276,9 +290,9 @@ impl Breaker {
         self.window.note_failure(now);
         let tally = self.window.tally(now);
         if self.row >= policy.failures {
-            Some(self.open(policy, format!("{} calls in a row have failed", self.row), now, rng))
+            Some(self.open(policy, OpenedBy::Row(self.row), now, rng))
         } else if tally.calls() >= policy.window_calls && tally.is_below(policy.success_rate) {
-            let why = format!("{} of the last {} calls have failed", tally.failures, tally.calls());
+            let why = OpenedBy::Rate { failed: tally.failures, calls: tally.calls() };
             Some(self.open(policy, why, now, rng))
         } else {
             None
@@ -288,7 +302,7 @@ impl Breaker {
     fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
         let State::HalfOpen { trial, answered } = &mut self.state else { return None };
         if sign != Sign::Healthy {
-            return Some(self.open(policy, "the call that tried it has failed, too".into(), now, rng));
+            return Some(self.open(policy, OpenedBy::Trial, now, rng));
         }
         *trial = None;
         *answered += 1;
@@ -299,7 +313,7 @@ impl Breaker {
         Some(Edge::Closed)
     }
 
-    fn open(&mut self, policy: &config::Breaker, why: String, now: Moment, rng: &mut SeededRng) -> Edge {
+    fn open(&mut self, policy: &config::Breaker, why: OpenedBy, now: Moment, rng: &mut SeededRng) -> Edge {
         self.open_for = match policy.open_for {
             OpenFor::Exactly(time) => time,
             OpenFor::Growing { first, cap } => {
@@ -311,8 +325,8 @@ impl Breaker {
         self.state = State::Open { until: now + self.open_for };
         self.row = 0;
         self.window.clear();
-        self.why.clone_from(&why);
-        Edge::Opened(self.open_for, why)
+        self.why = why;
+        Edge::Opened(self.open_for)
     }
 }
 
@@ -355,7 +369,7 @@ mod tests {
         }
         let Admission::Held(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
         assert!((4_000..=6_000).contains(&wait.as_millis()), "{wait:?}");
-        assert_eq!(breaker.why(), "5 calls in a row have failed");
+        assert_eq!(breaker.reason(false), RefusalReason::BreakerFailures { calls: 5, of_tool: false });
     }
 
     #[test]
@@ -425,8 +439,8 @@ mod tests {
         let mut opened = None;
         for n in 0..30 {
             let sign = if n % 5 < 2 { Sign::Healthy } else { Sign::Failed(at(n * 500)) };
-            if let Some(Edge::Opened(_, why)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
-                opened = Some((n, why));
+            if let Some(Edge::Opened(_)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
+                opened = Some((n, breaker.reason(false).to_string()));
                 break;
             }
         }
@@ -474,7 +488,7 @@ mod tests {
             let now = Moment::ZERO + minute * round;
             breaker.begin_trial(1);
             assert!(
-                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Edge::Opened(time, _)) if time == minute)
+                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Edge::Opened(time)) if time == minute)
             );
         }
     }
@@ -601,7 +615,7 @@ mod tests {
                     trials.retain(|(trial, _)| *trial != call);
                     answered += u32::from(was_trial && sign == Sign::Healthy);
                     match edge {
-                        Some(Edge::Opened(time, _)) => {
+                        Some(Edge::Opened(time)) => {
                             let row = signs.iter().rev().take_while(|(_, well)| !well).count();
                             // The window reaches back to somewhere in its last slice.
                             let ages = signs.iter().map(|(at, _)| now.since(*at));

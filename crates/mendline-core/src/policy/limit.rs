@@ -9,10 +9,9 @@
 //! our own behalf (handshakes, pings, lists after a gap) does not: there is little of it, it has limits of its own, and a
 //! session that could not be initialized for the crowd of calls that wait for it would help nobody.
 
-use std::time::Duration;
-
 use crate::config::RateLimit;
 use crate::moment::Moment;
+use crate::reason::RefusalReason;
 
 /// The limit on calls per time.
 #[derive(Clone, Debug)]
@@ -52,20 +51,17 @@ impl Limit {
         may_go
     }
 
-    /// What was said, in half a sentence.
-    pub fn words(&self) -> String {
+    /// Returns why a call waits for it.
+    pub fn reason(&self) -> RefusalReason {
         let RateLimit { burst, per_second } = self.policy;
-        if per_second >= 1.0 {
-            format!("the configured limit is {per_second} calls a second, {burst} at once")
-        } else {
-            let seconds = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(Duration::MAX).as_secs();
-            format!("the configured limit is one call in {seconds} s, {burst} at once")
-        }
+        RefusalReason::RateLimit { burst, per_second }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -95,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_said_as_a_person_would() {
-        let words = |burst, per_second| Limit::new(RateLimit { burst, per_second }).words();
+        let words = |burst, per_second| Limit::new(RateLimit { burst, per_second }).reason().to_string();
         assert_eq!(words(10, 10.0), "the configured limit is 10 calls a second, 10 at once");
         assert_eq!(words(1, 0.1), "the configured limit is one call in 10 s, 1 at once");
     }

@@ -54,6 +54,11 @@ impl ToolBreakers {
         self.tools.get(&tool_of(call)?)
     }
 
+    /// Returns the breaker of this tool.
+    pub fn named(&self, tool: &str) -> Option<&Breaker> {
+        self.tools.get(tool)
+    }
+
     /// This call tries whether its tool is well.
     pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Edge)> {
         let tool = tool_of(message)?;

@@ -16,6 +16,7 @@ use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::effect::Effect;
 use crate::port::{ClientId, UpstreamId};
+use crate::reason::Reason;
 use crate::slab::Key;
 use crate::timers::TimerId;
 
@@ -93,7 +94,7 @@ pub struct Call {
     /// It was refused for its headers and waits until the tools have been looked up.
     pub awaits_lookup: bool,
     /// What happened to its last attempt, in half a sentence.
-    pub trouble: Option<String>,
+    pub trouble: Option<Reason>,
     /// A subscription that the server has confirmed: the client relies on it from then on.
     pub confirmed: bool,
     /// We made progress up, so that the client sees that something is done.

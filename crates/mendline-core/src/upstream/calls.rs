@@ -13,11 +13,12 @@ use super::call::{Call, Owner, SentOver, State};
 use super::outbox::Out;
 use crate::cx::{Alarm, Cx};
 use crate::dispatch::ClientEvent;
-use crate::event::{Event, LinkState, Short};
+use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::LinkId;
+use crate::reason::{LossReason, Reason, RefusalReason};
 use crate::slab::Key;
 use crate::words::{self, Cause, Failure};
 
@@ -130,23 +131,16 @@ impl Upstream {
 
     /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.
     pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, cx: &mut Cx<'_>) {
-        let words = self.link_words(evidence.reply);
+        let why = self.link_reason(evidence.reply);
         self.note_loss(key, evidence, cx);
-        self.settle_with_detail(key, evidence, again, words, cx);
+        self.settle_for(key, evidence, again, why, cx);
     }
 
-    /// As [`Upstream::settle`], with words of its own for what happened.
-    pub(super) fn settle_with_detail(
-        &mut self,
-        key: Key,
-        evidence: Evidence,
-        again: Moment,
-        words: String,
-        cx: &mut Cx<'_>,
-    ) {
+    /// Settles a call as [`Upstream::settle`] does, for this reason.
+    pub(super) fn settle_for(&mut self, key: Key, evidence: Evidence, again: Moment, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
-            return self.internal_lost(key, &words, cx);
+            return self.internal_lost(key, why, cx);
         }
         let outcome = evidence.outcome();
         call.worst_outcome = call.worst_outcome.max(outcome);
@@ -154,7 +148,7 @@ impl Upstream {
         let policy = &call.policy(&self.config).retry;
         let price = retry::again(Loss::Unanswered(outcome), call.effect, policy);
         if price == Again::Never || (price == Again::ForAPrice && call.attempts >= policy.attempts) {
-            return self.fail(key, cause_of(evidence), outcome, words, cx);
+            return self.fail(key, cause_of(evidence), outcome, why, cx);
         }
         if price == Again::Free {
             // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
@@ -164,8 +158,8 @@ impl Upstream {
         // Over HTTP a call looks for its own way, time and again; that is all one wait.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
         call.state = State::Waiting { since: trying.unwrap_or(cx.now), not_before: again };
-        if let Some((cause, why)) = self.gives_up_waiting(key, evidence, cx.now) {
-            return self.fail(key, cause, outcome, why.unwrap_or(words), cx);
+        if let Some((cause, in_the_way)) = self.gives_up_waiting(key, evidence, cx.now) {
+            return self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
         }
         let is_paid = price == Again::Free
             || match (lost_in, &mut self.http) {
@@ -173,11 +167,11 @@ impl Upstream {
                 _ => self.budget.try_spend(cx.now),
             };
         if !is_paid {
-            return self.fail(key, cause_of(evidence), outcome, words, cx);
+            return self.fail(key, cause_of(evidence), outcome, why, cx);
         }
         let Some(call) = self.calls.get_mut(key) else { return };
         self.gate.note_waits(call.name);
-        call.trouble = Some(words).filter(|words| !words.is_empty());
+        call.trouble = Some(why).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome == Outcome::NotSent {
             call.emit_return(self.id, cx);
@@ -192,10 +186,10 @@ impl Upstream {
         self.arm(key, cx);
     }
 
-    pub(super) fn link_words(&self, reply: Reply) -> String {
+    pub(super) fn link_reason(&self, reply: Reply) -> Reason {
         match reply {
-            Reply::Unreadable => "its answer could not be read".into(),
-            _ => self.link.trouble().to_owned(),
+            Reply::Unreadable => Reason::Unreadable { body: None },
+            _ => self.link.trouble(),
         }
     }
 
@@ -216,7 +210,7 @@ impl Upstream {
     }
 
     /// Answers a call with a failure.
-    pub(super) fn fail(&mut self, key: Key, cause: Cause, outcome: Outcome, detail: String, cx: &mut Cx<'_>) {
+    pub(super) fn fail(&mut self, key: Key, cause: Cause, outcome: Outcome, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.take(key, cx) else { return };
         let Owner::Client { client, request } = call.owner else { return };
         self.list_missed(&call);
@@ -240,7 +234,7 @@ impl Upstream {
             cause,
             outcome,
             took: cx.now.since(call.arrived),
-            why: detail.clone(),
+            why: why.clone(),
         });
         let failure = Failure {
             call: Some(call.name),
@@ -251,7 +245,7 @@ impl Upstream {
             retry_after,
             upstream: self.config.name.clone(),
             what: call.what(),
-            detail,
+            why,
             needs_person,
             modern: meta::is_modern(&call.message),
         };
@@ -288,9 +282,9 @@ impl Upstream {
             match self.calls.get(key).map(|call| (call.state, call.owner)) {
                 Some((_, Owner::Us(_))) => drop(self.take(key, cx)),
                 Some((State::Sent(_), _)) => {
-                    self.fail(key, Cause::OutcomeUnknown, Outcome::Unknown, "Mendline is stopping".into(), cx);
+                    self.fail(key, Cause::OutcomeUnknown, Outcome::Unknown, RefusalReason::Stopping.into(), cx);
                 }
-                Some(_) => self.fail(key, Cause::Unavailable, Outcome::NotSent, "Mendline is stopping".into(), cx),
+                Some(_) => self.fail(key, Cause::Unavailable, Outcome::NotSent, RefusalReason::Stopping.into(), cx),
                 None => {}
             }
         }
@@ -312,15 +306,13 @@ impl Upstream {
         if is_over(call.deadline(&self.config)) {
             self.expire(key, cx);
         } else if is_over(call.patience(&self.config)) {
-            let (cause, detail) = match call.trouble.take() {
-                _ if !self.link.is_up() || !self.session.is_open() => {
-                    (Cause::Unavailable, self.link.trouble().to_owned())
-                }
-                Some(words) => (Cause::Unavailable, words),
-                None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.words(cx.now)),
-                None => (Cause::Overloaded, "no place became free in time".to_owned()),
+            let (cause, why) = match call.trouble.take() {
+                _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.trouble()),
+                Some(why) => (Cause::Unavailable, why),
+                None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
+                None => (Cause::Overloaded, RefusalReason::NoSlot.into()),
             };
-            self.fail(key, cause, Outcome::NotSent, detail, cx);
+            self.fail(key, cause, Outcome::NotSent, why, cx);
             self.promote(cx);
         } else if is_over(call.grace) {
             self.stand_in(key, cx);
@@ -344,12 +336,12 @@ impl Upstream {
             return self.pass_on(answer, cx);
         }
         let Some(call) = self.calls.get(key) else { return };
-        let waited = Short(cx.now.since(call.arrived));
-        let (outcome, detail) = match call.state {
-            State::Sent(_) => (Evidence::SILENCE.outcome(), format!("no answer after {waited}")),
+        let after = cx.now.since(call.arrived);
+        let (outcome, why) = match call.state {
+            State::Sent(_) => (Evidence::SILENCE.outcome(), Reason::TimedOut { after: Some(after) }),
             State::Waiting { .. } | State::Queued => {
-                let words = format!("it could not be sent for {waited}: {}", self.why_unsent(call));
-                (Evidence::UNSENT.outcome(), words)
+                let why = Box::new(self.why_unsent(call));
+                (Evidence::UNSENT.outcome(), Reason::Unsent { after, why })
             }
         };
         let was_sent = matches!(call.state, State::Sent(_));
@@ -360,7 +352,7 @@ impl Upstream {
             self.note_silence(key, cx);
         }
         self.drop_exchange(key, cx);
-        self.fail(key, Cause::TimedOut, outcome, detail, cx);
+        self.fail(key, Cause::TimedOut, outcome, why, cx);
         self.promote(cx);
         if was_sent {
             // Nothing was heard for as long as a call may take: perhaps nobody is there any more.
@@ -368,15 +360,15 @@ impl Upstream {
         }
     }
 
-    /// Why a call has not left yet, in half a sentence.
-    fn why_unsent<'a>(&'a self, call: &'a Call) -> &'a str {
+    /// Returns why a call has not been sent yet.
+    fn why_unsent(&self, call: &Call) -> Reason {
         let (is_open, over_http) = (self.is_open(), self.http.is_some());
         match &call.trouble {
             _ if !is_open && (!over_http || self.link.had_trouble()) => self.link.trouble(),
-            Some(words) => words,
-            None if over_http && (!is_open || call.state == State::Queued) => "no connection has been made yet",
-            None if call.state == State::Queued => "the server does not read what is sent to it",
-            None => "no place became free in time",
+            Some(why) => why.clone(),
+            None if over_http && (!is_open || call.state == State::Queued) => LossReason::NotConnected.into(),
+            None if call.state == State::Queued => RefusalReason::NotRead.into(),
+            None => RefusalReason::NoSlot.into(),
         }
     }
 

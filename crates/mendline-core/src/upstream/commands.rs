@@ -15,6 +15,7 @@ use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
 use crate::port::ClientId;
+use crate::reason::{Reason, RefusalReason};
 use crate::slab::Key;
 use crate::words::{self, Cause, Failure};
 
@@ -39,9 +40,9 @@ impl Upstream {
                 }
             }
             UpstreamCommand::Decline { link, id, why } => {
-                cx.emit(Event::ServerRequestDeclined { upstream: self.id, why });
+                cx.emit(Event::ServerRequestDeclined { upstream: self.id, why: why.clone() });
                 if self.link.is_up() && self.link.current() == Some(link) {
-                    let text = words::error_response(&id, Cause::Unavailable.code(), why);
+                    let text = words::error_response(&id, Cause::Unavailable.code(), &why.to_string());
                     self.send_message(Method::None, Spliced::whole(text), cx);
                 }
             }
@@ -73,13 +74,13 @@ impl Upstream {
 
     fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
         if self.closing {
-            return self.reject(client, request, &message, Cause::Unavailable, "Mendline is stopping".into(), cx);
+            return self.reject(client, request, &message, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
         }
         if self.answer_early(client, request, &message, cx) {
             return;
         }
         if self.link.is_parked() && !self.gate.is_isolated() {
-            let why = self.link.trouble().to_owned();
+            let why = self.link.trouble();
             self.link.wake(cx);
             return self.reject(client, request, &message, Cause::Parked, why, cx);
         }
@@ -88,7 +89,7 @@ impl Upstream {
         }
         let listens = message.method() == Method::SubscriptionsListen;
         if listens && self.listens >= defaults::LISTENS {
-            let why = format!("{} subscriptions are open, which is the limit", self.listens);
+            let why = RefusalReason::Subscriptions { limit: self.listens }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let is_free = if listens { self.is_open() } else { self.has_place() };
@@ -96,16 +97,16 @@ impl Upstream {
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_crowded());
         let gives_way = is_full.then(|| self.gives_way_to(client)).flatten();
         if is_full && gives_way.is_none() {
-            let why = format!("{} are waiting, which is the limit", self.waiting.len());
+            let why = RefusalReason::QueueFull { limit: self.waiting.len() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let size = message.text().len();
         if !cx.ledger.try_charge(size) {
-            let why = format!("{} bytes are held in memory, which is near the limit", cx.ledger.held());
+            let why = RefusalReason::Memory { held: cx.ledger.held() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         if let Some(key) = gives_way {
-            let why = format!("other clients wait too, and {} are the limit", self.waiting.len());
+            let why = RefusalReason::Fairness { limit: self.waiting.len() }.into();
             self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
         let effect = self.tools.effect_of(&message);
@@ -151,7 +152,7 @@ impl Upstream {
         request: Key,
         message: &Message,
         cause: Cause,
-        detail: String,
+        why: Reason,
         cx: &mut Cx<'_>,
     ) {
         // That we are stopping has no end.
@@ -167,7 +168,7 @@ impl Upstream {
             retry_after: retry_after.filter(|_| !needs_person),
             upstream: self.config.name.clone(),
             what: describe(message),
-            detail,
+            why,
             needs_person,
             modern: meta::is_modern(message),
         };

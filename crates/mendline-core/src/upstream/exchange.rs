@@ -16,6 +16,7 @@ use crate::list_cache::error_code;
 use crate::moment::Moment;
 use crate::port::{Content, EndHow, Written};
 use crate::quote::Quote;
+use crate::reason::Reason;
 use crate::slab::Key;
 
 /// What an exchange is for.
@@ -120,47 +121,47 @@ impl Exchange {
 /// What is to be done about a call whose exchange ended without its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Settle it by this evidence; words say what happened.
-    Settle(Evidence, String),
+    /// Settle it by this evidence.
+    Settle(Evidence, Reason),
     /// The upstream cannot be reached at all; nothing was sent.
-    Unreachable(String),
+    Unreachable(Reason),
     /// It must not be reached: said at once, and not tried again soon.
-    Forbidden(String),
+    Forbidden(Reason),
     /// The server says that the session that it named is lost; a ping has to confirm it.
-    SessionReportedLost(String),
+    SessionReportedLost(Reason),
     /// The response stream may be resumed from this event on.
     Resume(Bytes),
     /// The server does not know Streamable HTTP.
-    OtherDialect(String),
+    OtherDialect(Reason),
     /// The server does not know the modern era. A client that asked for it first falls back to `initialize` when it hears
     /// so, which is why this has its own answer, and why such a refusal says nothing about the dialect: only the refusal
     /// of an `initialize` does.
-    OtherEra(String),
+    OtherEra(Reason),
     /// A person has to provide a credential.
-    NeedsLogin(String),
+    NeedsLogin(Reason),
     /// The server did not process it, and would not process it again either.
-    Refused(String),
+    Refused(Reason),
     /// The body of the refusal is a JSON-RPC error: that is the answer.
     Answered,
     /// The server answered, but not in a way that can be passed on.
-    Final(String),
+    Final(Reason),
 }
 
 impl Verdict {
-    /// What happened, in half a sentence.
-    pub fn words(self) -> String {
+    /// Returns what happened.
+    pub fn reason(self) -> Reason {
         match self {
-            Verdict::Settle(_, words)
-            | Verdict::Unreachable(words)
-            | Verdict::Forbidden(words)
-            | Verdict::OtherDialect(words)
-            | Verdict::OtherEra(words)
-            | Verdict::NeedsLogin(words)
-            | Verdict::SessionReportedLost(words)
-            | Verdict::Refused(words)
-            | Verdict::Final(words) => words,
-            Verdict::Answered => "the server answered with an error".into(),
-            Verdict::Resume(_) => "the response broke off".into(),
+            Verdict::Settle(_, why)
+            | Verdict::Unreachable(why)
+            | Verdict::Forbidden(why)
+            | Verdict::OtherDialect(why)
+            | Verdict::OtherEra(why)
+            | Verdict::NeedsLogin(why)
+            | Verdict::SessionReportedLost(why)
+            | Verdict::Refused(why)
+            | Verdict::Final(why) => why,
+            Verdict::Answered => Reason::Error,
+            Verdict::Resume(_) => Reason::ResponseBroken,
         }
     }
 }
@@ -189,66 +190,73 @@ pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Excha
     // A GET that resumes a response says nothing about the POST before it, which the server had whole.
     let written = if exchange.resumes { Written::Whole } else { written };
     match (exchange.status, how) {
-        (_, EndHow::TooLarge) => Verdict::Final("its answer is larger than the limit for one message".into()),
-        (Some(status), EndHow::Forbidden(words)) if !exchange.resumes && proves_refusal(status) => {
-            Verdict::Refused(words.clone())
+        (_, EndHow::TooLarge) => Verdict::Final(Reason::TooLarge { length: None }),
+        (Some(status), EndHow::Forbidden(why)) if !exchange.resumes && proves_refusal(status) => {
+            Verdict::Refused(why.clone().into())
         }
-        (Some(status), EndHow::Forbidden(words)) if !exchange.resumes => {
-            Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, words.clone())
+        (Some(status), EndHow::Forbidden(why)) if !exchange.resumes => {
+            Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, why.clone().into())
         }
-        (None, EndHow::Forbidden(words)) if !exchange.resumes => Verdict::Forbidden(words.clone()),
-        (None, EndHow::NoConnection(words)) if written == Written::Nothing => Verdict::Unreachable(words.clone()),
+        (None, EndHow::Forbidden(why)) if !exchange.resumes => Verdict::Forbidden(why.clone().into()),
+        (None, EndHow::NoConnection(why)) if written == Written::Nothing => Verdict::Unreachable(why.clone().into()),
         (_, EndHow::Refused) if !exchange.resumes => {
             let refused = Evidence { written, reply: Reply::RefusedByTransport };
-            Verdict::Settle(refused, "the server refused the stream".into())
+            Verdict::Settle(refused, Reason::StreamRefused)
         }
-        (None, EndHow::NoConnection(words) | EndHow::Cut(words)) if !exchange.resumes => {
-            Verdict::Settle(Evidence { written, reply: Reply::None }, words.clone())
+        (None, EndHow::NoConnection(why)) if !exchange.resumes => {
+            Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into())
         }
-        (None, _) => lost_or_resumed(written, around, "the connection ended"),
+        (None, EndHow::Cut(why)) if !exchange.resumes => {
+            Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into())
+        }
+        (None, _) => lost_or_resumed(written, around, Reason::ConnectionEnded),
         (Some(status), how) => judge_status(status, exchange, how, written, around),
     }
 }
 
 fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written, around: &ExchangeContext) -> Verdict {
-    let said = || describe_response(status, exchange);
+    let answered = || status_reason(status, exchange);
     match status {
         200..300 => match (exchange.content, how) {
-            (Content::Events, EndHow::Cut(words)) => lost_or_resumed(written, around, words),
-            (Content::Events, _) => lost_or_resumed(written, around, "the response ended without an answer"),
-            (_, EndHow::Cut(words)) => Verdict::Settle(Evidence { written, reply: Reply::None }, words.clone()),
+            (Content::Events, EndHow::Cut(why)) => lost_or_resumed(written, around, why.clone().into()),
+            (Content::Events, _) => lost_or_resumed(written, around, Reason::NoAnswer),
+            (_, EndHow::Cut(why)) => Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into()),
             // It was accepted; its answer was to come over the event stream.
-            _ if around.is_orphan => {
-                let words = "the event stream ended before the answer came".to_owned();
-                Verdict::Settle(Evidence { written, reply: Reply::None }, words)
-            }
+            _ if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::None }, Reason::StreamEnded),
             _ if exchange.unreadable => {
-                Verdict::Settle(Evidence { written, reply: Reply::Unreadable }, unreadable(exchange))
+                let why = Reason::Unreadable { body: exchange.page.clone() };
+                Verdict::Settle(Evidence { written, reply: Reply::Unreadable }, why)
             }
-            _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
+            _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered()),
         },
         // A GET that resumes a response was refused, for a lost session or whatever else: the response is lost, and the call
         // may well have run.
-        _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, said()),
+        _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, answered()),
         // The endpoint went with its SSE stream, perhaps before a handshake was made over it.
-        404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, said()),
+        404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, answered()),
         // An error in the body that names the session has been noticed when it came.
-        404 if around.reports_lost(exchange) && exchange.error_body.is_none() => Verdict::SessionReportedLost(said()),
+        404 if around.reports_lost(exchange) && exchange.error_body.is_none() => {
+            Verdict::SessionReportedLost(answered())
+        }
         400 if around.reports_lost(exchange) && exchange.page.as_deref().is_some_and(names_session) => {
-            Verdict::SessionReportedLost(said())
+            Verdict::SessionReportedLost(answered())
         }
         400 if matches!(exchange.error_body, Some(ErrorBody { code: -32020 | -32022, again: false, .. })) => {
-            Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, said())
+            Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, answered())
         }
-        400 | 404 | 405 | 406 | 415 if around.unproven_era && !is_modern_refusal(exchange) => Verdict::OtherEra(said()),
-        400 | 404 | 405 if around.undetermined && exchange.error_body.is_none() => Verdict::OtherDialect(said()),
-        401 => Verdict::NeedsLogin(said()),
+        400 | 404 | 405 | 406 | 415 if around.unproven_era && !is_modern_refusal(exchange) => {
+            Verdict::OtherEra(answered())
+        }
+        400 | 404 | 405 if around.undetermined && exchange.error_body.is_none() => Verdict::OtherDialect(answered()),
+        401 => Verdict::NeedsLogin(answered()),
         // The other end of this connection is not responsible; that of a fresh one may be.
-        421 if !around.misdirected_once => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
-        429 | 500.. => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
-        _ if proves_refusal(status) => Verdict::Refused(said()),
+        421 if !around.misdirected_once => {
+            Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered())
+        }
+        429 | 500.. => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered()),
+        _ if proves_refusal(status) => Verdict::Refused(answered()),
         _ if exchange.error_body.is_some() => Verdict::Answered,
-        _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, said()),
+        _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered()),
     }
 }
 
@@ -278,28 +286,19 @@ fn is_modern_refusal(exchange: &Exchange) -> bool {
     exchange.error_body.as_ref().is_some_and(|error_body| (-32022..=-32020).contains(&error_body.code))
 }
 
-fn lost_or_resumed(written: Written, around: &ExchangeContext, words: &str) -> Verdict {
+fn lost_or_resumed(written: Written, around: &ExchangeContext, why: Reason) -> Verdict {
     match &around.last_event {
         Some(id) => Verdict::Resume(id.clone()),
-        None => Verdict::Settle(Evidence { written, reply: Reply::None }, words.to_owned()),
+        None => Verdict::Settle(Evidence { written, reply: Reply::None }, why),
     }
 }
 
-fn describe_response(status: u16, exchange: &Exchange) -> String {
-    let text = format!("the server answered HTTP {status}");
-    match (&exchange.error_body, &exchange.page) {
-        (Some(error_body), _) => format!("{text}: {}", error_body.words),
-        (None, Some(page)) => format!("{text}: {page}"),
-        (None, None) if exchange.content == Content::Other => format!("{text} with something that is not JSON"),
-        (None, None) => text,
-    }
-}
-
-fn unreadable(exchange: &Exchange) -> String {
-    match &exchange.page {
-        Some(page) => format!("its answer is not JSON-RPC: {page}"),
-        None => "its answer is not JSON-RPC".into(),
-    }
+fn status_reason(status: u16, exchange: &Exchange) -> Reason {
+    let body = match (&exchange.error_body, &exchange.page) {
+        (Some(error_body), _) => Some(error_body.words.clone()),
+        (None, page) => page.clone(),
+    };
+    Reason::Status { status, body, not_json: exchange.content == Content::Other }
 }
 
 /// The first words of a body that is not JSON-RPC: the title of an HTML page, else its text without tags. Secrets are hidden
@@ -353,6 +352,7 @@ mod tests {
     use super::*;
     use crate::evidence::Outcome;
     use crate::quote::Unredacted;
+    use crate::reason::{ConnectError, CutReason, RefusalReason};
 
     fn ended(status: Option<u16>, content: Content) -> Exchange {
         let mut exchange = Exchange::new(Purpose::OneWay);
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn a_response_that_broke_off_is_resumed_if_it_can_be_and_unknown_if_not() {
         let stream = ended(Some(200), Content::Events);
-        let cut = EndHow::Cut("reset".into());
+        let cut = EndHow::Cut(CutReason::Reset);
         let with_id = ExchangeContext { last_event: Some(Bytes::from_static(b"7")), ..ExchangeContext::default() };
         assert_eq!(judge(&stream, &cut, Written::Whole, &with_id), Verdict::Resume(Bytes::from_static(b"7")));
         let lost = judge(&stream, &cut, Written::Whole, &ExchangeContext::default());
@@ -382,11 +382,10 @@ mod tests {
     fn a_resumption_that_fails_never_makes_a_call_unsent() {
         let mut get = ended(None, Content::Empty);
         get.resumes = true;
-        let words = || "nothing listens there".to_owned();
         for how in [
-            EndHow::NoConnection(words()),
-            EndHow::Cut(words()),
-            EndHow::Forbidden(words()),
+            EndHow::NoConnection(ConnectError::NotConfigured),
+            EndHow::Cut(CutReason::Closed),
+            EndHow::Forbidden(RefusalReason::Url),
             EndHow::Refused,
             EndHow::Aborted,
         ] {
@@ -438,7 +437,7 @@ mod tests {
 
     #[test]
     fn t01_a_refused_redirect_is_judged_by_its_status() {
-        let how = EndHow::Forbidden("it redirects elsewhere".into());
+        let how = EndHow::Forbidden(RefusalReason::Url);
         for (status, refused) in [(301, false), (302, false), (303, false), (307, true), (308, true)] {
             let verdict =
                 judge(&ended(Some(status), Content::Empty), &how, Written::Whole, &ExchangeContext::default());
@@ -470,9 +469,12 @@ mod tests {
     fn no_status_and_no_end_proves_that_a_written_call_did_not_run() {
         for status in (100..600).map(Some).chain([None]) {
             for content in [Content::Empty, Content::Json, Content::Events, Content::Other] {
-                for how in
-                    [EndHow::Complete, EndHow::Cut(String::new()), EndHow::NoConnection(String::new()), EndHow::Aborted]
-                {
+                for how in [
+                    EndHow::Complete,
+                    EndHow::Cut(CutReason::Reset),
+                    EndHow::NoConnection(ConnectError::NotConfigured),
+                    EndHow::Aborted,
+                ] {
                     let verdict = judge(&ended(status, content), &how, Written::Whole, &ExchangeContext::default());
                     assert_ne!(outcome(&verdict), Some(Outcome::NotSent), "{status:?} {content:?} {how:?}");
                 }
@@ -489,7 +491,7 @@ mod tests {
             verdict,
             Verdict::Settle(
                 Evidence { written: Written::Whole, reply: Reply::Unreadable },
-                "its answer is not JSON-RPC".into()
+                Reason::Unreadable { body: None }
             )
         );
     }

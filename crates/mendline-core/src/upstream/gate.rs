@@ -18,7 +18,7 @@ use super::call::{Call, Owner, State};
 use crate::config::UpstreamConfig;
 use crate::cx::Cx;
 use crate::defaults;
-use crate::event::{Event, Short};
+use crate::event::Event;
 use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::breaker::{Admission, Breaker, BreakerState};
@@ -28,6 +28,7 @@ use crate::policy::pause::Pause;
 use crate::policy::queue::Rotation;
 use crate::policy::tool_breakers::ToolBreakers;
 use crate::port::ClientId;
+use crate::reason::{Reason, RefusalReason};
 use crate::timers::TimerId;
 use crate::words::Cause;
 
@@ -100,14 +101,12 @@ impl Gate {
         !self.pause.holds(now) && self.limit.as_ref().is_none_or(|limit| limit.slot_after(0, now) <= now)
     }
 
-    /// What calls wait for here, in half a sentence.
-    pub(super) fn words(&self, now: Moment) -> String {
+    /// Returns what calls wait for here.
+    pub(super) fn reason(&self, now: Moment) -> RefusalReason {
         match &self.limit {
-            _ if self.pause.holds(now) => {
-                format!("the server asked for a pause of another {}", Short(self.pause.hint(now)))
-            }
-            Some(limit) => limit.words(),
-            None => "the server is busy".into(),
+            _ if self.pause.holds(now) => RefusalReason::Paused { wait: self.pause.hint(now) },
+            Some(limit) => limit.reason(),
+            None => RefusalReason::Overloaded,
         }
     }
 
@@ -145,15 +144,15 @@ impl Gate {
         if self.is_quiet() || (passes(message) && !self.is_isolated()) {
             return None;
         }
-        let of_server = Some((&self.breaker, ""));
-        let of_tool = self.tools.of(message).map(|breaker| (breaker, ", of this tool only"));
-        [of_server, of_tool].into_iter().flatten().find_map(|(breaker, whose)| {
+        let of_server = Some((&self.breaker, false));
+        let of_tool = self.tools.of(message).map(|breaker| (breaker, true));
+        [of_server, of_tool].into_iter().flatten().find_map(|(breaker, of_tool)| {
             let tries = call.is_some_and(|call| breaker.is_tried_by(call));
             match breaker.admits(now) {
-                Admission::Held(wait) if !tries => Some(Hold { breaker, whose, wait }),
+                Admission::Held(wait) if !tries => Some(Hold { breaker, of_tool, wait }),
                 // What came before it opened is not what it is tried with.
                 Admission::Tries if call.is_some() && !tries => {
-                    Some(Hold { breaker, whose, wait: Some(defaults::BREAKER_TRIAL_HINT) })
+                    Some(Hold { breaker, of_tool, wait: Some(defaults::BREAKER_TRIAL_HINT) })
                 }
                 _ => None,
             }
@@ -163,9 +162,9 @@ impl Gate {
 
 impl Upstream {
     /// Why a call is not even taken on, if it is not.
-    pub(super) fn held_back(&self, client: ClientId, message: &Message, now: Moment) -> Option<(Cause, String)> {
+    pub(super) fn held_back(&self, client: ClientId, message: &Message, now: Moment) -> Option<(Cause, Reason)> {
         if let Some(hold) = self.gate.holds(message, None, now) {
-            return Some((Cause::BreakerOpen, hold.words()));
+            return Some((Cause::BreakerOpen, hold.reason().into()));
         }
         if self.gate.is_open(now) {
             return None;
@@ -173,7 +172,7 @@ impl Upstream {
         let timeouts = &self.config.timeouts;
         let most = self.gate.deadlines.of(message).unwrap_or(timeouts.call).min(timeouts.total).min(timeouts.recovery);
         let is_late = self.gate.opens_at(self.ahead_of(client), now) > now + most;
-        is_late.then(|| (Cause::RateLimited, self.gate.words(now)))
+        is_late.then(|| (Cause::RateLimited, self.gate.reason(now).into()))
     }
 
     /// When a call may be made again that was held back for this reason.
@@ -209,8 +208,8 @@ impl Upstream {
                 continue;
             }
             if let Some(hold) = self.gate.holds(&call.message, Some(call.name), cx.now) {
-                let words = hold.words();
-                self.fail(key, Cause::BreakerOpen, Outcome::NotSent, words, cx);
+                let why = hold.reason().into();
+                self.fail(key, Cause::BreakerOpen, Outcome::NotSent, why, cx);
             }
         }
     }
@@ -243,13 +242,13 @@ impl Upstream {
 /// What holds a call back: whose breaker, and for how long; for ever if nobody knows.
 pub(super) struct Hold<'a> {
     breaker: &'a Breaker,
-    whose: &'static str,
+    of_tool: bool,
     wait: Option<Duration>,
 }
 
 impl Hold<'_> {
-    pub(super) fn words(&self) -> String {
-        format!("{}{}", self.breaker.why(), self.whose)
+    pub(super) fn reason(&self) -> RefusalReason {
+        self.breaker.reason(self.of_tool)
     }
 }
 

@@ -87,7 +87,9 @@ impl Upstream {
     fn emit_edge(&mut self, tool: Option<String>, edge: Option<Edge>, cx: &mut Cx<'_>) {
         let upstream = self.id;
         match edge {
-            Some(Edge::Opened(open_for, why)) => {
+            Some(Edge::Opened(open_for)) => {
+                let breaker = tool.as_deref().and_then(|tool| self.gate.tools.named(tool));
+                let why = breaker.unwrap_or(&self.gate.breaker).reason(false);
                 cx.emit(Event::BreakerOpened { upstream, tool, open_for, why });
                 self.answer_held(cx);
             }

@@ -48,6 +48,7 @@ use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::LinkState;
 use crate::port::{ExchangeId, HttpRequest, Output, Reuse, UpstreamId, Verb};
+use crate::reason::Reason;
 use crate::slab::Key;
 use crate::timers::TimerId;
 
@@ -59,7 +60,7 @@ pub struct Http {
     configured: Dialect,
     dialect: Dialect,
     /// What the server said to a dialect that it does not speak, while the other is tried.
-    refused: Option<String>,
+    refused: Option<Reason>,
     /// In boxes, because a tree that is emptied and filled again with every call had better have small nodes.
     exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
     made: u64,

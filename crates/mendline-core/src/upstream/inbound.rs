@@ -20,6 +20,7 @@ use crate::list_cache::error_code;
 use crate::policy::backoff;
 use crate::policy::retry::{self, Again, Loss};
 use crate::port::{LinkId, Written};
+use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
 use crate::slab::Key;
 use crate::words::{self, Cause};
 
@@ -55,7 +56,7 @@ impl Upstream {
                 Some(client) => cx.send_to_client(client, ClientEvent::ServerRequest { link, message }),
                 None => {
                     if let Some(id) = message.id().map(Id::from_raw) {
-                        let decline = UpstreamCommand::Decline { link, id, why: "no client is connected" };
+                        let decline = UpstreamCommand::Decline { link, id, why: RefusalReason::NoClient };
                         cx.send_to_upstream(self.id, decline);
                     }
                 }
@@ -114,7 +115,7 @@ impl Upstream {
         self.watch(cx);
         if self.dead_answers >= defaults::DEAD_ANSWERS {
             self.dead_answers = 0;
-            self.drain_link("it only answers that its own connection is gone", EndedBy::Us, cx);
+            self.drain_link(LossReason::DeadBridge.into(), EndedBy::Us, cx);
         }
     }
 
@@ -301,7 +302,7 @@ impl Upstream {
         if is_initialize {
             // Nobody knows what was agreed, and a server must not be initialized twice: the next one is.
             self.session.lose();
-            self.drain_link("its answer to the handshake could not be read", EndedBy::Us, cx);
+            self.drain_link(HandshakeError::Unreadable.into(), EndedBy::Us, cx);
         }
         self.promote(cx);
     }
@@ -310,13 +311,13 @@ impl Upstream {
         let text = format!("a line of {length} bytes, which is over the limit");
         cx.emit(Event::OutputSkipped { upstream: self.id, text });
         if let Some(key) = self.find_named(id) {
-            let detail = format!("its answer of {length} bytes is over the limit for one message");
+            let why = Reason::TooLarge { length: usize::try_from(length).ok() };
             let owner = self.calls.get(key).map(|call| call.owner);
             if owner == Some(Owner::Us(InternalRequest::Handshake)) {
                 self.session.lose();
-                self.drain_link("its answer to the handshake is over the limit for one message", EndedBy::Us, cx);
+                self.drain_link(HandshakeError::TooLarge.into(), EndedBy::Us, cx);
             }
-            self.fail(key, Cause::CannotBridge, Outcome::Answered, detail, cx);
+            self.fail(key, Cause::CannotBridge, Outcome::Answered, why, cx);
             if let Some(Owner::Us(InternalRequest::List(kind))) = owner {
                 self.page_unreadable(kind, cx);
             }

@@ -18,6 +18,7 @@ use super::resync::ListKind;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::event::Event;
+use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 
 /// Why we ask.
@@ -73,7 +74,7 @@ impl Upstream {
     }
 
     /// It got no answer, and the link may be there all the same.
-    pub(super) fn internal_lost(&mut self, key: Key, why: &str, cx: &mut Cx<'_>) {
+    pub(super) fn internal_lost(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
         let Some(Call { owner: Owner::Us(internal), message, .. }) = self.take(key, cx) else { return };
         match internal {
             // A handshake belongs to its link; the next link gets its own.
@@ -81,22 +82,14 @@ impl Upstream {
             // Whoever waits for it does not wait for long.
             InternalRequest::Lookup => {}
             InternalRequest::Restore => {
-                cx.emit(Event::InternalRequestFailed {
-                    upstream: self.id,
-                    method: message.method(),
-                    why: why.to_owned(),
-                });
+                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
                 // The client relies on it, so it is told again; when something else was answered, and one at a time.
                 self.to_restore.push_back(message);
                 self.restore_lost = true;
                 self.promote(cx);
             }
             InternalRequest::List(_) => {
-                cx.emit(Event::InternalRequestFailed {
-                    upstream: self.id,
-                    method: message.method(),
-                    why: why.to_owned(),
-                });
+                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
                 // What changed is still not known: the next answer is a reason to look again.
                 self.resync_due = true;
             }
@@ -109,12 +102,12 @@ impl Upstream {
     pub(super) fn internal_expired(&mut self, key: Key, internal: InternalRequest, cx: &mut Cx<'_>) {
         self.drop_exchange(key, cx);
         if internal != InternalRequest::Handshake {
-            return self.internal_lost(key, "no answer in time", cx);
+            return self.internal_lost(key, Reason::TimedOut { after: None }, cx);
         }
         let (Some(link), Some(_)) = (self.link.current(), self.take(key, cx)) else { return };
-        cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: "no answer in time".to_owned() });
+        cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: Reason::TimedOut { after: None } });
         self.session.lose();
-        self.drain_link("the server did not answer the handshake in time", EndedBy::Us, cx);
+        self.drain_link(HandshakeError::TimedOut.into(), EndedBy::Us, cx);
     }
 
     /// Over HTTP: its exchange ended without an answer.
@@ -149,19 +142,19 @@ impl Upstream {
         }
         let hopeless = matches!(verdict, Verdict::Forbidden(_));
         match verdict {
-            Verdict::SessionReportedLost(words) => {
-                self.internal_lost(key, &words, cx);
+            Verdict::SessionReportedLost(why) => {
+                self.internal_lost(key, why, cx);
                 if let Some(refusal) = Refusal::of(exchange) {
                     self.session_reported_lost(exchange.life, refusal, None, cx);
                 }
             }
-            Verdict::Unreachable(words) | Verdict::Forbidden(words) => {
-                self.internal_lost(key, &words, cx);
+            Verdict::Unreachable(why) | Verdict::Forbidden(why) => {
+                self.internal_lost(key, why.clone(), cx);
                 if !self.has_sse_stream() {
-                    self.unreachable(words, hopeless, cx);
+                    self.unreachable(why, hopeless, cx);
                 }
             }
-            verdict => self.internal_lost(key, &verdict.words(), cx),
+            verdict => self.internal_lost(key, verdict.reason(), cx),
         }
     }
 
@@ -222,8 +215,8 @@ impl Upstream {
     /// The log level or a subscription was told to a new session.
     fn restored(&mut self, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
         if answer.kind() == Kind::Error {
-            let why = answer.get_str(&["message"]).unwrap_or_default();
-            let why = cx.quote.quote(why.as_bytes(), defaults::QUOTED);
+            let message = answer.get_str(&["message"]).unwrap_or_default();
+            let why = Reason::ErrorBody { message: cx.quote.quote(message.as_bytes(), defaults::QUOTED) };
             cx.emit(Event::InternalRequestFailed { upstream: self.id, method: asked.method(), why });
             self.session.forget_subscription(asked);
         } else if asked.method() == Method::ResourcesSubscribe {

@@ -18,6 +18,7 @@ use super::link::EndedBy;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::moment::Moment;
+use crate::reason::{LossReason, Reason};
 use crate::timers::TimerId;
 
 /// What has been heard, and what was missed.
@@ -139,13 +140,13 @@ impl Upstream {
             return;
         }
         self.keep_alive.misses = 0;
-        let why = format!("the server did not answer {} pings", defaults::KEEP_ALIVE_MISSES);
+        let why = Reason::from(LossReason::Unresponsive { pings: defaults::KEEP_ALIVE_MISSES });
         if self.http.is_some() && !self.has_sse_stream() {
             // A session over HTTP is not bound to a line that may be broken.
             return self.unreachable(why, false, cx);
         }
         self.session.lose();
-        self.drain_link(&why, EndedBy::Us, cx);
+        self.drain_link(why, EndedBy::Us, cx);
     }
 }
 

@@ -37,7 +37,8 @@ use crate::defaults;
 use crate::event::{Event, LinkState, Over};
 use crate::moment::Moment;
 use crate::policy::backoff;
-use crate::port::{Exit, LinkId, Output, Signal, SpawnFailure, SpawnFailureKind, UpstreamId};
+use crate::port::{Exit, LinkId, Output, Signal, SpawnError, UpstreamId};
+use crate::reason::{LossReason, Reason};
 use crate::timers::TimerId;
 
 /// The next thing to do to a child that is to end.
@@ -87,7 +88,7 @@ pub struct Link {
     /// The child is ended to be started anew another way: that is no loss, and nobody has to ask for it again.
     renewing: bool,
     /// Why we are ending the child, and whether that was our own wish.
-    ending: Option<(String, EndedBy)>,
+    ending: Option<(Reason, EndedBy)>,
     dials: VecDeque<Moment>,
     exits: VecDeque<Moment>,
     timer: Option<TimerId>,
@@ -99,7 +100,7 @@ pub struct Link {
     held: bool,
     /// The server wants to be left alone until then.
     put_off: Moment,
-    trouble: Option<String>,
+    trouble: Option<Reason>,
     stderr_tail: VecDeque<String>,
 }
 
@@ -165,14 +166,16 @@ impl Link {
         self.stopped && self.state == LinkState::Idle
     }
 
-    /// Why it is not up, in half a sentence.
-    pub fn trouble(&self) -> &str {
+    /// Returns why it cannot be used.
+    pub fn trouble(&self) -> Reason {
         let is_child = self.transport == Transport::Child;
-        self.trouble.as_deref().unwrap_or(match self.state {
-            LinkState::Up if is_child => "it has started, but has not answered the handshake",
-            LinkState::Up => "it accepted a connection, but has not answered the handshake",
-            LinkState::Dialing if !is_child => "no connection has been made yet",
-            _ => "it has not started yet",
+        self.trouble.clone().unwrap_or_else(|| {
+            Reason::Loss(match self.state {
+                LinkState::Up if is_child => LossReason::StartedNotInitialized,
+                LinkState::Up => LossReason::ConnectedNotInitialized,
+                LinkState::Dialing if !is_child => LossReason::NotConnected,
+                _ => LossReason::NotStarted,
+            })
         })
     }
 
@@ -200,36 +203,32 @@ impl Link {
         self.stderr_tail.clear();
         self.rise(Over::Child(pid), cx);
         if self.stopped {
-            self.drain("stopping", EndedBy::Us, cx);
+            self.drain(LossReason::Stopping.into(), EndedBy::Us, cx);
         }
     }
 
-    pub fn handle_spawn_failed(&mut self, why: &SpawnFailure, called: bool, cx: &mut Cx<'_>) {
-        let hopeless = why.kind == SpawnFailureKind::NotFound;
-        cx.emit(Event::DialFailed { upstream: self.upstream, why: why.text.clone() });
-        self.trouble = Some(why.text.clone());
+    pub fn handle_spawn_failed(&mut self, why: &SpawnError, called: bool, cx: &mut Cx<'_>) {
+        cx.emit(Event::DialFailed { upstream: self.upstream, why: why.clone() });
+        self.trouble = Some(why.clone().into());
         self.health = Health::default();
-        self.lose(why.text.clone(), hopeless, called, cx);
+        self.lose(why.clone().into(), why.is_permanent(), called, cx);
     }
 
     pub fn handle_exited(&mut self, how: Exit, called: bool, cx: &mut Cx<'_>) {
         let ending = self.ending.take();
         if std::mem::take(&mut self.renewing) && !self.stopped && !self.held {
             self.health = Health::default();
-            self.move_to(LinkState::Waiting, "its configuration has changed".into(), cx);
+            self.move_to(LinkState::Waiting, Some(LossReason::ConfigurationChanged.into()), cx);
             return self.sleep_until(self.earliest_dial(cx.now), cx);
         }
         let by_us = matches!(ending, Some((_, EndedBy::Us)));
         let mut why = match ending {
             // We ended it, so how it ended says less than why.
             Some((why, ended_by)) if ended_by == EndedBy::Us || self.shutdown_step == ShutdownStep::Kill => why,
-            _ => match how {
-                Exit::Code(code) => format!("the server ended with exit code {code}"),
-                Exit::Signal(signal) => format!("the server was killed by signal {signal}"),
-            },
+            _ => LossReason::Exited(how).into(),
         };
-        if let (false, Some(words)) = (self.health.answered, self.stderr_tail.back()) {
-            why = format!("{why}; its stderr tail: {words}");
+        if let (false, Some(stderr)) = (self.health.answered, self.stderr_tail.back()) {
+            why = Reason::WithStderr { why: Box::new(why), stderr: stderr.clone() };
         }
         if !by_us {
             self.exits.push_back(cx.now);
@@ -274,12 +273,12 @@ impl Link {
     }
 
     /// Ends the child, by the shutdown sequence.
-    pub fn drain(&mut self, why: &str, ended_by: EndedBy, cx: &mut Cx<'_>) {
+    pub fn drain(&mut self, why: Reason, ended_by: EndedBy, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up && self.transport != Transport::Child {
-            self.lose(why.to_owned(), false, true, cx);
+            self.lose(why, false, true, cx);
         } else if self.state == LinkState::Up {
-            self.ending = Some((why.to_owned(), ended_by));
-            self.move_to(LinkState::Draining, why.to_owned(), cx);
+            self.ending = Some((why.clone(), ended_by));
+            self.move_to(LinkState::Draining, Some(why), cx);
             cx.output(Output::CloseStdin { link: self.id() });
             self.shutdown_step = ShutdownStep::Term;
             self.sleep_until(cx.now + defaults::SHUTDOWN_STEP, cx);
@@ -290,23 +289,23 @@ impl Link {
     pub fn stop(&mut self, cx: &mut Cx<'_>) {
         self.stopped = true;
         match self.state {
-            LinkState::Up => self.drain("stopping", EndedBy::Us, cx),
-            LinkState::Waiting | LinkState::Parked => self.rest_because("stopping", cx),
-            LinkState::Dialing if self.transport != Transport::Child => self.rest_because("stopping", cx),
+            LinkState::Up => self.drain(LossReason::Stopping.into(), EndedBy::Us, cx),
+            LinkState::Waiting | LinkState::Parked => self.rest_because(LossReason::Stopping, cx),
+            LinkState::Dialing if self.transport != Transport::Child => self.rest_because(LossReason::Stopping, cx),
             LinkState::Idle | LinkState::Dialing | LinkState::Draining => {}
         }
     }
 
-    fn rest_because(&mut self, why: &str, cx: &mut Cx<'_>) {
+    fn rest_because(&mut self, why: LossReason, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
-        self.move_to(LinkState::Idle, why.to_owned(), cx);
+        self.move_to(LinkState::Idle, Some(why.into()), cx);
     }
 
     pub fn handle_timer(&mut self, cx: &mut Cx<'_>) {
         self.timer = None;
         match self.state {
-            LinkState::Waiting => self.dial(String::new(), cx),
-            LinkState::Parked => self.dial("probe".into(), cx),
+            LinkState::Waiting => self.dial(None, cx),
+            LinkState::Parked => self.dial(Some(LossReason::Probe), cx),
             LinkState::Draining => self.next_shutdown_step(cx),
             LinkState::Idle | LinkState::Dialing | LinkState::Up => {}
         }
@@ -338,19 +337,19 @@ impl Link {
         }
     }
 
-    fn dial(&mut self, why: String, cx: &mut Cx<'_>) {
+    fn dial(&mut self, why: Option<LossReason>, cx: &mut Cx<'_>) {
         self.count_dial(cx.now);
         cx.disarm(&mut self.timer);
-        self.move_to(LinkState::Dialing, why, cx);
+        self.move_to(LinkState::Dialing, why.map(Reason::Loss), cx);
         if self.transport == Transport::Child {
             cx.output(Output::Spawn { link: self.id() });
         }
     }
 
-    fn lose(&mut self, why: String, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
+    fn lose(&mut self, why: Reason, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
         if self.stopped {
-            return self.move_to(LinkState::Idle, why, cx);
+            return self.move_to(LinkState::Idle, Some(why), cx);
         }
         self.trouble = Some(why.clone());
         self.hopeless = hopeless;
@@ -367,17 +366,17 @@ impl Link {
         incident.parked |= hopeless || spent || self.crash_loops(cx.now);
         self.incident = Some(incident);
         if self.held {
-            return self.move_to(LinkState::Idle, why, cx);
+            return self.move_to(LinkState::Idle, Some(why), cx);
         }
         if !self.policy.is_by_itself() {
             cx.emit(Event::ReconnectDisabled { upstream: self.upstream, why: why.clone() });
-            self.move_to(LinkState::Idle, why, cx);
+            self.move_to(LinkState::Idle, Some(why), cx);
         } else if incident.parked {
-            self.move_to(LinkState::Parked, why, cx);
+            self.move_to(LinkState::Parked, Some(why), cx);
             self.sleep_until(self.earliest_dial(cx.now + defaults::PARKED_PROBE), cx);
         } else {
             let delay = backoff::redial(&self.policy, incident.redials + 1, called, cx.rng);
-            self.move_to(LinkState::Waiting, why, cx);
+            self.move_to(LinkState::Waiting, Some(why), cx);
             self.sleep_until(self.earliest_dial(cx.now + delay), cx);
         }
     }
@@ -415,15 +414,15 @@ impl Link {
         }
     }
 
-    fn move_to(&mut self, to: LinkState, why: String, cx: &mut Cx<'_>) {
+    fn move_to(&mut self, to: LinkState, why: Option<Reason>, cx: &mut Cx<'_>) {
         self.move_over(to, why, None, cx);
     }
 
     fn rise(&mut self, over: Over, cx: &mut Cx<'_>) {
-        self.move_over(LinkState::Up, String::new(), Some(over), cx);
+        self.move_over(LinkState::Up, None, Some(over), cx);
     }
 
-    fn move_over(&mut self, to: LinkState, why: String, over: Option<Over>, cx: &mut Cx<'_>) {
+    fn move_over(&mut self, to: LinkState, why: Option<Reason>, over: Option<Over>, cx: &mut Cx<'_>) {
         let from = std::mem::replace(&mut self.state, to);
         cx.emit(Event::LinkStateChanged { upstream: self.upstream, from, to, why, over });
     }

@@ -60,7 +60,8 @@ use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
-use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnFailure, UpstreamId, Written};
+use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnError, UpstreamId, Written};
+use crate::reason::{ConnectivityChange, HandshakeError, LossReason, Reason};
 use crate::slab::{self, Key, Slab};
 
 /// One configured server.
@@ -210,11 +211,7 @@ impl Upstream {
     /// One of the child's pipes is gone: nothing can be said or heard any more, so it is ended.
     pub fn handle_broken(&mut self, link: LinkId, pipe: Pipe, cx: &mut Cx<'_>) {
         if self.link.current() == Some(link) {
-            let why = match pipe {
-                Pipe::Stdin => "the server closed its stdin",
-                Pipe::Stdout => "the server closed its stdout",
-            };
-            self.link.drain(why, EndedBy::Server, cx);
+            self.link.drain(LossReason::PipeClosed(pipe).into(), EndedBy::Server, cx);
         }
     }
 
@@ -237,7 +234,7 @@ impl Upstream {
         }
     }
 
-    pub fn handle_spawn_failed(&mut self, link: LinkId, why: &SpawnFailure, cx: &mut Cx<'_>) {
+    pub fn handle_spawn_failed(&mut self, link: LinkId, why: &SpawnError, cx: &mut Cx<'_>) {
         if self.link.current() == Some(link) {
             let called = !self.waiting.is_empty();
             self.link.handle_spawn_failed(why, called, cx);
@@ -295,7 +292,7 @@ impl Upstream {
     }
 
     /// Ends the link: a child by the shutdown sequence, a SSE stream by giving it up.
-    fn drain_link(&mut self, why: &str, ended_by: EndedBy, cx: &mut Cx<'_>) {
+    fn drain_link(&mut self, why: Reason, ended_by: EndedBy, cx: &mut Cx<'_>) {
         self.link.drain(why, ended_by, cx);
         self.drop_sse_stream(cx);
     }
@@ -315,7 +312,7 @@ impl Upstream {
         }
         cx.emit(Event::ReconnectRequested { upstream: self.id });
         if self.link.is_up() {
-            self.drain_link("requested manually", EndedBy::Us, cx);
+            self.drain_link(LossReason::Requested.into(), EndedBy::Us, cx);
         } else {
             self.link.reconnect(cx);
         }
@@ -323,8 +320,8 @@ impl Upstream {
     }
 
     /// The machine was asleep, or the network has changed: what is lost is looked for, and what seems to be there is tested.
-    pub fn handle_connectivity_changed(&mut self, why: &str, cx: &mut Cx<'_>) {
-        self.link.dial_soon(why, cx);
+    pub fn handle_connectivity_changed(&mut self, change: ConnectivityChange, cx: &mut Cx<'_>) {
+        self.link.dial_soon(change, cx);
         self.probe(cx);
         self.keep_moving(cx);
     }
@@ -341,16 +338,14 @@ impl Upstream {
     fn finish_replay(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
         let Some(link) = self.link.current() else { return };
         if answer.kind() == Kind::Error {
-            let why = answer.get_str(&["message"]).unwrap_or_default();
-            let why = cx.quote.quote(why.as_bytes(), defaults::QUOTED);
-            let words = match self.is_initialized_once {
-                true => "the server refused to be re-initialized".to_owned(),
-                false => format!("the server refused to be initialized: {why}"),
-            };
+            let message = answer.get_str(&["message"]).unwrap_or_default();
+            let message = cx.quote.quote(message.as_bytes(), defaults::QUOTED);
+            let why = Reason::ErrorBody { message: message.clone() };
             cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why });
             self.session.lose();
             self.forget_handshakes(cx);
-            return self.drain_link(&words, EndedBy::Us, cx);
+            let why = HandshakeError::Refused { message, again: self.is_initialized_once };
+            return self.drain_link(why.into(), EndedBy::Us, cx);
         }
         let is_first = !std::mem::replace(&mut self.is_initialized_once, true);
         self.cache_handshake(handshake, answer, cx);

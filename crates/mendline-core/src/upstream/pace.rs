@@ -14,6 +14,7 @@ use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
 use crate::policy::queue;
 use crate::port::ClientId;
+use crate::reason::Reason;
 use crate::slab::Key;
 use crate::words::Cause;
 
@@ -32,7 +33,7 @@ impl Upstream {
     fn answer_late(&mut self, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             if self.calls.get(key).is_some_and(|call| self.is_too_late(call)) {
-                self.fail(key, Cause::RateLimited, Outcome::NotSent, self.gate.words(cx.now), cx);
+                self.fail(key, Cause::RateLimited, Outcome::NotSent, self.gate.reason(cx.now).into(), cx);
             }
         }
     }
@@ -44,13 +45,17 @@ impl Upstream {
 
     /// Why a call whose attempt was lost does not wait for the next, if it does not. What became of the attempt says more
     /// than what is in the way of the next one; only if nothing became of it, that is said.
-    pub(super) fn gives_up_waiting(&self, key: Key, lost: Evidence, now: Moment) -> Option<(Cause, Option<String>)> {
+    pub(super) fn gives_up_waiting(&self, key: Key, lost: Evidence, now: Moment) -> Option<(Cause, Option<Reason>)> {
         let call = self.calls.get(key)?;
         let is_unsent = lost.outcome() == Outcome::NotSent;
         if let Some(hold) = self.gate.holds(&call.message, Some(call.name), now) {
-            Some(if is_unsent { (Cause::BreakerOpen, Some(hold.words())) } else { (cause_of(lost), None) })
+            Some(if is_unsent { (Cause::BreakerOpen, Some(hold.reason().into())) } else { (cause_of(lost), None) })
         } else if self.is_too_late(call) {
-            Some(if is_unsent { (Cause::RateLimited, Some(self.gate.words(now))) } else { (cause_of(lost), None) })
+            Some(if is_unsent {
+                (Cause::RateLimited, Some(self.gate.reason(now).into()))
+            } else {
+                (cause_of(lost), None)
+            })
         } else {
             None
         }

@@ -21,6 +21,7 @@ use crate::config::{Transport, UpstreamConfig};
 use crate::cx::Cx;
 use crate::event::{Event, LinkState};
 use crate::port::{Change, Output};
+use crate::reason::LossReason;
 use crate::slab::Key;
 
 impl Upstream {
@@ -70,7 +71,7 @@ impl Upstream {
         cx.output(Output::Renew { upstream: self.id });
         self.link.start_anew(cx);
         if self.http.is_none() {
-            self.drain_link("its configuration has changed", EndedBy::Us, cx);
+            self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);
         }
         self.keep_moving(cx);
     }

@@ -145,9 +145,9 @@ impl Upstream {
         let Some(told) = &self.told else { return };
         let differs = |member: &&str| told.get(&[member]) != answer.get(&[member]);
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
-        let what = members.into_iter().filter(differs).collect::<Vec<_>>().join(", ");
-        if !what.is_empty() {
-            cx.emit(Event::HandshakeDiffers { upstream: self.id, what });
+        let members: Vec<_> = members.into_iter().filter(differs).collect();
+        if !members.is_empty() {
+            cx.emit(Event::HandshakeDiffers { upstream: self.id, members });
         }
     }
 

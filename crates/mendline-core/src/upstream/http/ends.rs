@@ -13,6 +13,7 @@ use crate::event::Dropped;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::backoff;
 use crate::port::{EndHow, ExchangeId, Written};
+use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
@@ -27,11 +28,12 @@ impl Upstream {
         let Some(exchange) = http.exchanges.remove(&id) else { return };
         match exchange.purpose {
             Purpose::OneWay if http.held_by == Some(id) => {
-                let words = match how {
-                    EndHow::NoConnection(words) | EndHow::Cut(words) => words.clone(),
-                    _ => "the server did not take `initialized`".to_owned(),
+                let why = match how {
+                    EndHow::NoConnection(why) => why.clone().into(),
+                    EndHow::Cut(why) => why.clone().into(),
+                    _ => HandshakeError::InitializedRejected { status: None }.into(),
                 };
-                self.handshake_incomplete(words, cx);
+                self.handshake_incomplete(why, cx);
             }
             Purpose::Call(key) => {
                 self.call_ended(key, &exchange, how, written, cx);
@@ -80,10 +82,10 @@ impl Upstream {
             return self.internal_ended(key, internal, verdict, exchange, cx);
         }
         match verdict {
-            Verdict::Settle(evidence, words) if evidence.reply == Reply::HeadersRefused => {
-                self.headers_refused(key, evidence, words, cx);
+            Verdict::Settle(evidence, why) if evidence.reply == Reply::HeadersRefused => {
+                self.headers_refused(key, evidence, why, cx);
             }
-            Verdict::Settle(evidence, words) => {
+            Verdict::Settle(evidence, why) => {
                 // What never gets there whole costs no attempt, so only its pauses keep it from being a storm.
                 let pause = match evidence.outcome() {
                     Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, cx.rng),
@@ -98,11 +100,11 @@ impl Upstream {
                 if !is_busy {
                     self.note_loss(key, evidence, cx);
                 }
-                self.settle_with_detail(key, evidence, again, words, cx);
+                self.settle_for(key, evidence, again, why, cx);
                 self.sort_waiting();
                 if is_initialize && over_sse {
-                    // Nobody knows whether the server was initialized, and it must not be initialized twice.
-                    self.drain_link("nobody knows whether the server was initialized", EndedBy::Us, cx);
+                    // A server must not be initialized twice, and it may have been initialized.
+                    self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
                 }
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
                     self.session_reported_lost(exchange.life, refusal, None, cx);
@@ -110,28 +112,28 @@ impl Upstream {
                 self.promote(cx);
             }
             // The SSE stream stands, so it is not the upstream that is away, only a way for this one.
-            Verdict::Unreachable(words) if over_sse || is_orphan => {
+            Verdict::Unreachable(why) if over_sse || is_orphan => {
                 let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
-                self.settle_with_detail(key, Evidence::UNSENT, again, words, cx);
+                self.settle_for(key, Evidence::UNSENT, again, why, cx);
                 self.sort_waiting();
             }
-            Verdict::Unreachable(words) => {
-                self.settle_with_detail(key, Evidence::UNSENT, cx.now, words.clone(), cx);
+            Verdict::Unreachable(why) => {
+                self.settle_for(key, Evidence::UNSENT, cx.now, why.clone(), cx);
                 self.sort_waiting();
-                self.unreachable(words, false, cx);
+                self.unreachable(why, false, cx);
             }
             // The SSE stream stands here too: nothing may be sent for this one, and that is said at once.
-            Verdict::Forbidden(words) if over_sse => {
+            Verdict::Forbidden(why) if over_sse => {
                 call.attempts -= 1;
-                self.fail(key, Cause::Unavailable, Outcome::NotSent, words, cx);
+                self.fail(key, Cause::Unavailable, Outcome::NotSent, why, cx);
             }
-            Verdict::Forbidden(words) => {
-                self.settle_with_detail(key, Evidence::UNSENT, cx.now, words.clone(), cx);
-                self.unreachable(words, true, cx);
+            Verdict::Forbidden(why) => {
+                self.settle_for(key, Evidence::UNSENT, cx.now, why.clone(), cx);
+                self.unreachable(why, true, cx);
             }
-            Verdict::SessionReportedLost(words) => {
+            Verdict::SessionReportedLost(why) => {
                 if let Some(refusal) = Refusal::of(exchange) {
-                    let refused = Refused { key, refusal, answer: None, words };
+                    let refused = Refused { key, refusal, answer: None, why };
                     self.session_reported_lost(exchange.life, refusal, Some(refused), cx);
                 }
             }
@@ -140,24 +142,24 @@ impl Upstream {
                 call.stream.resume_at = Some(cx.now + call.stream.retry.unwrap_or(defaults::RESUME_WAIT));
                 self.arm(key, cx);
             }
-            Verdict::OtherDialect(words) => self.try_other_dialect(key, words, cx),
-            Verdict::OtherEra(words) => self.fail(key, Cause::OtherEra, Outcome::Refused, words, cx),
-            Verdict::NeedsLogin(words) => {
+            Verdict::OtherDialect(why) => self.try_other_dialect(key, why, cx),
+            Verdict::OtherEra(why) => self.fail(key, Cause::OtherEra, Outcome::Refused, why, cx),
+            Verdict::NeedsLogin(why) => {
                 self.wants_login = true;
-                self.fail(key, Cause::NeedsLogin, Outcome::Refused, words, cx);
+                self.fail(key, Cause::NeedsLogin, Outcome::Refused, why, cx);
             }
-            Verdict::Refused(words) => {
+            Verdict::Refused(why) => {
                 self.note_health(key, None, cx);
-                self.fail(key, Cause::Refused, Outcome::Refused, words, cx);
+                self.fail(key, Cause::Refused, Outcome::Refused, why, cx);
             }
             Verdict::Answered => {
                 if let Some(answer) = exchange.error_body.as_ref().and_then(|it| answer_of(it, key)) {
                     self.pass_on(answer, cx);
                 }
             }
-            Verdict::Final(words) => {
+            Verdict::Final(why) => {
                 self.note_health(key, None, cx);
-                self.fail(key, Cause::CannotBridge, Outcome::Unknown, words, cx);
+                self.fail(key, Cause::CannotBridge, Outcome::Unknown, why, cx);
             }
         }
     }
@@ -174,8 +176,8 @@ impl Upstream {
             }
             self.drop_message(Method::None, Dropped::Undeliverable, cx);
             let over_sse = self.http.as_ref().is_some_and(|http| http.sse_stream().is_some());
-            if let (EndHow::NoConnection(words), false) = (how, over_sse) {
-                self.unreachable(words.clone(), false, cx);
+            if let (EndHow::NoConnection(why), false) = (how, over_sse) {
+                self.unreachable(why.clone().into(), false, cx);
             }
         }
     }
@@ -191,9 +193,9 @@ impl Upstream {
         (is_current && was_cut && may_repeat && lost < one_way.most).then(|| OneWay { lost, ..one_way.clone() })
     }
 
-    pub(in crate::upstream) fn unreachable(&mut self, words: String, hopeless: bool, cx: &mut Cx<'_>) {
+    pub(in crate::upstream) fn unreachable(&mut self, why: Reason, hopeless: bool, cx: &mut Cx<'_>) {
         let called = !self.waiting.is_empty();
-        self.link.handle_unreachable(words, hopeless, called, cx);
+        self.link.handle_unreachable(why, hopeless, called, cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
     }

@@ -22,6 +22,7 @@ use crate::defaults;
 use crate::event::Event;
 use crate::evidence::Evidence;
 use crate::policy::backoff;
+use crate::reason::Reason;
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::State;
@@ -91,8 +92,8 @@ impl Upstream {
         let mut faulty = Vec::new();
         for (place, tool, why) in http.params.learn(&answer) {
             faulty.push(place);
-            let [tool, why] = [tool, why].map(|text| cx.quote.quote(text.as_bytes(), defaults::QUOTED));
-            cx.emit(Event::ToolRemoved { upstream: self.id, tool, why });
+            let [tool, problem] = [tool, why].map(|text| cx.quote.quote(text.as_bytes(), defaults::QUOTED));
+            cx.emit(Event::ToolRemoved { upstream: self.id, tool, problem });
         }
         if faulty.is_empty() {
             return answer;
@@ -105,7 +106,7 @@ impl Upstream {
     }
 
     /// A call was refused for its headers. It goes out once more; a call of a tool only when the tools have been listed anew.
-    pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, words: String, cx: &mut Cx<'_>) {
+    pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.awaits_lookup = call.method() == Method::ToolsCall && meta::is_modern(&call.message);
         let again = if call.awaits_lookup {
@@ -113,7 +114,7 @@ impl Upstream {
         } else {
             cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng)
         };
-        self.settle_with_detail(key, evidence, again, words, cx);
+        self.settle_for(key, evidence, again, why, cx);
         self.sort_waiting();
         self.look_up(cx);
         self.promote(cx);

@@ -14,6 +14,7 @@ use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::budget::Budget;
 use crate::port::ExchangeId;
+use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
@@ -41,8 +42,8 @@ impl Upstream {
         let held = http.held_by == Some(id);
         // A session that is not known when its handshake is completed was never made.
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
-            let words = format!("the server answered HTTP {status} to `initialized`");
-            return self.handshake_incomplete(words, cx);
+            let why = HandshakeError::InitializedRejected { status: Some(status) };
+            return self.handshake_incomplete(why.into(), cx);
         }
         if held {
             http.release(cx);
@@ -81,7 +82,7 @@ impl Upstream {
             Verdict::Final(_) | Verdict::Answered => Some(Cause::CannotBridge),
             _ => None,
         };
-        let why = verdict.words();
+        let why = verdict.reason();
         cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
         if let (true, Some(http)) = (is_other_dialect, &mut self.http) {
             http.dialect = Dialect::Sse;
@@ -104,7 +105,7 @@ impl Upstream {
 
     /// Nobody knows whether `initialized` arrived, and a server may refuse whatever comes without it: the handshake is made
     /// again from its beginning.
-    pub(super) fn handshake_incomplete(&mut self, why: String, cx: &mut Cx<'_>) {
+    pub(super) fn handshake_incomplete(&mut self, why: Reason, cx: &mut Cx<'_>) {
         self.forget_session(cx);
         if let Some(link) = self.link.current() {
             cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
@@ -119,10 +120,10 @@ impl Upstream {
         http.held_until = None;
         if let Some(id) = http.held_by {
             http.abort(id, cx);
-            self.handshake_incomplete("the server did not take `initialized` in time".into(), cx);
+            self.handshake_incomplete(HandshakeError::InitializedTimedOut.into(), cx);
         } else if let (Some(sse_stream), None) = (http.sse_stream(), &http.endpoint) {
             http.abort(sse_stream, cx);
-            self.unreachable("the server did not name its endpoint in time".into(), false, cx);
+            self.unreachable(HandshakeError::NoEndpoint.into(), false, cx);
         }
         self.keep_moving(cx);
     }

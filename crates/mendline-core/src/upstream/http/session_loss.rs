@@ -26,6 +26,7 @@ use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
 use crate::port::{Content, ExchangeId, Written};
+use crate::reason::{LossReason, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
@@ -84,7 +85,7 @@ pub struct Refused {
     pub refusal: Refusal,
     /// The error that came, under the number of the call.
     pub answer: Option<Message>,
-    pub words: String,
+    pub why: Reason,
 }
 
 /// A session that is said to be lost, while a ping finds out.
@@ -172,13 +173,13 @@ impl Upstream {
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let life = exchange.life;
         let refusal = Refusal::with(exchange.status.unwrap_or(200), error_body.code, &error_body.words);
-        let words = format!("the server answered: {}", error_body.words);
+        let why = Reason::ErrorBody { message: error_body.words.clone() };
         http.leave(id, cx);
         if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
-            self.internal_lost(key, &words, cx);
+            self.internal_lost(key, why, cx);
             return self.session_reported_lost(life, refusal, None, cx);
         }
-        let refused = Refused { key, refusal, answer: answer_of(error_body, key), words };
+        let refused = Refused { key, refusal, answer: answer_of(error_body, key), why };
         self.session_reported_lost(life, refusal, Some(refused), cx);
     }
 
@@ -330,7 +331,7 @@ impl Upstream {
 
     /// Decides about one refused call.
     fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, cx: &mut Cx<'_>) {
-        let Refused { key, refusal, answer, words } = refused;
+        let Refused { key, refusal, answer, why } = refused;
         let Some(call) = self.calls.get_mut(key) else { return };
         let is_repeatable = call.effect.is_repeatable();
         let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
@@ -340,22 +341,22 @@ impl Upstream {
                 call.refused_once = true;
                 call.lost_in = Some(life);
                 let evidence = Evidence { written: Written::Whole, reply: Reply::SessionGone };
-                self.settle_with_detail(key, evidence, cx.now, "the server has lost the session".into(), cx);
+                self.settle_for(key, evidence, cx.now, LossReason::SessionLost.into(), cx);
             }
             (Finding::Alive, Some(answer)) => self.pass_on(answer, cx),
             // A server that repeats itself in so many words has answered; it need not be asked again.
             (_, Some(answer)) if is_repeatable && refusal.is_in_body() => self.pass_on(answer, cx),
             (Finding::Alive, None) if refusal.status == 404 => {
                 self.note_health(key, None, cx);
-                self.fail(key, Cause::Refused, Outcome::Refused, words, cx);
+                self.fail(key, Cause::Refused, Outcome::Refused, why, cx);
             }
             (Finding::Alive, None) => {
                 let evidence = Evidence { written: Written::Whole, reply: Reply::Status(refusal.status) };
-                self.settle_with_detail(key, evidence, again, words, cx);
+                self.settle_for(key, evidence, again, why, cx);
             }
             (Finding::Unconfirmed | Finding::CannotBeConfirmed, _) => {
-                let words = format!("{words}; a ping did not show whether the session is lost");
-                self.settle_with_detail(key, Evidence::SILENCE, again, words, cx);
+                let why = Reason::LossUnconfirmed(Box::new(why));
+                self.settle_for(key, Evidence::SILENCE, again, why, cx);
             }
         }
     }
@@ -370,8 +371,8 @@ impl Upstream {
     /// The session is lost: the handshake is made again, at once if the session had worked, else after the backoff.
     fn replace_session(&mut self, had_worked: bool, cx: &mut Cx<'_>) {
         let why = match had_worked {
-            true => "the server has lost the session",
-            false => "the server refuses the session that it has just made",
+            true => LossReason::SessionLost,
+            false => LossReason::SessionRefused,
         };
         if self.has_sse_stream() {
             self.drop_sse_stream(cx);

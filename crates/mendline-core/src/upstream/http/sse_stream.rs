@@ -13,6 +13,7 @@ use crate::defaults;
 use crate::event::Over;
 use crate::evidence::{Evidence, Outcome};
 use crate::port::{EndHow, Written};
+use crate::reason::{LossReason, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
@@ -21,11 +22,11 @@ use crate::words::Cause;
 
 impl Upstream {
     /// The server speaks something else than was tried. The call goes back to the queue, and the SSE stream is tried.
-    pub(super) fn try_other_dialect(&mut self, key: Key, words: String, cx: &mut Cx<'_>) {
+    pub(super) fn try_other_dialect(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.dialect = Dialect::Sse;
-        http.refused = Some(words);
-        self.settle_with_detail(key, Evidence::UNSENT, cx.now, String::new(), cx);
+        http.refused = Some(why);
+        self.settle_for(key, Evidence::UNSENT, cx.now, LossReason::TryingSse.into(), cx);
         self.sort_waiting();
         self.link.look_again(cx);
     }
@@ -50,12 +51,13 @@ impl Upstream {
     pub(super) fn sse_stream_ended(&mut self, exchange: &Exchange, how: &EndHow, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.endpoint = None;
-        let words = match (exchange.status, how) {
-            (None, EndHow::NoConnection(words) | EndHow::Forbidden(words) | EndHow::Cut(words)) => words.clone(),
-            (Some(200..300), EndHow::Cut(words)) => words.clone(),
-            (Some(200..300), _) => "the server ended its event stream".into(),
-            (Some(status), _) => format!("the server answered HTTP {status} to the request for an event stream"),
-            (None, _) => "the event stream could not be opened".into(),
+        let why: Reason = match (exchange.status, how) {
+            (None, EndHow::NoConnection(why)) => why.clone().into(),
+            (None, EndHow::Forbidden(why)) => why.clone().into(),
+            (None | Some(200..300), EndHow::Cut(why)) => why.clone().into(),
+            (Some(200..300), _) => LossReason::SseStreamEnded.into(),
+            (Some(status), _) => Reason::SseStatus { status },
+            (None, _) => LossReason::SseStreamNotOpened.into(),
         };
         // Only an answer tells that the server does not speak this dialect either; a broken line tells nothing, and an event
         // stream that breaks off before it has named its endpoint tells the contrary.
@@ -64,16 +66,16 @@ impl Upstream {
         if let Some(refused) = http.refused.take_if(|_| was_answered) {
             // Neither dialect: the next call may try both again.
             http.dialect = Dialect::Auto;
-            let words = format!("{refused}, and {words}");
+            let why = Reason::Both(Box::new(refused), Box::new(why));
             if self.ever_answered {
                 // It spoke one of them before: perhaps only what stands in front of it answers now.
-                return self.unreachable(words, false, cx);
+                return self.unreachable(why, false, cx);
             }
             for key in std::mem::take(&mut self.waiting) {
-                self.fail(key, Cause::CannotBridge, Outcome::NotSent, words.clone(), cx);
+                self.fail(key, Cause::CannotBridge, Outcome::NotSent, why.clone(), cx);
             }
             // Like a command that does not exist: asking again soon is pointless.
-            return self.link.handle_unreachable(words, true, false, cx);
+            return self.link.handle_unreachable(why, true, false, cx);
         }
         let is_unknown_there = matches!(exchange.status, Some(400 | 404 | 405));
         if was_answered && is_unknown_there && http.configured == Dialect::Auto {
@@ -82,7 +84,7 @@ impl Upstream {
         }
         self.give_up_posts(cx);
         let hopeless = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
-        self.link.handle_unreachable(words, hopeless, !self.calls.is_empty(), cx);
+        self.link.handle_unreachable(why, hopeless, !self.calls.is_empty(), cx);
         // Whoever's POST has ended was received.
         self.lose_calls(|_| Written::Whole, cx);
         self.give_up_if_parked(cx);

@@ -6,6 +6,7 @@
 use super::{Health, Link};
 use crate::cx::Cx;
 use crate::event::{LinkState, Over};
+use crate::reason::{LossReason, Reason};
 
 impl Link {
     /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.
@@ -24,7 +25,7 @@ impl Link {
     }
 
     /// Over HTTP: no connection could be made. While one that is lost already is waited for, that is no news.
-    pub fn handle_unreachable(&mut self, why: String, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
+    pub fn handle_unreachable(&mut self, why: Reason, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
         if matches!(self.state, LinkState::Dialing | LinkState::Up) {
             self.lose(why, hopeless, called, cx);
         }
@@ -33,14 +34,14 @@ impl Link {
     /// Over HTTP: nobody wants anything, so nothing is tried until someone does.
     pub fn rest(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Dialing {
-            self.rest_because("nothing to send", cx);
+            self.rest_because(LossReason::Unused, cx);
         }
     }
 
     /// Over HTTP: reached, but not yet in a language that it speaks.
     pub fn look_again(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up {
-            self.move_to(LinkState::Dialing, "trying legacy SSE".into(), cx);
+            self.move_to(LinkState::Dialing, Some(LossReason::TryingSse.into()), cx);
         }
     }
 

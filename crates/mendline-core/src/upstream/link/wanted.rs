@@ -12,6 +12,7 @@ use crate::cx::Cx;
 use crate::defaults;
 use crate::event::LinkState;
 use crate::moment::Moment;
+use crate::reason::{ConnectivityChange, LossReason};
 
 impl Link {
     /// Someone wants it: dial if it was never dialed.
@@ -21,10 +22,10 @@ impl Link {
         }
         let earliest = self.earliest_dial(cx.now);
         if earliest > cx.now {
-            self.move_to(LinkState::Waiting, "it was dialed too often of late".into(), cx);
+            self.move_to(LinkState::Waiting, Some(LossReason::DialLimit.into()), cx);
             self.sleep_until(earliest, cx);
         } else {
-            self.dial(String::new(), cx);
+            self.dial(None, cx);
         }
     }
 
@@ -33,7 +34,7 @@ impl Link {
         match self.state {
             LinkState::Idle => self.open(cx),
             LinkState::Parked if cx.now >= self.earliest_dial(self.dialed + defaults::PARKED_COOL_DOWN) => {
-                self.dial("woken by a call".into(), cx);
+                self.dial(Some(LossReason::WokenByCall), cx);
             }
             LinkState::Waiting if self.wakes_at.since(cx.now) > self.policy.cap_called => {
                 let delay = cx.rng.between(self.policy.cap_called / 2, self.policy.cap_called);
@@ -50,7 +51,7 @@ impl Link {
         let is_http = self.transport != Transport::Child;
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) || (is_http && self.state == LinkState::Dialing)
         {
-            self.rest_because("isolated manually", cx);
+            self.rest_because(LossReason::Isolated, cx);
         }
     }
 
@@ -70,7 +71,7 @@ impl Link {
     pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         match self.state {
             LinkState::Idle | LinkState::Waiting | LinkState::Parked if !self.stopped => {
-                self.dial("requested manually".into(), cx);
+                self.dial(Some(LossReason::Requested), cx);
             }
             _ => {}
         }
@@ -81,7 +82,7 @@ impl Link {
         let was_left_alone = self.is_left_alone();
         self.policy = policy;
         if was_left_alone && !self.is_left_alone() && !self.stopped && !self.held {
-            self.move_to(LinkState::Waiting, "its configuration has changed".into(), cx);
+            self.move_to(LinkState::Waiting, Some(LossReason::ConfigurationChanged.into()), cx);
             self.sleep_until(self.earliest_dial(cx.now), cx);
         }
     }
@@ -97,12 +98,12 @@ impl Link {
             _ if self.stopped => {}
             LinkState::Waiting | LinkState::Parked => {
                 if self.is_parked() {
-                    self.move_to(LinkState::Waiting, "its configuration has changed".into(), cx);
+                    self.move_to(LinkState::Waiting, Some(LossReason::ConfigurationChanged.into()), cx);
                 }
                 self.sleep_until(self.earliest_dial(cx.now), cx);
             }
             LinkState::Up | LinkState::Dialing if self.transport != Transport::Child => {
-                self.rest_because("its configuration has changed", cx);
+                self.rest_because(LossReason::ConfigurationChanged, cx);
                 self.open(cx);
             }
             LinkState::Up => self.renewing = true,
@@ -112,7 +113,7 @@ impl Link {
 
     /// The machine woke up, or the network changed: what was learned about the way there is worth nothing any more. What
     /// is lost is tried soon, as if it had been lost just now; how soon is chance, so that not all are tried at once.
-    pub fn dial_soon(&mut self, why: &str, cx: &mut Cx<'_>) {
+    pub fn dial_soon(&mut self, change: ConnectivityChange, cx: &mut Cx<'_>) {
         if !matches!(self.state, LinkState::Waiting | LinkState::Parked) || self.stopped {
             return;
         }
@@ -120,7 +121,7 @@ impl Link {
         let soon = self.earliest_dial(cx.now + cx.rng.between(Duration::ZERO, defaults::STAGGER));
         if soon < self.wakes_at {
             if self.is_parked() {
-                self.move_to(LinkState::Waiting, why.to_owned(), cx);
+                self.move_to(LinkState::Waiting, Some(LossReason::Connectivity(change).into()), cx);
             }
             self.sleep_until(soon, cx);
         }

@@ -1,0 +1,205 @@
+//! Reasons why Mendline does not send something.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::ConnectError;
+use crate::event::Short;
+
+/// The reason why Mendline does not send a request, or does not pass it on.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum RefusalReason {
+    /// Mendline is shutting down.
+    Stopping,
+    /// Too many subscriptions are open.
+    Subscriptions {
+        /// The limit.
+        limit: usize,
+    },
+    /// Too many calls wait.
+    QueueFull {
+        /// The limit.
+        limit: usize,
+    },
+    /// Too many calls wait, and other clients have fewer.
+    Fairness {
+        /// The limit.
+        limit: usize,
+    },
+    /// Waiting messages hold nearly all the memory there is for them.
+    Memory {
+        /// The bytes that they hold.
+        held: usize,
+    },
+    /// The limit of calls in flight was reached until the call's time was over.
+    NoSlot,
+    /// The server does not read what is written to it.
+    NotRead,
+    /// The server asked for a pause.
+    Paused {
+        /// The time that is left.
+        wait: Duration,
+    },
+    /// The configured rate limit is reached.
+    RateLimit {
+        /// Calls at once.
+        burst: u32,
+        /// Calls per second.
+        per_second: f64,
+    },
+    /// The server is overloaded.
+    Overloaded,
+    /// A circuit breaker is open after failures in a row.
+    BreakerFailures {
+        /// How many calls failed in a row.
+        calls: u32,
+        /// The breaker belongs to one tool.
+        of_tool: bool,
+    },
+    /// A circuit breaker is open because of its failure rate.
+    BreakerRate {
+        /// How many calls failed.
+        failed: u32,
+        /// Out of how many.
+        calls: u32,
+        /// The breaker belongs to one tool.
+        of_tool: bool,
+    },
+    /// A circuit breaker is open because the call that tried it while it was half open failed.
+    BreakerTrial {
+        /// The breaker belongs to one tool.
+        of_tool: bool,
+    },
+    /// The operator isolated the server.
+    Isolated,
+    /// No client is connected that could answer the server.
+    NoClient,
+    /// The client that could answer the server is gone.
+    ClientGone,
+    /// Too many requests of the server wait for the client.
+    ServerRequests,
+    /// The connection must not be made.
+    Connect(ConnectError),
+    /// The server redirects to a location that is not followed.
+    Redirect {
+        /// The server's origin.
+        from: String,
+        /// The status.
+        status: u16,
+        /// Where it leads, and why it is not followed.
+        problem: String,
+    },
+    /// The server names an endpoint at another origin.
+    Endpoint {
+        /// The server's origin.
+        from: String,
+        /// The other origin, if what it named is a URL.
+        to: Option<String>,
+    },
+    /// A header holds characters that HTTP does not allow.
+    Header {
+        /// Its name.
+        name: String,
+    },
+    /// The URL cannot be written into an HTTP request.
+    Url,
+    /// The host cannot be written into an HTTP request.
+    Host,
+}
+
+impl RefusalReason {
+    /// Returns the stable name for metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RefusalReason::Stopping => "stopping",
+            RefusalReason::Subscriptions { .. } => "too_many_subscriptions",
+            RefusalReason::QueueFull { .. } | RefusalReason::Fairness { .. } => "queue_full",
+            RefusalReason::Memory { .. } => "memory_budget",
+            RefusalReason::NoSlot | RefusalReason::NotRead => "no_slot",
+            RefusalReason::Paused { .. } => "paused",
+            RefusalReason::RateLimit { .. } => "rate_limit",
+            RefusalReason::Overloaded => "overloaded",
+            RefusalReason::BreakerFailures { .. }
+            | RefusalReason::BreakerRate { .. }
+            | RefusalReason::BreakerTrial { .. } => "breaker_open",
+            RefusalReason::Isolated => "isolated",
+            RefusalReason::NoClient | RefusalReason::ClientGone => "no_client",
+            RefusalReason::ServerRequests => "too_many_server_requests",
+            RefusalReason::Connect(error) => error.name(),
+            RefusalReason::Redirect { .. } => "redirect",
+            RefusalReason::Endpoint { .. } => "endpoint",
+            RefusalReason::Header { .. } | RefusalReason::Url | RefusalReason::Host => "unsendable",
+        }
+    }
+
+    /// Passes every text that comes from outside to `each`.
+    pub fn texts(&mut self, each: &mut dyn FnMut(&mut String)) {
+        match self {
+            RefusalReason::Connect(error) => error.texts(each),
+            RefusalReason::Redirect { from, problem, .. } => {
+                each(from);
+                each(problem);
+            }
+            RefusalReason::Endpoint { from, to } => {
+                each(from);
+                to.iter_mut().for_each(each);
+            }
+            RefusalReason::Header { name } => each(name),
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of_tool = |of_tool: &bool| if *of_tool { ", of this tool only" } else { "" };
+        match self {
+            RefusalReason::Stopping => f.write_str("Mendline is stopping"),
+            RefusalReason::Subscriptions { limit } => {
+                write!(f, "{limit} subscriptions are open, which is the limit")
+            }
+            RefusalReason::QueueFull { limit } => write!(f, "{limit} are waiting, which is the limit"),
+            RefusalReason::Fairness { limit } => write!(f, "other clients wait too, and {limit} are the limit"),
+            RefusalReason::Memory { held } => {
+                write!(f, "{held} bytes are held in memory, which is near the limit")
+            }
+            RefusalReason::NoSlot => f.write_str("no place became free in time"),
+            RefusalReason::NotRead => f.write_str("the server does not read what is sent to it"),
+            RefusalReason::Paused { wait } => {
+                write!(f, "the server asked for a pause of another {}", Short(*wait))
+            }
+            RefusalReason::RateLimit { burst, per_second } if *per_second >= 1.0 => {
+                write!(f, "the configured limit is {per_second} calls a second, {burst} at once")
+            }
+            RefusalReason::RateLimit { burst, per_second } => {
+                write!(f, "the configured limit is one call in {} s, {burst} at once", (1.0 / per_second).round())
+            }
+            RefusalReason::Overloaded => f.write_str("the server is overloaded"),
+            RefusalReason::BreakerFailures { calls, of_tool: it } => {
+                write!(f, "{calls} calls in a row have failed{}", of_tool(it))
+            }
+            RefusalReason::BreakerRate { failed, calls, of_tool: it } => {
+                write!(f, "{failed} of the last {calls} calls have failed{}", of_tool(it))
+            }
+            RefusalReason::BreakerTrial { of_tool: it } => {
+                write!(f, "the call that tried it has failed, too{}", of_tool(it))
+            }
+            RefusalReason::Isolated => f.write_str("it was isolated by the operator"),
+            RefusalReason::NoClient => f.write_str("no client is connected"),
+            RefusalReason::ClientGone => f.write_str("the client has gone"),
+            RefusalReason::ServerRequests => f.write_str("too many questions are waiting for the client"),
+            RefusalReason::Connect(error) => error.fmt(f),
+            RefusalReason::Redirect { from, status, problem } => write!(f, "{from} redirects ({status}) {problem}"),
+            RefusalReason::Endpoint { from, to: Some(to) } => {
+                write!(f, "the server at {from} names an endpoint at {to}, where nothing may be sent")
+            }
+            RefusalReason::Endpoint { from, to: None } => {
+                write!(f, "the server at {from} names an endpoint that is not a URL")
+            }
+            RefusalReason::Header { name } => write!(f, "the header {name} holds what HTTP does not allow"),
+            RefusalReason::Url => f.write_str("its URL cannot be sent"),
+            RefusalReason::Host => f.write_str("its host cannot be sent"),
+        }
+    }
+}
