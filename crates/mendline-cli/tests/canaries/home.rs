@@ -20,7 +20,9 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new() -> Home {
         let home = Home { folder: tempfile::tempdir().unwrap(), given: tempfile::tempdir().unwrap() };
-        fs::create_dir(home.folder.path().join("tmp")).unwrap();
+        for folder in ["tmp", "run"] {
+            fs::create_dir(home.folder.path().join(folder)).unwrap();
+        }
         home
     }
 
