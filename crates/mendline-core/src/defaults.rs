@@ -183,6 +183,10 @@ pub const LIST_PAGES: u32 = 64;
 /// Calls sent and unanswered per upstream.
 /// Set by `limits.inFlight`, `--max-in-flight`.
 pub const IN_FLIGHT: usize = 256;
+/// Distinct tool names in events, per upstream: a client that makes names up must not make metrics grow.
+pub const TOOL_NAMES: usize = 512;
+/// The longest tool name in events, in bytes.
+pub const TOOL_NAME_BYTES: usize = 128;
 /// Subscriptions that listen at a time, per upstream. They stay open for as long as somebody wants them, so they take no place
 /// from calls; a client needs one, and changes it by opening the next before it ends the last.
 pub const LISTENS: usize = 64;

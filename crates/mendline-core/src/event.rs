@@ -5,6 +5,8 @@
 //! the way of every healthy call carry no strings, so that telling them costs next to nothing.
 
 mod level;
+mod name;
+mod tool;
 mod words;
 
 use std::time::Duration;
@@ -18,6 +20,7 @@ use crate::reason::{ConnectivityChange, Reason, RefusalReason, SpawnError};
 use crate::words::Cause;
 
 pub use level::Level;
+pub use tool::{ToolName, ToolNames, TraceParent};
 pub(crate) use words::Short;
 
 /// Where a link stands.
@@ -66,8 +69,20 @@ pub enum Dropped {
     StaleReply,
 }
 
+/// The answer of an upstream to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// A result.
+    Ok,
+    /// A result with `isError`: the tool failed.
+    ToolError,
+    /// A JSON-RPC error with this code.
+    Error(i64),
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the variants' names and their Display say it; fields are named for what they hold")]
 pub enum Event {
     ClientOpened {
@@ -207,20 +222,59 @@ pub enum Event {
     CallAccepted {
         upstream: UpstreamId,
         call: u64,
+        client: ClientId,
         method: Method,
+        /// The tool that it calls.
+        tool: Option<ToolName>,
+        /// The trace that it belongs to.
+        trace: Option<TraceParent>,
     },
-    CallSent {
+    /// An attempt was handed to the shell.
+    AttemptStarted {
         upstream: UpstreamId,
         call: u64,
         attempt: u32,
         /// What the server knows this attempt by. Every attempt has a number of its own, the first that of its call.
         number: u64,
     },
+    /// An attempt ended without the answer to its call.
+    AttemptEnded {
+        upstream: UpstreamId,
+        call: u64,
+        tool: Option<ToolName>,
+        attempt: u32,
+        outcome: Outcome,
+        why: Reason,
+    },
+    /// The call is sent again.
     CallRetried {
         upstream: UpstreamId,
         call: u64,
+        method: Method,
+        tool: Option<ToolName>,
+        /// The number of the next attempt.
         attempt: u32,
+        /// The limit of attempts.
+        most: u32,
+        /// The outcome of the attempt before.
         outcome: Outcome,
+        why: Reason,
+    },
+    /// The call is not sent again, because the retry budget of its server is spent.
+    RetryRefused {
+        upstream: UpstreamId,
+        call: u64,
+        tool: Option<ToolName>,
+    },
+    /// A response that broke off is requested again from its last event on.
+    ResponseResumed {
+        upstream: UpstreamId,
+        call: u64,
+        tool: Option<ToolName>,
+        /// The number of resumptions without an event in between.
+        resumption: u32,
+        /// The limit of these.
+        most: u32,
     },
     /// It did not get there and waits as if it had never been sent.
     CallReturned {
@@ -231,14 +285,19 @@ pub enum Event {
         upstream: UpstreamId,
         call: u64,
         method: Method,
+        tool: Option<ToolName>,
         attempts: u32,
-        error: bool,
+        result: Answered,
+        /// Since it arrived.
         took: Duration,
+        /// Since its last attempt started: without waiting and without earlier attempts.
+        attempt_took: Duration,
     },
     CallFailed {
         upstream: UpstreamId,
         call: u64,
         method: Method,
+        tool: Option<ToolName>,
         attempts: u32,
         was_out: bool,
         cause: Cause,
@@ -260,8 +319,11 @@ pub enum Event {
     },
     CallRejected {
         upstream: UpstreamId,
+        client: ClientId,
         method: Method,
+        tool: Option<ToolName>,
         cause: Cause,
+        why: Reason,
     },
 
     /// Calls to a server, or to one of its tools, are held back from now on.
@@ -367,7 +429,10 @@ impl Event {
             | Event::ContentTypeMismatch { upstream }
             | Event::ToolRemoved { upstream, .. }
             | Event::CallAccepted { upstream, .. }
-            | Event::CallSent { upstream, .. }
+            | Event::AttemptStarted { upstream, .. }
+            | Event::AttemptEnded { upstream, .. }
+            | Event::RetryRefused { upstream, .. }
+            | Event::ResponseResumed { upstream, .. }
             | Event::CallReturned { upstream, .. }
             | Event::CallRetried { upstream, .. }
             | Event::CallAnswered { upstream, .. }

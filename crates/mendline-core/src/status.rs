@@ -14,7 +14,7 @@ use std::time::Duration;
 use mendline_wire::Method;
 
 use crate::config::RateLimit;
-use crate::event::{Event, LinkState, Over};
+use crate::event::{Answered, Event, LinkState, Over};
 use crate::evidence::Outcome;
 use crate::histogram::Histogram;
 use crate::policy::breaker::BreakerState;
@@ -84,6 +84,14 @@ pub struct UpstreamStatus {
     pub cancelled: u64,
     /// Calls rejected without being accepted.
     pub rejected: u64,
+    /// The outcomes of tool calls.
+    pub tool_calls: Counts,
+    /// The outcomes of requests with other methods.
+    pub other_calls: Counts,
+    /// Responses that were resumed.
+    pub resumed: u64,
+    /// Retries that the retry budget did not allow.
+    pub retries_refused: u64,
     /// Calls that waited because of the rate limit.
     pub slowed: u64,
     /// Messages dropped.
@@ -92,6 +100,23 @@ pub struct UpstreamStatus {
     pub latency: Option<Box<Histogram>>,
     /// What was configured while it ran, if anything was.
     pub reconfigured: Option<Reconfigured>,
+}
+
+/// How many requests had which outcome. Each request is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The server answered with a result.
+    pub ok: u64,
+    /// The server answered with a result whose `isError` is set.
+    pub tool_errors: u64,
+    /// The server answered with a JSON-RPC error.
+    pub errors: u64,
+    /// Mendline answered with a failure, and the request did not run.
+    pub failed: u64,
+    /// Mendline answered with a failure, and the request may have run.
+    pub unknown: u64,
+    /// Mendline did not accept it.
+    pub rejected: u64,
 }
 
 /// The last error of an upstream.
@@ -161,15 +186,21 @@ impl UpstreamStatus {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::CallAccepted { .. } => self.open += 1,
-            Event::CallSent { .. } => self.out += 1,
-            Event::CallAnswered { method, error, took, .. } => {
+            Event::AttemptStarted { .. } => self.out += 1,
+            Event::CallAnswered { method, result, attempt_took, .. } => {
                 self.end(true);
                 self.answered += 1;
-                self.errors += u64::from(*error);
+                self.errors += u64::from(matches!(result, Answered::Error(_)));
+                let counts = self.counts(*method);
+                match result {
+                    Answered::Ok => counts.ok += 1,
+                    Answered::ToolError => counts.tool_errors += 1,
+                    Answered::Error(_) => counts.errors += 1,
+                }
                 self.needs_login = None;
-                // A subscription that ends after a day was not slow.
-                if *method != Method::SubscriptionsListen {
-                    self.latency.get_or_insert_default().note(*took);
+                // How fast a server is shows in its tools: handshakes and subscriptions take as long as they take.
+                if *method == Method::ToolsCall {
+                    self.latency.get_or_insert_default().note(*attempt_took);
                 }
             }
             Event::AnsweredFromCatalogue { .. } => self.early += 1,
@@ -177,10 +208,15 @@ impl UpstreamStatus {
                 self.end(*was_out);
                 self.early += 1;
             }
-            Event::CallFailed { outcome, cause, was_out, why, .. } => {
+            Event::CallFailed { method, outcome, cause, was_out, why, .. } => {
                 self.end(*was_out);
                 self.failed += 1;
                 self.unknown += u64::from(*outcome == Outcome::Unknown);
+                let counts = self.counts(*method);
+                match outcome {
+                    Outcome::Unknown => counts.unknown += 1,
+                    _ => counts.failed += 1,
+                }
                 if *cause == Cause::NeedsLogin {
                     self.needs_login = Some(why.clone());
                 }
@@ -195,7 +231,12 @@ impl UpstreamStatus {
                 self.retried += 1;
             }
             Event::CallReturned { .. } => self.out -= 1,
-            Event::CallRejected { .. } => self.rejected += 1,
+            Event::CallRejected { method, .. } => {
+                self.rejected += 1;
+                self.counts(*method).rejected += 1;
+            }
+            Event::ResponseResumed { .. } => self.resumed += 1,
+            Event::RetryRefused { .. } => self.retries_refused += 1,
             Event::RateLimited { .. } => self.slowed += 1,
             Event::MessageDropped { .. } => self.dropped += 1,
 
@@ -241,6 +282,10 @@ impl UpstreamStatus {
             Some(Over::Child(pid)) if matches!(self.link, LinkState::Up | LinkState::Draining) => Some(pid),
             _ => None,
         }
+    }
+
+    fn counts(&mut self, method: Method) -> &mut Counts {
+        if method == Method::ToolsCall { &mut self.tool_calls } else { &mut self.other_calls }
     }
 
     /// A call is over.
@@ -293,7 +338,7 @@ impl UpstreamStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::LinkId;
+    use crate::port::{ClientId, LinkId};
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
 
@@ -348,10 +393,19 @@ mod tests {
     #[test]
     fn a_subscription_that_ends_after_a_day_was_not_slow() {
         let answered = |method, took| {
-            let accepted = Event::CallAccepted { upstream: UPSTREAM, call: 1, method };
-            let sent = Event::CallSent { upstream: UPSTREAM, call: 1, attempt: 1, number: 1 };
-            let error = false;
-            let answered = Event::CallAnswered { upstream: UPSTREAM, call: 1, method, attempts: 1, error, took };
+            let (client, tool, trace) = (ClientId(1), None, None);
+            let accepted = Event::CallAccepted { upstream: UPSTREAM, call: 1, client, method, tool, trace };
+            let sent = Event::AttemptStarted { upstream: UPSTREAM, call: 1, attempt: 1, number: 1 };
+            let answered = Event::CallAnswered {
+                upstream: UPSTREAM,
+                call: 1,
+                method,
+                tool: None,
+                attempts: 1,
+                result: Answered::Ok,
+                took,
+                attempt_took: took,
+            };
             [accepted, sent, answered]
         };
         let day = Duration::from_secs(86_400);

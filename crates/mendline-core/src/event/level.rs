@@ -29,7 +29,8 @@ impl Event {
             Event::LinkStateChanged { .. }
             | Event::DialPlanned { .. }
             | Event::CallAccepted { .. }
-            | Event::CallSent { .. }
+            | Event::AttemptStarted { .. }
+            | Event::AttemptEnded { .. }
             | Event::CallReturned { .. }
             | Event::InternalRequestSent { .. }
             | Event::CallAnswered { .. }
@@ -55,6 +56,7 @@ impl Event {
             | Event::InternalRequestFailed { .. }
             | Event::ReconnectDisabled { .. }
             | Event::CallRetried { .. }
+            | Event::RetryRefused { .. }
             | Event::CallFailed { .. }
             | Event::CallRejected { .. }
             | Event::BreakerOpened { .. }
@@ -69,6 +71,7 @@ impl Event {
             | Event::HandshakeCompleted { .. }
             | Event::ProvisionalAnswer { .. }
             | Event::ListChanged { .. }
+            | Event::ResponseResumed { .. }
             | Event::BreakerHalfOpened { .. }
             | Event::BreakerClosed { .. }
             | Event::Resumed { .. }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mendline_wire::Method;
 
-use super::{Dropped, Event, LinkState};
+use super::{Answered, Dropped, Event, LinkState, ToolName};
 use crate::port::Change;
 
 impl fmt::Display for LinkState {
@@ -53,7 +53,7 @@ impl fmt::Display for Event {
                 write!(f, "{} {how}", name(method))
             }
             Event::ProvisionalAnswer { call, took, .. } => {
-                write!(f, "call {call} (initialize) answered in the server's stead after {}", Short(*took))
+                write!(f, "#{call} initialize: provisional answer after {}", Short(*took))
             }
             Event::HandshakeCompleted { .. } => write!(f, "initialized, after the client was: initialize, initialized"),
             Event::HandshakeDiffers { members, .. } => {
@@ -63,29 +63,50 @@ impl fmt::Display for Event {
                 write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")
             }
             Event::ToolRemoved { tool, problem, .. } => write!(f, "left the tool {tool:?} out of the list: {problem}"),
-            Event::CallAccepted { call, method, .. } => write!(f, "call {call} accepted ({})", name(method)),
-            Event::CallSent { call, attempt, .. } => write!(f, "call {call} sent, attempt {attempt}"),
-            Event::CallReturned { call, .. } => write!(f, "call {call} did not get there, and waits"),
-            Event::CallRetried { call, attempt, outcome, .. } => {
-                write!(f, "call {call} goes out again as attempt {attempt} (the one before: {})", outcome.word())
+            Event::CallAccepted { call, method, tool, .. } => write!(f, "{}: accepted", OfCall(*call, tool, method)),
+            Event::AttemptStarted { call, attempt, .. } => write!(f, "#{call}: attempt {attempt} started"),
+            Event::AttemptEnded { call, tool, attempt, outcome, why, .. } => {
+                write!(f, "{}: attempt {attempt} ended ({}): {why}", CallAndTool(*call, tool), outcome.word())
             }
-            Event::CallAnswered { call, method, attempts, error, took, .. } => {
-                let what = if *error { "answered with an error" } else { "answered" };
-                write!(f, "call {call} ({}) {what} after {}, attempts: {attempts}", name(method), Short(*took))
+            Event::CallReturned { call, .. } => write!(f, "#{call}: not sent, waiting"),
+            Event::CallRetried { call, method, tool, attempt, most, why, .. } => {
+                let call = OfCall(*call, tool, method);
+                match why.status() {
+                    Some(status) => write!(f, "{call}: retrying (attempt {attempt} of {most}) after HTTP {status}"),
+                    None => write!(f, "{call}: retrying (attempt {attempt} of {most}): {why}"),
+                }
             }
-            Event::CallFailed { call, method, attempts, cause, outcome, took, why, .. } => write!(
+            Event::RetryRefused { call, tool, .. } => {
+                write!(f, "{}: not retried: the retry budget is spent", CallAndTool(*call, tool))
+            }
+            Event::ResponseResumed { call, tool, resumption, most, .. } => {
+                write!(f, "{}: resuming the response (resumption {resumption} of {most})", CallAndTool(*call, tool))
+            }
+            Event::CallAnswered { call, method, tool, attempts, result, took, .. } => {
+                let call = OfCall(*call, tool, method);
+                match result {
+                    Answered::Ok => write!(f, "{call}: answered after {}", Short(*took))?,
+                    Answered::ToolError => write!(f, "{call}: answered with a tool error after {}", Short(*took))?,
+                    Answered::Error(code) => write!(f, "{call}: answered with error {code} after {}", Short(*took))?,
+                }
+                if *attempts > 1 { write!(f, " (attempt {attempts})") } else { Ok(()) }
+            }
+            Event::CallFailed { call, method, tool, attempts, cause, outcome, took, why, .. } => write!(
                 f,
-                "call {call} ({}) failed after {}: {} (outcome {}, attempts: {attempts}): {why}",
-                name(method),
+                "{}: failed after {}: {} (outcome {}, attempts: {attempts}): {why}",
+                OfCall(*call, tool, method),
                 Short(*took),
                 cause.word(),
                 outcome.word()
             ),
             Event::CallCancelled { call, sent, .. } => {
-                write!(f, "call {call} cancelled by the client{}", if *sent { "" } else { " before it was sent" })
+                write!(f, "#{call}: cancelled by the client{}", if *sent { "" } else { " before it was sent" })
             }
-            Event::CallAbandoned { call, .. } => write!(f, "call {call} is of no use to anyone any more"),
-            Event::CallRejected { method, cause, .. } => write!(f, "{} rejected: {}", name(method), cause.word()),
+            Event::CallAbandoned { call, .. } => write!(f, "#{call}: abandoned, its client is gone"),
+            Event::CallRejected { method, tool, cause, why, .. } => {
+                let what = tool.as_ref().map_or_else(|| name(method), |tool| tool.as_str());
+                write!(f, "{what} rejected: {} ({why})", cause.word())
+            }
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Short(*open_for))
             }
@@ -102,13 +123,13 @@ impl fmt::Display for Event {
                 write!(f, "paused for {}, of the {} that the server asks for", Short(*wait), Short(*hint))
             }
             Event::PauseEnded { .. } => write!(f, "the pause is over"),
-            Event::RateLimited { call, wait, .. } => write!(f, "call {call} waits {} for its turn", Short(*wait)),
+            Event::RateLimited { call, wait, .. } => write!(f, "#{call}: waits {} for the rate limit", Short(*wait)),
             Event::ServerRequestForwarded { method, .. } => write!(f, "the server asks the client ({})", name(method)),
             Event::ServerRequestAnswered { .. } => write!(f, "the client answered the server"),
             Event::ServerRequestWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
             Event::ServerRequestDeclined { why, .. } => write!(f, "a question of the server was declined: {why}"),
             Event::IdTypeRepaired { call, .. } => {
-                write!(f, "the server changed the type of an id; matched to call {call} all the same")
+                write!(f, "the server changed the type of an id; matched to #{call} all the same")
             }
             Event::MessageDropped { method, why, .. } => {
                 let what = method.name().unwrap_or("response");
@@ -132,6 +153,28 @@ impl fmt::Display for Event {
             Event::Stopping { running: 0 } => write!(f, "stopping"),
             Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
             Event::Stopped => write!(f, "stopped"),
+        }
+    }
+}
+
+/// A call as people know it: its number, and its tool or else its method.
+struct OfCall<'a>(u64, &'a Option<ToolName>, &'a Method);
+
+impl fmt::Display for OfCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.1.as_ref().map(ToolName::as_str).or_else(|| self.2.name());
+        write!(f, "#{} {}", self.0, what.unwrap_or("call"))
+    }
+}
+
+/// A call by its number and its tool.
+struct CallAndTool<'a>(u64, &'a Option<ToolName>);
+
+impl fmt::Display for CallAndTool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Some(tool) => write!(f, "#{} {}", self.0, tool.as_str()),
+            None => write!(f, "#{}", self.0),
         }
     }
 }

@@ -43,6 +43,11 @@ pub enum Reason {
     },
     /// The server answered with an error.
     Error,
+    /// The server answered with this JSON-RPC error code.
+    ErrorCode {
+        /// The code.
+        code: i64,
+    },
     /// The response broke off.
     ResponseBroken,
     /// The connection ended.
@@ -99,7 +104,7 @@ impl Reason {
             Reason::Loss(reason) => reason.name(),
             Reason::Handshake(error) => error.name(),
             Reason::Status { .. } | Reason::SseStatus { .. } => "http_status",
-            Reason::ErrorBody { .. } | Reason::Error => "error_answer",
+            Reason::ErrorBody { .. } | Reason::ErrorCode { .. } | Reason::Error => "error_answer",
             Reason::ResponseBroken | Reason::NoAnswer | Reason::StreamEnded => "response_broken",
             Reason::ConnectionEnded => "connection_closed",
             Reason::StreamRefused => "stream_refused",
@@ -141,6 +146,7 @@ impl fmt::Display for Reason {
                 write!(f, "the server answered HTTP {status} to the request for an event stream")
             }
             Reason::ErrorBody { message } => write!(f, "the server answered: {message}"),
+            Reason::ErrorCode { code } => write!(f, "the server answered with error {code}"),
             Reason::Error => f.write_str("the server answered with an error"),
             Reason::ResponseBroken => f.write_str("the response broke off"),
             Reason::ConnectionEnded => f.write_str("the connection ended"),

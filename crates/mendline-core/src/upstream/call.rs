@@ -11,7 +11,7 @@ use super::outbox::ByteRange;
 use crate::config::UpstreamConfig;
 use crate::cx::Cx;
 use crate::defaults;
-use crate::event::Event;
+use crate::event::{Event, ToolName};
 use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::effect::Effect;
@@ -62,6 +62,8 @@ pub struct Call {
     pub name: u64,
     pub message: Message,
     pub effect: Effect,
+    /// The tool that it calls.
+    pub tool: Option<ToolName>,
     pub state: State,
     /// Attempts that count: those that the peer may have seen whole.
     pub attempts: u32,
@@ -118,6 +120,7 @@ impl Call {
             name: 0,
             message,
             effect,
+            tool: None,
             state,
             attempts: 0,
             worst_outcome: Outcome::NotSent,
@@ -165,7 +168,7 @@ impl Call {
     pub fn sent(&self, upstream: UpstreamId, key: Key) -> Event {
         let (call, attempt, number) = (self.name, self.attempts, key.number());
         match self.owner {
-            Owner::Client { .. } => Event::CallSent { upstream, call, attempt, number },
+            Owner::Client { .. } => Event::AttemptStarted { upstream, call, attempt, number },
             Owner::Us(_) => Event::InternalRequestSent { upstream, method: self.method() },
         }
     }

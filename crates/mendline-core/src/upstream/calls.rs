@@ -144,6 +144,11 @@ impl Upstream {
         }
         let outcome = evidence.outcome();
         call.worst_outcome = call.worst_outcome.max(outcome);
+        if call.is_out {
+            let (name, tool, attempt) = (call.name, call.tool.clone(), call.attempts);
+            let why = why.clone();
+            cx.emit(Event::AttemptEnded { upstream: self.id, call: name, tool, attempt, outcome, why });
+        }
         let lost_in = call.lost_in.take();
         let policy = &call.policy(&self.config).retry;
         let price = retry::again(Loss::Unanswered(outcome), call.effect, policy);
@@ -167,17 +172,23 @@ impl Upstream {
                 _ => self.budget.try_spend(cx.now),
             };
         if !is_paid {
+            if let Some(call) = self.calls.get(key) {
+                let (name, tool) = (call.name, call.tool.clone());
+                cx.emit(Event::RetryRefused { upstream: self.id, call: name, tool });
+            }
             return self.fail(key, cause_of(evidence), outcome, why, cx);
         }
         let Some(call) = self.calls.get_mut(key) else { return };
         self.gate.note_waits(call.name);
-        call.trouble = Some(why).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
+        let (method, tool, most) = (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts);
+        call.trouble = Some(why.clone()).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome == Outcome::NotSent {
             call.emit_return(self.id, cx);
         } else {
             call.is_out = false;
-            cx.emit(Event::CallRetried { upstream: self.id, call: name, attempt, outcome });
+            let upstream = self.id;
+            cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why });
         }
         // A new name, so that a late answer to the lost attempt is not taken for the answer to the next one.
         let Some(key) = self.calls.rename(key) else { return };
@@ -229,6 +240,7 @@ impl Upstream {
             upstream: self.id,
             call: call.name,
             method: call.method(),
+            tool: call.tool.clone(),
             attempts: call.attempts,
             was_out: call.is_out,
             cause,

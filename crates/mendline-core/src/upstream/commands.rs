@@ -12,7 +12,7 @@ use super::resync::ListKind;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
-use crate::event::{Dropped, Event};
+use crate::event::{Dropped, Event, TraceParent};
 use crate::evidence::Outcome;
 use crate::port::ClientId;
 use crate::reason::{Reason, RefusalReason};
@@ -117,6 +117,9 @@ impl Upstream {
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
         (call.timeout, call.grace) = (timeout, grace);
         call.waits = is_early_list.then_some(defaults::LISTS);
+        let tool = self.tool_names.of(&call.message);
+        call.tool.clone_from(&tool);
+        let trace = TraceParent::of(&call.message);
         let Some(key) = self.calls.insert(call) else {
             cx.ledger.release(size);
             return;
@@ -125,7 +128,7 @@ impl Upstream {
             call.name = key.number();
         }
         self.listens += usize::from(listens);
-        cx.emit(Event::CallAccepted { upstream: self.id, call: key.number(), method });
+        cx.emit(Event::CallAccepted { upstream: self.id, call: key.number(), client, method, tool, trace });
         self.begin_trials(key, cx);
         if may_go && self.waiting.is_empty() {
             self.let_out(key, cx);
@@ -157,7 +160,9 @@ impl Upstream {
     ) {
         // That we are stopping has no end.
         let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, cx.now) };
-        cx.emit(Event::CallRejected { upstream: self.id, method: message.method(), cause });
+        let (upstream, tool) = (self.id, self.tool_names.of(message));
+        let rejected = why.clone();
+        cx.emit(Event::CallRejected { upstream, client, method: message.method(), tool, cause, why: rejected });
         let needs_person = self.needs_person(cause);
         let failure = Failure {
             call: None,

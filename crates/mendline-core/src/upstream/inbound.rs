@@ -14,7 +14,7 @@ use super::link::EndedBy;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
-use crate::event::{Dropped, Event};
+use crate::event::{Answered, Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
@@ -102,9 +102,11 @@ impl Upstream {
                     upstream: self.id,
                     call: call.name,
                     method: call.method(),
+                    tool: call.tool.clone(),
                     attempts: call.attempts,
-                    error: is_error,
+                    result: answered(&call, &message),
                     took: cx.now.since(call.arrived),
+                    attempt_took: cx.now.since(call.begun),
                 });
                 cx.send_to_client(client, ClientEvent::Answer { request, message });
             }
@@ -162,7 +164,17 @@ impl Upstream {
         call.is_out = false;
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
-        cx.emit(Event::CallRetried { upstream: self.id, call: name, attempt, outcome: Outcome::Answered });
+        let (method, tool, most) = (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts);
+        let (upstream, outcome, why) = (self.id, Outcome::Answered, Reason::ErrorCode { code });
+        cx.emit(Event::AttemptEnded {
+            upstream,
+            call: name,
+            tool: tool.clone(),
+            attempt: attempt - 1,
+            outcome,
+            why: why.clone(),
+        });
+        cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why });
         if let Some(key) = self.calls.rename(key) {
             self.waiting.push_back(key);
             self.sort_waiting();
@@ -364,4 +376,14 @@ pub(super) fn number_in_disguise(id: &[u8]) -> Option<u64> {
             exact.then_some(value as u64)
         }
     }
+}
+/// Returns whether an answer is a result, a tool error or a JSON-RPC error.
+fn answered(call: &Call, answer: &Message) -> Answered {
+    if answer.kind() == Kind::Error {
+        return Answered::Error(error_code(answer).unwrap_or_default());
+    }
+    // The search is cheap, and nearly no result has the member at all.
+    let is_tool = call.method() == Method::ToolsCall;
+    let may_be_error = is_tool && memchr::memmem::find(answer.text(), b"isError").is_some();
+    if may_be_error && answer.get(&["isError"]) == Some(b"true") { Answered::ToolError } else { Answered::Ok }
 }

@@ -54,7 +54,7 @@ use crate::config::{Transport, UpstreamConfig};
 use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::ClientEvent;
-use crate::event::{Dropped, Event, LinkState};
+use crate::event::{Dropped, Event, LinkState, ToolNames};
 use crate::evidence::{Evidence, Reply};
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
@@ -91,6 +91,7 @@ pub struct Upstream {
     catalogue: Catalogue,
     /// What the client was told of it before it was there.
     told: Option<Message>,
+    tool_names: ToolNames,
     /// The server was away, and what changed meanwhile has not been looked at.
     resync_due: bool,
     keep_alive: KeepAlive,
@@ -136,6 +137,7 @@ impl Upstream {
             lists: Lists::default(),
             catalogue: Catalogue::default(),
             told: None,
+            tool_names: ToolNames::default(),
             resync_due: false,
             keep_alive: KeepAlive::new(),
             announced: Announced::default(),

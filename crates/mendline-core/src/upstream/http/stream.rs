@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mendline_wire::{Method, headers};
 
 use crate::cx::Cx;
+use crate::event::Event;
 use crate::port::{HttpRequest, Reuse, Verb};
 use crate::slab::Key;
 use crate::upstream::Upstream;
@@ -70,6 +71,9 @@ impl Upstream {
         }
         headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last_event).into()));
         call.stream.resumed = true;
+        let (resumption, most) = (call.stream.tries, call.policy(&self.config).resume_attempts);
+        let (name, tool) = (call.name, call.tool.clone());
+        cx.emit(Event::ResponseResumed { upstream: self.id, call: name, tool, resumption, most });
         http.begin(exchange, HttpRequest { verb: Verb::Get, target: None, headers, body: None }, Reuse::Any, cx);
     }
 }
