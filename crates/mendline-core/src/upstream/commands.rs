@@ -124,17 +124,19 @@ impl Upstream {
             cx.ledger.release(size);
             return;
         };
+        self.calls_accepted += 1;
+        let name = self.calls_accepted;
         if let Some(call) = self.calls.get_mut(key) {
-            call.name = key.number();
+            call.name = name;
         }
         self.listens += usize::from(listens);
-        cx.emit(Event::CallAccepted { upstream: self.id, call: key.number(), client, method, tool, trace });
+        cx.emit(Event::CallAccepted { upstream: self.id, call: name, client, method, tool, trace });
         self.begin_trials(key, cx);
         if may_go && self.waiting.is_empty() {
             self.let_out(key, cx);
         } else {
             self.waiting.push_back(key);
-            self.emit_rate_limited(key.number(), cx);
+            self.emit_rate_limited(name, cx);
             self.link.wake(cx);
             // Those before it may only wait for their own time to try again; then there is a place for this one.
             self.promote(cx);

@@ -92,6 +92,8 @@ pub struct Upstream {
     /// What the client was told of it before it was there.
     told: Option<Message>,
     tool_names: ToolNames,
+    /// How many calls of clients were accepted: the number of the last one.
+    calls_accepted: u64,
     /// The server was away, and what changed meanwhile has not been looked at.
     resync_due: bool,
     keep_alive: KeepAlive,
@@ -138,6 +140,7 @@ impl Upstream {
             catalogue: Catalogue::default(),
             told: None,
             tool_names: ToolNames::default(),
+            calls_accepted: 0,
             resync_due: false,
             keep_alive: KeepAlive::new(),
             announced: Announced::default(),

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of this shape. It changes when a member goes or changes its meaning, and not when one is added.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One running Mendline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -196,26 +196,69 @@ pub struct Rate {
     pub per_second: f64,
 }
 
-/// What became of calls so far.
+/// The outcomes of requests so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Calls {
-    /// Answered by the server.
-    pub answered: u64,
-    /// Of those, how many with an error.
-    pub errors: u64,
-    /// Answered by us, with a failure.
-    pub failed: u64,
-    /// Of those, how many may have run.
-    pub unknown: u64,
+    /// Tool calls.
+    pub tools: Outcomes,
+    /// Requests with other methods.
+    pub other: Outcomes,
     /// Attempts beyond the first.
     pub retried: u64,
-    /// Taken back by the client, or left behind.
+    /// Retries that the retry budget did not allow.
+    pub retries_refused: u64,
+    /// Responses that were resumed after their stream broke off.
+    pub resumed: u64,
+    /// Requests that the client cancelled or left behind.
     pub cancelled: u64,
-    /// Not taken on at all.
-    pub rejected: u64,
-    /// Answered from the catalogue, or in the server's stead.
+    /// Requests that Mendline answered from the catalogue, or provisionally.
     pub answered_early: u64,
+}
+
+/// How many requests had which outcome. Each request is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcomes {
+    /// The server answered with a result.
+    pub ok: u64,
+    /// The server answered with a result whose `isError` is set.
+    pub tool_errors: u64,
+    /// The server answered with a JSON-RPC error.
+    pub errors: u64,
+    /// Mendline answered with a failure, and the request did not run.
+    pub failed: u64,
+    /// Mendline answered with a failure, and the request may have run.
+    pub unknown: u64,
+    /// Mendline did not accept it: a limit, a breaker, a parked server.
+    pub rejected: u64,
+}
+
+impl Outcomes {
+    /// Returns how many had any outcome.
+    pub fn all(&self) -> u64 {
+        self.ok + self.tool_errors + self.errors + self.failed + self.unknown + self.rejected
+    }
+
+    /// Returns how many did not bring what the client wanted, but for errors of the tool itself.
+    pub fn unanswered(&self) -> u64 {
+        self.failed + self.unknown + self.rejected
+    }
+}
+
+impl std::ops::Add for Outcomes {
+    type Output = Outcomes;
+
+    fn add(self, other: Outcomes) -> Outcomes {
+        Outcomes {
+            ok: self.ok + other.ok,
+            tool_errors: self.tool_errors + other.tool_errors,
+            errors: self.errors + other.errors,
+            failed: self.failed + other.failed,
+            unknown: self.unknown + other.unknown,
+            rejected: self.rejected + other.rejected,
+        }
+    }
 }
 
 /// How long answered calls took, within 5 %.

@@ -16,7 +16,7 @@ use self::entry::{Entry, millis, shown};
 use super::message::{Level, Told};
 use super::registry::Heard;
 use super::snapshot::{Party, ProcessFacts, Snapshot, StateKind, VERSION};
-use crate::driver::Observer;
+use crate::driver::{At, Observer};
 use crate::observe::redact::Redactor;
 
 /// How many events may wait for one who follows.
@@ -158,7 +158,7 @@ fn is_everyday(event: &Event) -> bool {
     matches!(
         event,
         Event::CallAccepted { .. }
-            | Event::CallSent { .. }
+            | Event::AttemptStarted { .. }
             | Event::CallAnswered { .. }
             | Event::CallCancelled { .. }
             | Event::AnsweredFromCatalogue { .. }
@@ -190,7 +190,7 @@ impl StatusObserver {
 }
 
 impl Observer for StatusObserver {
-    fn on_event(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event, _: At) {
         open(&self.0).take_in(event);
     }
 

@@ -7,14 +7,14 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use mendline_core::port::{EndHow, SpawnFailure};
+use mendline_core::port::{EndHow, SpawnError};
 use mendline_core::{Input, Quote as _};
 use mendline_wire::Line;
 
 use crate::observe::redact::Redactor;
 
-/// How long words may be that say why something failed.
-const LONGEST_WORDS: usize = 1024;
+/// The longest text of a peer or of the system in a reason.
+const LONGEST_TEXT: usize = 1024;
 
 /// A line of a child's stderr without secrets.
 pub(super) fn stderr_line(redactor: &Redactor, line: &Line) -> Bytes {
@@ -28,18 +28,22 @@ pub(super) fn stderr_line(redactor: &Redactor, line: &Line) -> Bytes {
     }
 }
 
-/// A failed start without secrets in its words.
-pub(super) fn spawn_failure(redactor: &Redactor, mut why: SpawnFailure) -> SpawnFailure {
-    why.text = redactor.quote(why.text.as_bytes(), LONGEST_WORDS);
+/// Redacts the texts of a failed start.
+pub(super) fn spawn_error(redactor: &Redactor, mut why: SpawnError) -> SpawnError {
+    why.texts(&mut |text| redact(redactor, text));
     why
+}
+
+fn redact(redactor: &Redactor, text: &mut String) {
+    *text = redactor.quote(text.as_bytes(), LONGEST_TEXT);
 }
 
 /// What came over HTTP, without secrets in words about it. The session that it may open is a secret from now on.
 pub(super) fn over_http(redactor: &Redactor, mut input: Input) -> Input {
     match &mut input {
-        Input::End { how: EndHow::NoConnection(words) | EndHow::Cut(words) | EndHow::Forbidden(words), .. } => {
-            *words = redactor.quote(words.as_bytes(), LONGEST_WORDS);
-        }
+        Input::End { how: EndHow::NoConnection(error), .. } => error.texts(&mut |text| redact(redactor, text)),
+        Input::End { how: EndHow::Cut(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
+        Input::End { how: EndHow::Forbidden(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
         Input::Head { head, .. } => head.session.iter().for_each(|id| redactor.learn_session(id)),
         _ => {}
     }

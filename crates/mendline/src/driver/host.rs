@@ -6,8 +6,8 @@
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use mendline_core::port::{Exit, Signal, SpawnFailure};
-use mendline_core::{Event, LinkId, ListCache, UpstreamId};
+use mendline_core::port::{Exit, Signal, SpawnError};
+use mendline_core::{Event, LinkId, ListCache, Moment, UpstreamId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::transport::http::{Dial, Http};
@@ -21,7 +21,7 @@ pub trait Host: Send {
     type Dial: Dial + Send;
 
     /// Starts the child of this link's upstream. Returns when the child runs or is known not to.
-    fn spawn(&mut self, link: LinkId) -> Result<Self::Child, SpawnFailure>;
+    fn spawn(&mut self, link: LinkId) -> Result<Self::Child, SpawnError>;
 
     /// The way to this upstream, if it is reached over HTTP. Asked for once.
     fn remote(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>>;
@@ -87,10 +87,19 @@ pub trait Keeper: Send {
     fn keep(&mut self, upstream: UpstreamId, what: ListCache);
 }
 
-/// Is told what happened. Must not block: it is called between a request and its answer.
+/// The time of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// On the engine's clock, which never goes back.
+    pub moment: Moment,
+    /// On the machine's clock, in microseconds since 1970.
+    pub unix_micros: u64,
+}
+
+/// An observer of events. It must not block: it is called between a request and its answer.
 pub trait Observer: Send {
-    /// The engine decided or saw something.
-    fn on_event(&mut self, event: &Event);
+    /// The engine emitted an event.
+    fn on_event(&mut self, event: &Event, at: At);
 
     /// A child wrote a line to its stderr. Secrets are hidden in it.
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]);
@@ -121,9 +130,9 @@ pub enum Way {
 
 /// Two that are told the same.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn on_event(&mut self, event: &Event) {
-        self.0.on_event(event);
-        self.1.on_event(event);
+    fn on_event(&mut self, event: &Event, at: At) {
+        self.0.on_event(event, at);
+        self.1.on_event(event, at);
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
@@ -143,9 +152,9 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 
 /// Nobody, when there is nobody to tell.
 impl<A: Observer> Observer for Option<A> {
-    fn on_event(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event, at: At) {
         if let Some(observer) = self {
-            observer.on_event(event);
+            observer.on_event(event, at);
         }
     }
 

@@ -1,12 +1,14 @@
 //! What the engine asks for, done.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use mendline_core::defaults::FINAL_WRITE;
-use mendline_core::port::{EndHow, Written};
+use mendline_core::port::{ConnectError, EndHow, Written};
 use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
+use super::{At, Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
@@ -20,13 +22,15 @@ where
 {
     /// Does what the engine asks for, and notes what that can have changed here; telling people has not.
     pub(super) fn run_output(&mut self, now: Moment, iteration: &mut Iteration) {
+        let mut unix_micros = None;
         for _ in 0..OUTPUTS_PER_ROUND {
             let Some(output) = self.engine.poll_output() else {
                 return;
             };
             match output {
                 Output::Event(event) => {
-                    self.observer.on_event(&event);
+                    let unix_micros = *unix_micros.get_or_insert_with(unix_micros_now);
+                    self.observer.on_event(&event, At { moment: now, unix_micros });
                     continue;
                 }
                 Output::Cache { upstream, what } => {
@@ -43,7 +47,7 @@ where
                     match &mut self.remote {
                         Some(http) => http.begin(exchange, *request, reuse),
                         None => {
-                            let how = EndHow::NoConnection("no address is configured for this server".to_owned());
+                            let how = EndHow::NoConnection(ConnectError::NotConfigured);
                             self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
                         }
                     }
@@ -89,7 +93,7 @@ where
                 }
                 Input::Spawned { link, pid }
             }
-            Err(why) => Input::SpawnFailed { link, why: foreign::spawn_failure(&self.redactor, why) },
+            Err(why) => Input::SpawnFailed { link, why: foreign::spawn_error(&self.redactor, why) },
         };
         self.engine.handle(input, now);
     }
@@ -97,4 +101,9 @@ where
     fn link_mut(&mut self, id: LinkId) -> Option<&mut Link<H::Child>> {
         self.links.iter_mut().find(|link| link.id == id)
     }
+}
+
+fn unix_micros_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }

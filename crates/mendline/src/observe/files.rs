@@ -13,7 +13,7 @@
 //! text of it, hides secrets and writes, a few times a second at most and not at all when nothing happens. A disk that is
 //! slow, full or gone costs lines, which are counted, and nothing else.
 //!
-//! At the usual level, single calls are no news. But when one of them goes wrong, its story is (`stories`): when it came,
+//! At the usual level, single calls are no news. But when one of them goes wrong, its history is (`open_calls`): when it came,
 //! when it was sent, and everything from then on.
 
 mod open_calls;
@@ -32,7 +32,7 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
-use crate::driver::Way;
+use crate::driver::{At, Way};
 use open_calls::OpenCalls;
 use queue::{Entry, Queue, What};
 use record::Encoder;
@@ -119,15 +119,19 @@ impl Files {
         }
     }
 
-    pub(super) fn on_event(&mut self, event: &Event) {
+    pub(super) fn on_event(&mut self, event: &Event, at: At) {
         let level = LogLevel::from(event.level());
         if self.level == LogLevel::Info && event_is_about_a_call(event) {
-            if let Some((level, before)) = self.open_calls.hear(event, level, about_now) {
+            // Messages on the wire have numbers of their own, and only the start of an attempt names both.
+            let is_key = self.wire && matches!(event, Event::AttemptStarted { .. });
+            let told = self.open_calls.observe(event, level, at.unix_micros);
+            if let Some((level, before)) = told.or(is_key.then_some((LogLevel::Info, None))) {
                 let what = What::Event(event.clone(), before);
-                self.queue.put(Entry::now(level, event.upstream(), what));
+                self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), what });
             }
         } else if level <= self.level {
-            self.queue.put(Entry::now(level, event.upstream(), What::Event(event.clone(), None)));
+            let what = What::Event(event.clone(), None);
+            self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), what });
         }
     }
 
@@ -171,32 +175,22 @@ fn event_is_about_a_call(event: &Event) -> bool {
     matches!(
         event,
         Event::CallAccepted { .. }
-            | Event::CallSent { .. }
+            | Event::AttemptStarted { .. }
+            | Event::AttemptEnded { .. }
             | Event::CallRetried { .. }
             | Event::CallAnswered { .. }
             | Event::CallFailed { .. }
             | Event::CallCancelled { .. }
             | Event::CallAbandoned { .. }
             | Event::RateLimited { .. }
+            | Event::RetryRefused { .. }
+            | Event::ResponseResumed { .. }
     )
 }
 
 /// Microseconds since 1970: a millisecond is long enough for a call to be accepted, sent and answered.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
-}
-
-/// The same to within a few milliseconds, for a fraction of the price: it is read twice for every call, and needed for one
-/// in thousands.
-#[cfg(target_os = "linux")]
-fn about_now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000
-}
-
-#[cfg(not(target_os = "linux"))]
-fn about_now() -> u64 {
-    now()
 }
 
 /// What the thread does.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use mendline_core::config::{Dialect, RateLimit, Transport};
 use mendline_core::event::Over;
 use mendline_core::policy::breaker;
-use mendline_core::status::{Held, UpstreamStatus};
+use mendline_core::status::{Counts, Held, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
-use crate::control::snapshot::{
+use crate::control::snapshot::{Outcomes, 
     Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Rate, Server, State, StateKind, ToolBreaker,
     TransportKind,
 };
@@ -72,7 +72,7 @@ impl Entry {
             Event::BreakerClosed { tool, .. } => drop(self.opened.remove(tool)),
             // The same words again are a new error; that somebody wanted it so is none.
             Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. }
-                if self.status.last_error.as_ref() == Some(why) =>
+                if self.status.last_error.as_ref().map(|error| &error.why) == why.as_ref() =>
             {
                 self.erred = now;
             }
@@ -102,7 +102,7 @@ impl Entry {
             target: shown(&self.place, hide),
             state: self.state(now, hide),
             breaker: Breaker {
-                state: state(status.breaker.state),
+                state: self.breaker_state(None, &status.breaker, now),
                 tries_in_ms: self.left_of(None, &status.breaker, now),
                 why: why(&status.breaker, hide),
                 tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, hide)).collect(),
@@ -115,13 +115,12 @@ impl Entry {
             in_flight: status.out,
             waiting: status.open.saturating_sub(status.out),
             calls: Calls {
-                answered: status.answered,
-                errors: status.errors,
-                failed: status.failed,
-                unknown: status.unknown,
+                tools: outcomes(&status.tool_calls),
+                other: outcomes(&status.other_calls),
                 retried: status.retried,
+                retries_refused: status.retries_refused,
+                resumed: status.resumed,
                 cancelled: status.cancelled,
-                rejected: status.rejected,
                 answered_early: status.early,
             },
             latency: Latency {
@@ -140,7 +139,7 @@ impl Entry {
             last_error: status
                 .last_error
                 .as_ref()
-                .map(|what| LastError { what: shown(what, hide), ago_ms: millis(now.saturating_sub(self.erred)) }),
+                .map(|what| LastError { what: shown(&what.to_string(), hide), ago_ms: millis(now.saturating_sub(self.erred)) }),
         }
     }
 
@@ -150,15 +149,15 @@ impl Entry {
         let redial = status.redial.filter(|_| is_lost);
         let waits = matches!(status.link, LinkState::Waiting | LinkState::Parked);
         let why = match self.kind {
-            StateKind::Reconnecting | StateKind::Parked => status.last_trouble.as_deref(),
-            StateKind::NeedsLogin => status.needs_login.as_deref(),
-            StateKind::Idle if status.lost => status.last_error.as_deref(),
+            StateKind::Reconnecting | StateKind::Parked => status.last_trouble.as_ref(),
+            StateKind::NeedsLogin => status.needs_login.as_ref(),
+            StateKind::Idle if status.lost => status.last_error.as_ref().map(|error| &error.why),
             _ => None,
         };
         State {
             kind: self.kind,
             for_ms: millis(now.saturating_sub(self.since)),
-            why: why.map(|why| shown(why, hide)),
+            why: why.map(|why| shown(&why.to_string(), hide)),
             attempt: redial.map(|redial| redial.attempt),
             attempts: redial.and_then(|redial| redial.most),
             next_in_ms: redial.filter(|_| waits).map(|redial| left(redial.wait, self.planned, now)),
@@ -167,7 +166,16 @@ impl Entry {
 
     fn tool(&self, tool: &str, held: &Held, now: Duration, hide: &Redactor) -> ToolBreaker {
         let tries_in_ms = self.left_of(Some(tool), held, now);
-        ToolBreaker { tool: shown(tool, hide), state: state(held.state), tries_in_ms, why: why(held, hide) }
+        ToolBreaker { tool: shown(tool, hide), state: self.breaker_state(Some(tool), held, now), tries_in_ms, why: why(held, hide) }
+    }
+
+    /// Returns the state of a breaker. One whose time is over lets the next call try it: it is half open, although the
+    /// engine emits that only when such a call comes.
+    fn breaker_state(&self, tool: Option<&str>, held: &Held, now: Duration) -> BreakerState {
+        match state(held.state) {
+            BreakerState::Open if self.left_of(tool, held, now) == Some(0) => BreakerState::HalfOpen,
+            state => state,
+        }
     }
 
     fn left_of(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
@@ -202,8 +210,13 @@ fn state(state: breaker::BreakerState) -> BreakerState {
     }
 }
 
+fn outcomes(counts: &Counts) -> Outcomes {
+    let Counts { ok, tool_errors, errors, failed, unknown, rejected } = *counts;
+    Outcomes { ok, tool_errors, errors, failed, unknown, rejected }
+}
+
 fn why(held: &Held, hide: &Redactor) -> Option<String> {
-    held.open_for.as_ref().map(|(_, why)| shown(why, hide))
+    held.open_for.as_ref().map(|(_, why)| shown(&why.to_string(), hide))
 }
 
 /// Text from outside, without secrets, harmless to print and not too long.

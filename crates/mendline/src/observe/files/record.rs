@@ -2,20 +2,23 @@
 //!
 //! A line is a JSON object that begins with its time, always in the same width, so that lines can be compared and searched
 //! without being parsed. `level`, `server`, `pid`, `kind` and `text` are always there; what else an event knows (`call`,
-//! `method`, `outcome`, `errno`, `status` …) follows, so that nobody has to pick it out of a sentence. `kind` is the name
-//! of the event, `Stderr` for what a child said, `Note` for what else Mendline has to say, and `Wire` for a message.
+//! `tool`, `outcome`, `reason`, `errno`, `status` …) follows, so that no program has to parse a sentence. `kind` is the
+//! stable name of the event ([`Event::name`]), `stderr` for a line of a child's stderr, `message` for other lines of
+//! Mendline, and `wire` for a message between client and server.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use mendline_core::{Event, UpstreamId};
+use mendline_core::event::{Answered, ToolName};
+use mendline_core::reason::Reason;
+use mendline_core::{ClientId, Event, UpstreamId};
 use mendline_wire::Method;
 
 use super::now;
 use super::open_calls::{Before, Sent};
 use super::queue::{Entry, What};
 use crate::driver::Way;
-use crate::observe::errno::{SystemError, status_told_by};
+use crate::observe::errno::SystemError;
 use crate::observe::escaped::{JsonEscape, is_harmless};
 use crate::observe::log::LogLevel;
 use crate::observe::redact::Redactor;
@@ -38,18 +41,18 @@ impl Encoder {
     pub(super) fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         match &entry.what {
             What::Event(event, before) => self.event(entry, event, before.as_deref(), out),
-            What::Said(line) => self.line(entry, "Stderr", out, |encoder, object| {
+            What::Said(line) => self.line(entry, "stderr", out, |encoder, object| {
                 object.text("text", &encoder.redactor.redact(line));
             }),
-            What::Note(text) => self.line(entry, "Note", out, |encoder, object| {
+            What::Note(text) => self.line(entry, "message", out, |encoder, object| {
                 let text = encoder.redactor.redact(text.as_bytes());
                 object.text("text", &text);
                 object.trouble(&String::from_utf8_lossy(&text));
             }),
-            What::Lost(count) => self.line(entry, "Note", out, |_, object| {
+            What::Lost(count) => self.line(entry, "message", out, |_, object| {
                 object.text("text", format!("{count} log lines were dropped: the disk did not keep up").as_bytes());
             }),
-            What::Passed { way, length, text } => self.line(entry, "Wire", out, |encoder, object| {
+            What::Passed { way, length, text } => self.line(entry, "wire", out, |encoder, object| {
                 object.word("way", way_word(*way));
                 object.number("bytes", *length as u64);
                 let is_cut = text.len() < *length;
@@ -71,7 +74,7 @@ impl Encoder {
         self.text.clear();
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{event}");
-        self.line(entry, kind(event).as_str(), out, |encoder, object| {
+        self.line(entry, event.name(), out, |encoder, object| {
             let text = encoder.redactor.redact(encoder.text.as_bytes());
             object.text("text", &text);
             facts(event, object);
@@ -143,20 +146,26 @@ impl Object<'_> {
         escape(text, self.out);
     }
 
-    /// What a person may look for by its name: a system error, an HTTP status.
-    fn trouble(&mut self, text: &str) {
-        if let Some(error) = SystemError::told_by(text) {
-            self.word("errno", error.name);
-        }
-        if let Some(status) = status_told_by(text) {
+    /// The stable name of a reason, and the HTTP status if there is one.
+    fn reason(&mut self, why: &Reason) {
+        self.word("reason", why.name());
+        if let Some(status) = why.status() {
             self.number("status", u64::from(status));
         }
     }
 
+    /// What a person may look for by its name: a system error.
+    fn trouble(&mut self, text: &str) {
+        if let Some(error) = SystemError::told_by(text) {
+            self.word("errno", error.name);
+        }
+    }
+
     fn before(&mut self, before: &Before, upstream: UpstreamId, call: u64) {
-        let accepted = Event::CallAccepted { upstream, call, method: before.method };
-        let sent =
-            before.sent.map(|Sent { at, attempt, number }| (at, Event::CallSent { upstream, call, attempt, number }));
+        let (method, tool) = (before.method, before.tool.clone());
+        let accepted = Event::CallAccepted { upstream, call, client: ClientId(0), method, tool, trace: None };
+        let started = |Sent { at, attempt, number }| (at, Event::AttemptStarted { upstream, call, attempt, number });
+        let sent = before.sent.map(started);
         self.key("before");
         let mut separator = b'[';
         for (at, event) in std::iter::once((before.accepted, accepted)).chain(sent) {
@@ -165,7 +174,7 @@ impl Object<'_> {
             self.out.extend_from_slice(b"{\"time\":\"");
             self.time(at);
             self.out.push(b'"');
-            self.word("kind", kind(&event).as_str());
+            self.word("kind", event.name());
             self.text("text", event.to_string().as_bytes());
             self.out.push(b'}');
         }
@@ -202,39 +211,6 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The name of an event: the first word of how it looks to us, with nothing of the rest written.
-fn kind(event: &Event) -> FirstWord {
-    let mut word = FirstWord::default();
-    // It fails, on purpose, as soon as the name is there.
-    let _ = write!(word, "{event:?}");
-    word
-}
-
-#[derive(Default)]
-struct FirstWord {
-    bytes: [u8; 32],
-    length: usize,
-}
-
-impl FirstWord {
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
-    }
-}
-
-impl fmt::Write for FirstWord {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            if !byte.is_ascii_alphanumeric() || self.length == self.bytes.len() {
-                return Err(fmt::Error);
-            }
-            self.bytes[self.length] = byte;
-            self.length += 1;
-        }
-        Ok(())
-    }
-}
-
 fn way_word(way: Way) -> &'static str {
     match way {
         Way::FromClient => "fromClient",
@@ -248,7 +224,11 @@ fn way_word(way: Way) -> &'static str {
 fn call_of(event: &Event) -> Option<u64> {
     match event {
         Event::CallAccepted { call, .. }
-        | Event::CallSent { call, .. }
+        | Event::AttemptStarted { call, .. }
+        | Event::AttemptEnded { call, .. }
+        | Event::RetryRefused { call, .. }
+        | Event::ResponseResumed { call, .. }
+        | Event::CallReturned { call, .. }
         | Event::CallRetried { call, .. }
         | Event::CallAnswered { call, .. }
         | Event::ProvisionalAnswer { call, .. }
@@ -271,45 +251,95 @@ fn facts(event: &Event, object: &mut Object<'_>) {
             object.word("method", name);
         }
     };
+    let tool = |object: &mut Object<'_>, tool: &Option<ToolName>| {
+        if let Some(tool) = tool {
+            object.text("tool", tool.as_str().as_bytes());
+        }
+    };
     match event {
-        Event::CallAccepted { method: it, .. }
-        | Event::InternalRequestSent { method: it, .. }
-        | Event::InternalRequestFailed { method: it, .. }
+        Event::CallAccepted { client, method: it, tool: name, trace, .. } => {
+            object.number("client", u64::from(client.0));
+            method(object, it);
+            tool(object, name);
+            if let Some(trace) = trace {
+                object.word("traceparent", trace.as_str());
+            }
+        }
+        Event::InternalRequestSent { method: it, .. }
         | Event::ListChanged { method: it, .. }
         | Event::AnsweredFromCatalogue { method: it, .. }
         | Event::ServerRequestForwarded { method: it, .. }
         | Event::MessageDropped { method: it, .. } => method(object, it),
-        Event::CallSent { call, attempt, number, .. } => {
+        Event::InternalRequestFailed { method: it, why, .. } => {
+            method(object, it);
+            object.reason(why);
+        }
+        Event::AttemptStarted { attempt, number, .. } => {
             object.number("attempt", u64::from(*attempt));
-            if number != call {
-                object.number("number", *number);
+            object.number("number", *number);
+        }
+        Event::AttemptEnded { tool: name, attempt, outcome, why, .. } => {
+            tool(object, name);
+            object.number("attempt", u64::from(*attempt));
+            object.word("outcome", outcome.word());
+            object.reason(why);
+        }
+        Event::CallRetried { method: it, tool: name, attempt, most, outcome, why, .. } => {
+            method(object, it);
+            tool(object, name);
+            object.number("attempt", u64::from(*attempt));
+            object.number("attempts", u64::from(*most));
+            object.word("outcome", outcome.word());
+            object.reason(why);
+        }
+        Event::RetryRefused { tool: name, .. } => tool(object, name),
+        Event::ResponseResumed { tool: name, resumption, .. } => {
+            tool(object, name);
+            object.number("resumption", u64::from(*resumption));
+        }
+        Event::CallAnswered { method: it, tool: name, attempts, result, took, .. } => {
+            method(object, it);
+            tool(object, name);
+            object.number("attempts", u64::from(*attempts));
+            match result {
+                Answered::Ok => object.word("result", "ok"),
+                Answered::ToolError => object.word("result", "tool_error"),
+                Answered::Error(code) => {
+                    object.word("result", "error");
+                    object.raw("code", &code.to_string());
+                }
             }
-        }
-        Event::CallRetried { attempt, outcome, .. } => {
-            object.number("attempt", u64::from(*attempt));
-            object.word("outcome", outcome.word());
-        }
-        Event::CallAnswered { method: it, attempts, error, took, .. } => {
-            method(object, it);
-            object.number("attempts", u64::from(*attempts));
-            object.raw("error", if *error { "true" } else { "false" });
             object.number("tookMs", took.as_millis() as u64);
         }
-        Event::CallFailed { method: it, attempts, cause, outcome, took, .. } => {
+        Event::CallFailed { method: it, tool: name, attempts, cause, outcome, took, why, .. } => {
             method(object, it);
+            tool(object, name);
             object.number("attempts", u64::from(*attempts));
             object.word("cause", cause.word());
+            object.raw("code", &cause.code().to_string());
             object.word("outcome", outcome.word());
+            object.reason(why);
             object.number("tookMs", took.as_millis() as u64);
         }
-        Event::CallRejected { method: it, cause, .. } => {
+        Event::CallRejected { client, method: it, tool: name, cause, why, .. } => {
+            object.number("client", u64::from(client.0));
             method(object, it);
+            tool(object, name);
             object.word("cause", cause.word());
+            object.raw("code", &cause.code().to_string());
+            object.reason(why);
         }
-        Event::LinkStateChanged { from, to, .. } => {
+        Event::LinkStateChanged { from, to, why, .. } => {
             object.text("from", from.to_string().as_bytes());
             object.text("to", to.to_string().as_bytes());
+            if let Some(why) = why {
+                object.reason(why);
+            }
         }
+        Event::DialFailed { why, .. } => object.reason(&why.clone().into()),
+        Event::ReconnectDisabled { why, .. }
+        | Event::SessionReplayFailed { why, .. }
+        | Event::LoginRequired { why, .. } => object.reason(why),
         Event::UpstreamReady { after, .. } => object.number("tookMs", after.as_millis() as u64),
         Event::BreakerOpened { tool: Some(tool), .. }
         | Event::BreakerHalfOpened { tool: Some(tool), .. }
@@ -321,13 +351,14 @@ fn facts(event: &Event, object: &mut Object<'_>) {
 
 /// Whether somebody else's words are in it, and so perhaps the name of an error.
 fn has_words_from_outside(event: &Event) -> bool {
-    !matches!(event, Event::CallAccepted { .. } | Event::CallSent { .. } | Event::CallAnswered { .. })
+    !matches!(event, Event::CallAccepted { .. } | Event::AttemptStarted { .. } | Event::CallAnswered { .. })
 }
 
 #[cfg(test)]
 mod tests {
     use mendline_core::words::Cause;
-    use mendline_core::{LinkState, Outcome, Secret};
+    use mendline_core::reason::ConnectError;
+    use mendline_core::{Outcome, Secret};
     use serde_json::Value;
 
     use super::*;
@@ -345,16 +376,17 @@ mod tests {
         (line, value)
     }
 
-    fn failed(why: &str) -> Event {
+    fn failed(why: Reason) -> Event {
         Event::CallFailed {
             upstream: UpstreamId(0),
-            call: 65537,
+            call: 7,
             method: Method::ToolsCall,
+            tool: Some(ToolName::new("read_note")),
             attempts: 2,
             cause: Cause::Unavailable,
             outcome: Outcome::NotSent,
             took: Duration::from_millis(1500),
-            why: why.to_owned(),
+            why,
             was_out: false,
         }
     }
@@ -362,16 +394,24 @@ mod tests {
     #[test]
     fn an_event_is_written_with_all_that_it_knows() {
         let before =
-            Before { method: Method::ToolsCall, accepted: 1, sent: Some(Sent { at: 2, attempt: 1, number: 7 }) };
-        let event = failed("nothing listens on 127.0.0.1:1 (connection refused)");
+            Before {
+            method: Method::ToolsCall,
+            tool: Some(ToolName::new("read_note")),
+            accepted: 1,
+            sent: Some(Sent { at: 2, attempt: 1, number: 65_537 }),
+        };
+        let event = failed(ConnectError::Refused { target: "127.0.0.1:1".to_owned() }.into());
         let (line, value) = written(What::Event(event, Some(Box::new(before))));
         assert!(
             line.starts_with(r#"{"time":"1970-01-01T00:00:01.000000Z","level":"info","server":"notes","pid":"#),
             "{line}"
         );
         for (key, expected) in [
-            ("kind", Value::from("CallFailed")),
-            ("call", 65537.into()),
+            ("kind", Value::from("call_failed")),
+            ("call", 7.into()),
+            ("tool", "read_note".into()),
+            ("reason", "connection_refused".into()),
+            ("code", (-31001).into()),
             ("method", "tools/call".into()),
             ("cause", "unavailable".into()),
             ("outcome", "not_sent".into()),
@@ -381,20 +421,11 @@ mod tests {
         ] {
             assert_eq!(value[key], expected, "{line}");
         }
-        assert_eq!(value["before"][0]["text"], "call 65537 accepted (tools/call)");
-        assert_eq!(value["before"][1]["text"], "call 65537 sent, attempt 1");
+        assert_eq!(value["before"][0]["text"], "#7 read_note: accepted");
+        assert_eq!(value["before"][1]["text"], "#7: attempt 1 started");
         assert_eq!(value["before"][1]["time"], "1970-01-01T00:00:00.000002Z");
-        let (_, value) = written(What::Event(failed("the server answered HTTP 503"), None));
+        let (_, value) = written(What::Event(failed(Reason::Status { status: 503, body: None, not_json: false }), None));
         assert_eq!((&value["status"], &value["before"]), (&503.into(), &Value::Null));
-    }
-
-    #[test]
-    fn a_kind_is_the_name_of_the_event() {
-        let (from, to, why) = (LinkState::Up, LinkState::Waiting, String::new());
-        let moved = Event::LinkStateChanged { upstream: UpstreamId(0), from, to, why, over: None };
-        for (event, name) in [(Event::Stopped, "Stopped"), (moved, "LinkStateChanged"), (failed(""), "CallFailed")] {
-            assert_eq!(kind(&event).as_str(), name);
-        }
     }
 
     #[test]
@@ -404,7 +435,7 @@ mod tests {
         assert_eq!(value["text"], "a\"b\\c\u{1b}[2J\u{7f}\\xff ‹secret› \u{202e}");
         let (_, value) = written(What::Note("why: open sesame".into()));
         assert_eq!(value["text"], "why: ‹secret›");
-        let (_, value) = written(What::Event(failed("open sesame"), None));
+        let (_, value) = written(What::Event(failed(Reason::ErrorBody { message: "open sesame".to_owned() }), None));
         assert!(!value.to_string().contains("sesame"));
     }
 
