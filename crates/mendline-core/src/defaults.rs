@@ -237,8 +237,12 @@ pub const CONFIRMATIONS: u32 = 2;
 pub const PAGE_BYTES: usize = 4 * 1024;
 /// Characters of these words: enough for the reason that a proxy or a server gives, not for a page.
 pub const PAGE_WORDS: usize = 120;
+/// How often it is reported that a server is still parked: its probes fail all the time.
+pub const PARKED_REPORT: Duration = Duration::from_secs(3600);
 /// Lines of a child's stderr that are kept for errors and status.
-pub const STDERR_TAIL: usize = 8;
+pub const STDERR_TAIL: usize = 32;
+/// Lines of these that are quoted when none of them explains why the child ended.
+pub const STDERR_QUOTED: usize = 3;
 /// Bytes kept of each.
 pub const STDERR_LINE: usize = 300;
 /// How many bytes of any other text of a server are quoted: enough for a sentence.

@@ -110,6 +110,8 @@ pub enum Event {
     DialFailed {
         upstream: UpstreamId,
         why: SpawnError,
+        /// It failed the same way within the last hour.
+        repeated: bool,
     },
     LinkStateChanged {
         upstream: UpstreamId,
@@ -118,6 +120,8 @@ pub enum Event {
         why: Option<Reason>,
         /// What carries it from now on, when it has come up.
         over: Option<Over>,
+        /// It is parked again after a probe, which was reported within the last hour.
+        repeated: bool,
     },
     /// Somebody wants a new connection.
     ReconnectRequested {

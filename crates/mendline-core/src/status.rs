@@ -350,7 +350,7 @@ mod tests {
 
     fn moved(from: LinkState, to: LinkState, over: Option<Over>) -> Event {
         let why = (to == LinkState::Waiting).then_some(Reason::ConnectionEnded);
-        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over }
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over, repeated: false }
     }
 
     fn ready() -> Event {

@@ -22,6 +22,7 @@ impl Event {
     /// How loud it is.
     pub fn level(&self) -> Level {
         match self {
+            Event::DialFailed { repeated: true, .. } | Event::LinkStateChanged { repeated: true, .. } => Level::Debug,
             Event::DialFailed { .. }
             | Event::LoginRequired { .. }
             | Event::LinkStateChanged { to: LinkState::Parked, .. } => Level::Error,

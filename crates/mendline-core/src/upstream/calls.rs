@@ -95,7 +95,7 @@ impl Upstream {
             return None;
         }
         if !self.link.is_up() {
-            return self.pull_stderr_tail(cx);
+            return self.pull_final_messages(cx);
         }
         loop {
             match self.outbox.pop(cx.ledger)? {
@@ -120,7 +120,7 @@ impl Upstream {
 
     /// What was to be said to a child before its end was decided, it still hears: that a call is cancelled, above all. Calls
     /// are not begun any more. Its stdin is closed when nothing is left, and the shutdown sequence bounds how long that may take.
-    fn pull_stderr_tail(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
+    fn pull_final_messages(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
         if self.link.state() != LinkState::Draining {
             return None;
         }

@@ -26,6 +26,7 @@
 //! `link/reached.rs`.
 
 mod reached;
+mod stderr;
 mod wanted;
 
 use std::collections::VecDeque;
@@ -40,6 +41,7 @@ use crate::policy::backoff;
 use crate::port::{Exit, LinkId, Output, Signal, SpawnError, UpstreamId};
 use crate::reason::{LossReason, Reason};
 use crate::timers::TimerId;
+use stderr::StderrTail;
 
 /// The next thing to do to a child that is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +103,9 @@ pub struct Link {
     /// The server wants to be left alone until then.
     put_off: Moment,
     trouble: Option<Reason>,
-    stderr_tail: VecDeque<String>,
+    stderr_tail: StderrTail,
+    /// When it was last reported that the link is parked.
+    reported_parked: Option<Moment>,
 }
 
 impl Link {
@@ -127,7 +131,8 @@ impl Link {
             held: false,
             put_off: Moment::ZERO,
             trouble: None,
-            stderr_tail: VecDeque::new(),
+            stderr_tail: StderrTail::default(),
+            reported_parked: None,
         }
     }
 
@@ -208,7 +213,8 @@ impl Link {
     }
 
     pub fn handle_spawn_failed(&mut self, why: &SpawnError, called: bool, cx: &mut Cx<'_>) {
-        cx.emit(Event::DialFailed { upstream: self.upstream, why: why.clone() });
+        let repeated = self.is_reported(cx.now);
+        cx.emit(Event::DialFailed { upstream: self.upstream, why: why.clone(), repeated });
         self.trouble = Some(why.clone().into());
         self.health = Health::default();
         self.lose(why.clone().into(), why.is_permanent(), called, cx);
@@ -227,8 +233,8 @@ impl Link {
             Some((why, ended_by)) if ended_by == EndedBy::Us || self.shutdown_step == ShutdownStep::Kill => why,
             _ => LossReason::Exited(how).into(),
         };
-        if let (false, Some(stderr)) = (self.health.answered, self.stderr_tail.back()) {
-            why = Reason::WithStderr { why: Box::new(why), stderr: stderr.clone() };
+        if let (false, Some(stderr)) = (self.health.answered, self.stderr_tail.explanation()) {
+            why = Reason::WithStderr { why: Box::new(why), stderr };
         }
         if !by_us {
             self.exits.push_back(cx.now);
@@ -240,13 +246,8 @@ impl Link {
     }
 
     /// The child said something on stderr, and this is it as it may be quoted.
-    pub fn note_stderr_tail(&mut self, text: &str) {
-        if !text.trim().is_empty() {
-            self.stderr_tail.push_back(text.trim().to_owned());
-            while self.stderr_tail.len() > defaults::STDERR_TAIL {
-                self.stderr_tail.pop_front();
-            }
-        }
+    pub fn note_stderr(&mut self, line: &str) {
+        self.stderr_tail.push(line);
     }
 
     /// Calls may go out over it from now on.
@@ -424,7 +425,18 @@ impl Link {
 
     fn move_over(&mut self, to: LinkState, why: Option<Reason>, over: Option<Over>, cx: &mut Cx<'_>) {
         let from = std::mem::replace(&mut self.state, to);
-        cx.emit(Event::LinkStateChanged { upstream: self.upstream, from, to, why, over });
+        let repeated = to == LinkState::Parked && self.is_reported(cx.now);
+        match to {
+            LinkState::Parked if !repeated => self.reported_parked = Some(cx.now),
+            LinkState::Up => self.reported_parked = None,
+            _ => {}
+        }
+        cx.emit(Event::LinkStateChanged { upstream: self.upstream, from, to, why, over, repeated });
+    }
+
+    /// Returns whether it was reported within the last hour that the link is parked.
+    fn is_reported(&self, now: Moment) -> bool {
+        self.reported_parked.is_some_and(|reported| now.since(reported) < defaults::PARKED_REPORT)
     }
 
     fn id(&self) -> LinkId {

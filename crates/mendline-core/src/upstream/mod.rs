@@ -166,7 +166,7 @@ impl Upstream {
 
     /// The child said something on stderr.
     pub fn handle_stderr(&mut self, line: &[u8], cx: &Cx<'_>) {
-        self.link.note_stderr_tail(&cx.quote.quote(line, defaults::STDERR_LINE));
+        self.link.note_stderr(&cx.quote.quote(line, defaults::STDERR_LINE));
     }
 
     /// Who is served by it.

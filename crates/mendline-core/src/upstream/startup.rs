@@ -267,7 +267,7 @@ fn made_up(handshake: &Message, name: &str) -> Option<Message> {
         "result": {
             "protocolVersion": handshake.get_str(&["protocolVersion"])?,
             "capabilities": { "tools": changes(), "prompts": changes(), "resources": changes() },
-            "serverInfo": { "name": name, "version": "unknown" },
+            "serverInfo": { "name": name, "version": "provisional" },
         },
     });
     Message::parse(Bytes::from(answer.to_string())).ok()
