@@ -8,7 +8,7 @@
 //!
 //! Everything is polled in one place, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
 //! in a `pool`, each exchange (`exchange`) is a small machine, and a `waker` tells which of them moved. The rest
-//! is the way from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `gauge`,
+//! is the way from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `tracker`,
 //! which counts what was written.
 //!
 //! The one time that a request goes out twice is when a connection that others had used turns out dead before it has
@@ -28,7 +28,7 @@ mod dials;
 mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
-mod gauge;
+mod write_tracker;
 mod origin;
 mod pool;
 pub mod probe;

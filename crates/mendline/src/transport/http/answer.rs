@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use mendline_core::port::Written;
 
-use super::gauge::Gauge;
+use super::write_tracker::WriteTracker;
 use super::request::{Outgoing, Segments};
 
 /// How much of a body is handed to an HTTP/2 stream at a time.
@@ -205,9 +205,9 @@ impl Upload {
 
 /// What is known of how much of a request has left.
 pub(super) enum Evidence {
-    Http1(Arc<Gauge>),
+    Http1(Arc<WriteTracker>),
     Http2 {
-        gauge: Arc<Gauge>,
+        tracker: Arc<WriteTracker>,
         /// What the connection had sent before this exchange.
         before: u64,
         /// The least number of bytes that its frames need.
@@ -219,21 +219,21 @@ pub(super) enum Evidence {
 
 impl Evidence {
     /// Of an exchange over HTTP/2 with a body of this many bytes, which begins now.
-    pub(super) fn http2(gauge: Arc<Gauge>, before: u64, body: u64) -> Evidence {
+    pub(super) fn http2(tracker: Arc<WriteTracker>, before: u64, body: u64) -> Evidence {
         // One frame for the head, whose fields may be compressed to next to nothing, and at least one for a body.
         let least = FRAME_HEAD + if body == 0 { 0 } else { FRAME_HEAD + body };
-        Evidence::Http2 { gauge, before, least, handed_over: body == 0 }
+        Evidence::Http2 { tracker, before, least, handed_over: body == 0 }
     }
 
     /// What the peer can have. `over` when the connection is gone, so that nothing that still lies in a buffer of ours
     /// can leave later.
     pub(super) fn written(&self, over: bool) -> Written {
         match self {
-            Evidence::Http1(gauge) => gauge.written(),
-            Evidence::Http2 { gauge, before, .. } if over && gauge.accepted() == *before => Written::Nothing,
+            Evidence::Http1(tracker) => tracker.written(),
+            Evidence::Http2 { tracker, before, .. } if over && tracker.accepted() == *before => Written::Nothing,
             Evidence::Http2 { handed_over: false, .. } => Written::Partly,
             // Whatever else went out among it: all of it cannot have.
-            Evidence::Http2 { gauge, before, least, .. } if over && !gauge.can_hold(*before, *least) => Written::Partly,
+            Evidence::Http2 { tracker, before, least, .. } if over && !tracker.can_hold(*before, *least) => Written::Partly,
             Evidence::Http2 { .. } => Written::Whole,
         }
     }

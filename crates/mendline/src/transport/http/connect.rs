@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::connection::{Connection, Speech};
 use super::dial::{DialError, Dialed, Place};
-use super::gauge::{Gauge, Gauged, Wire};
+use super::write_tracker::{WriteTracker, TrackedIo, Http1Io};
 use super::proxy::{TunnelFault, tunnel};
 use super::pulse::Pulse;
 use super::target::{Protocol, Target};
@@ -69,8 +69,8 @@ where
         DialError::Failed(words) => NoConnection::Failed(words),
         DialError::Forbidden(words) => NoConnection::Forbidden(words),
     })?;
-    let gauge = Gauge::new();
-    let mut io = Gauged::new(io, Arc::clone(&gauge));
+    let tracker = WriteTracker::new();
+    let mut io = TrackedIo::new(io, Arc::clone(&tracker));
     let origin = &target.location.origin;
     let (line, http2) = if origin.secure {
         if let Some(proxy) = &target.proxy {
@@ -83,7 +83,7 @@ where
         let shaken = timeout_at(deadline, shake_hands(io, &target, &trust)).await;
         let stream =
             shaken.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
-        gauge.encrypt();
+        tracker.encrypt();
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2") || target.protocol == Protocol::Http2;
         (Line::Tls(Box::new(stream)), http2)
     } else {
@@ -101,16 +101,16 @@ where
         let initialized = timeout_at(deadline, builder.handshake(line)).await;
         let initialized = initialized.map_err(|_| late(format!("{here} did not take our handshake")))?;
         let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
-        let pulse = driver.ping_pong().map(|ping| Pulse::new(ping, Arc::clone(&gauge)));
+        let pulse = driver.ping_pong().map(|ping| Pulse::new(ping, Arc::clone(&tracker)));
         Speech::Http2 { sender, driver: Box::new(driver), pulse }
     } else {
-        let io = TokioIo::new(Wire::new(line, Arc::clone(&gauge)));
+        let io = TokioIo::new(Http1Io::new(line, Arc::clone(&tracker)));
         let mut builder = http1::Builder::new();
         builder.max_header_size(target.head_bytes);
         let (sender, driver) = builder.handshake(io).await.map_err(|error| broke(&error))?;
         Speech::Http1 { sender, driver: Box::new(driver) }
     };
-    Ok(Connection::new(speech, gauge, looks_open))
+    Ok(Connection::new(speech, tracker, looks_open))
 }
 
 async fn shake_hands<Io>(io: Io, target: &Target, trust: &Trust) -> Result<TlsStream<Io>, NoConnection>
@@ -127,10 +127,10 @@ where
     })
 }
 
-/// A gauged connection, with TLS above it or not.
+/// A tracked connection, with TLS above it or not.
 pub(super) enum Line<Io> {
-    Plain(Gauged<Io>),
-    Tls(Box<TlsStream<Gauged<Io>>>),
+    Plain(TrackedIo<Io>),
+    Tls(Box<TlsStream<TrackedIo<Io>>>),
 }
 
 /// One body for all methods: both kinds of line do the same, each in its own way.

@@ -1,7 +1,7 @@
 //! One connection: what it speaks, whom it carries, how long it may rest.
 //!
 //! Its driver (the future that reads and writes) is polled here and not spawned: so a connection that is dropped has
-//! written its last byte, and what its gauge shows from then on is the truth.
+//! written its last byte, and what its tracker shows from then on is the truth.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::answer::{Answer, Evidence, Inflow, Upload};
 use super::connect::Line;
 use super::dial::LooksOpen;
-use super::gauge::{Gauge, Wire};
+use super::write_tracker::{WriteTracker, Http1Io};
 use super::pulse::Pulse;
 use super::request::{Outgoing, Segments};
 
@@ -42,7 +42,7 @@ const LEFTOVER_MOST: usize = 64 * 1024;
 pub(super) enum Speech<Io: AsyncRead + AsyncWrite + Unpin> {
     Http1 {
         sender: http1::SendRequest<Outgoing>,
-        driver: Box<http1::Connection<TokioIo<Wire<Line<Io>>>, Outgoing>>,
+        driver: Box<http1::Connection<TokioIo<Http1Io<Line<Io>>>, Outgoing>>,
     },
     Http2 {
         sender: SendRequest<Segments>,
@@ -63,7 +63,7 @@ pub(super) enum Freshness {
 /// A connection of the pool.
 pub(super) struct Connection<Io: AsyncRead + AsyncWrite + Unpin> {
     speech: Speech<Io>,
-    gauge: Arc<Gauge>,
+    tracker: Arc<WriteTracker>,
     looks_open: Option<LooksOpen>,
     /// Exchanges that it carries now.
     carried: usize,
@@ -77,14 +77,14 @@ pub(super) struct Connection<Io: AsyncRead + AsyncWrite + Unpin> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
-    pub(super) fn new(speech: Speech<Io>, gauge: Arc<Gauge>, looks_open: Option<LooksOpen>) -> Connection<Io> {
+    pub(super) fn new(speech: Speech<Io>, tracker: Arc<WriteTracker>, looks_open: Option<LooksOpen>) -> Connection<Io> {
         let rest = match speech {
             Speech::Http1 { .. } => REST_HTTP1,
             Speech::Http2 { .. } => REST_HTTP2,
         };
         Connection {
             speech,
-            gauge,
+            tracker,
             looks_open,
             carried: 0,
             used: false,
@@ -176,7 +176,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         }
         let last_alive = match &self.speech {
             Speech::Http1 { .. } => self.resting_since,
-            Speech::Http2 { .. } => self.resting_since.max(self.gauge.heard()),
+            Speech::Http2 { .. } => self.resting_since.max(self.tracker.last_read()),
         };
         let just_now = now < last_alive + JUST_NOW;
         match freshness {
@@ -210,20 +210,20 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     ) -> Option<(Answer, Option<Upload>, Evidence)> {
         let sent = match &mut self.speech {
             Speech::Http1 { sender, .. } => {
-                self.gauge.begin(body.map_or(0, |body| body.len() as u64));
+                self.tracker.begin(body.map_or(0, |body| body.len() as u64));
                 let answer = sender.try_send_request(head.map(|()| Outgoing::new(body)));
-                (Answer::Http1(Box::pin(answer)), None, Evidence::Http1(Arc::clone(&self.gauge)))
+                (Answer::Http1(Box::pin(answer)), None, Evidence::Http1(Arc::clone(&self.tracker)))
             }
             Speech::Http2 { sender, .. } => {
                 let body = body.filter(|body| !body.is_empty());
-                let before = self.gauge.accepted();
+                let before = self.tracker.accepted();
                 let Ok((answer, stream)) = sender.send_request(head, body.is_none()) else {
                     self.closing = true;
                     return None;
                 };
                 let length = body.map_or(0, |body| body.len() as u64);
                 let upload = body.map(|body| Upload::new(stream, Segments::whole(body.clone())));
-                let evidence = Evidence::http2(Arc::clone(&self.gauge), before, length);
+                let evidence = Evidence::http2(Arc::clone(&self.tracker), before, length);
                 (Answer::Http2(answer), upload, evidence)
             }
         };

@@ -12,22 +12,22 @@ use std::time::Duration;
 use h2::{Ping, PingPong};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::gauge::Gauge;
+use super::write_tracker::WriteTracker;
 
 const SILENCE: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
 
 pub(super) struct Pulse {
     ping: PingPong,
-    gauge: Arc<Gauge>,
+    tracker: Arc<WriteTracker>,
     asked: Option<Instant>,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Pulse {
-    pub(super) fn new(ping: PingPong, gauge: Arc<Gauge>) -> Pulse {
-        let sleep = Box::pin(sleep_until(gauge.heard() + SILENCE));
-        Pulse { ping, gauge, asked: None, sleep }
+    pub(super) fn new(ping: PingPong, tracker: Arc<WriteTracker>) -> Pulse {
+        let sleep = Box::pin(sleep_until(tracker.last_read() + SILENCE));
+        Pulse { ping, tracker, asked: None, sleep }
     }
 
     /// Ready when the peer is gone, with words.
@@ -37,7 +37,7 @@ impl Pulse {
         }
         loop {
             ready!(self.sleep.as_mut().poll(cx));
-            let heard = self.gauge.heard();
+            let heard = self.tracker.last_read();
             match self.asked {
                 Some(asked) if heard <= asked => {
                     return Poll::Ready(format!(
