@@ -33,7 +33,7 @@ mod origin;
 mod pool;
 pub mod probe;
 mod proxy;
-mod pulse;
+mod keepalive;
 mod ready;
 mod redirect;
 mod request;

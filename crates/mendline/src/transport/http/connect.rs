@@ -20,7 +20,7 @@ use super::connection::{Connection, Speech};
 use super::dial::{DialError, Dialed, Place};
 use super::write_tracker::{WriteTracker, TrackedIo, Http1Io};
 use super::proxy::{TunnelFault, tunnel};
-use super::pulse::Pulse;
+use super::keepalive::Http2Keepalive;
 use super::target::{Protocol, Target};
 use super::tls::{HandshakeFault, Trust, judge, server_name};
 
@@ -101,8 +101,8 @@ where
         let initialized = timeout_at(deadline, builder.handshake(line)).await;
         let initialized = initialized.map_err(|_| late(format!("{here} did not take our handshake")))?;
         let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
-        let pulse = driver.ping_pong().map(|ping| Pulse::new(ping, Arc::clone(&tracker)));
-        Speech::Http2 { sender, driver: Box::new(driver), pulse }
+        let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
+        Speech::Http2 { sender, driver: Box::new(driver), keepalive }
     } else {
         let io = TokioIo::new(Http1Io::new(line, Arc::clone(&tracker)));
         let mut builder = http1::Builder::new();

@@ -24,7 +24,7 @@ use super::answer::{Answer, Evidence, Inflow, Upload};
 use super::connect::Line;
 use super::dial::LooksOpen;
 use super::write_tracker::{WriteTracker, Http1Io};
-use super::pulse::Pulse;
+use super::keepalive::Http2Keepalive;
 use super::request::{Outgoing, Segments};
 
 /// How long an HTTP/1 connection rests when the server does not say: many close after five seconds.
@@ -47,7 +47,7 @@ pub(super) enum Speech<Io: AsyncRead + AsyncWrite + Unpin> {
     Http2 {
         sender: SendRequest<Segments>,
         driver: Box<h2::client::Connection<Line<Io>, Segments>>,
-        pulse: Option<Pulse>,
+        keepalive: Option<Http2Keepalive>,
     },
 }
 
@@ -125,13 +125,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                     return Poll::Ready("the server closed the connection".to_owned());
                 }
             }
-            Speech::Http2 { driver, pulse, sender } => {
+            Speech::Http2 { driver, keepalive, sender } => {
                 if let Poll::Ready(ended) = Pin::new(driver).poll(cx) {
                     return Poll::Ready(
                         ended.err().map_or("the server closed the connection".to_owned(), |error| error.to_string()),
                     );
                 }
-                if let Some(Poll::Ready(words)) = pulse.as_mut().map(|pulse| pulse.poll(cx)) {
+                if let Some(Poll::Ready(words)) = keepalive.as_mut().map(|keepalive| keepalive.poll(cx)) {
                     return Poll::Ready(words);
                 }
                 // Not the readiness counts but the error: after a GOAWAY no new stream is possible.
