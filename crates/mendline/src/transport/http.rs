@@ -16,7 +16,6 @@
 //! the origin is followed too: it proves that the request was not processed, see `redirect`.)
 
 mod addresses;
-mod answer;
 mod body;
 mod budget;
 mod certificate;
@@ -40,6 +39,7 @@ mod request;
 mod response;
 mod target;
 mod tls;
+mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub use proxy::{Proxy, ProxyFault, ProxyRules};
 pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
-use answer::{Failure, Inflow};
+use transfer::{Failure, ResponseBody};
 use body::{Read, Reader};
 use budget::Budget;
 use connect::{NoConnection, connect, place};
@@ -169,8 +169,8 @@ impl<D: Dial> Http<D> {
                 drop(answer);
                 self.let_go(&carrier)
             }
-            Stage::Reading { carrier, inflow, .. } => {
-                drop(inflow);
+            Stage::Reading { carrier, body, .. } => {
+                drop(body);
                 self.let_go(&carrier)
             }
         };
@@ -376,15 +376,15 @@ impl<D: Dial> Http<D> {
                 let event = ReceivedEvent::new(event, &self.target.limits);
                 self.facts.push_back(Input::StreamEvent { exchange: id, event });
             }
-            Step::Answered { carrier, parts, inflow } => self.answered(id, carrier, &parts, inflow),
+            Step::Answered { carrier, parts, body } => self.answered(id, carrier, &parts, body),
             Step::Read(Read::Done(body)) => {
                 if let Some(text) = body {
                     let received = Received::from_text(text, &self.target.limits);
                     self.facts.push_back(Input::Body { exchange: id, received });
                 }
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
-                if let Some(Stage::Reading { carrier, inflow, rest, .. }) = stage {
-                    let written = self.finish(&carrier, rest, inflow);
+                if let Some(Stage::Reading { carrier, body, rest, .. }) = stage {
+                    let written = self.finish(&carrier, rest, body);
                     self.end(id, EndHow::Complete, written);
                 }
             }
@@ -425,32 +425,32 @@ impl<D: Dial> Http<D> {
     }
 
     /// The head of a response is here.
-    fn answered(&mut self, id: ExchangeId, carrier: Carrier, parts: &Parts, inflow: Inflow) {
+    fn answered(&mut self, id: ExchangeId, carrier: Carrier, parts: &Parts, body: ResponseBody) {
         if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
-            drop(inflow);
+            drop(body);
             self.exchanges.remove(&id);
             let written = self.let_go(&carrier);
             self.end(id, EndHow::TooLarge, written);
             return;
         }
         if let Some(to) = redirect::leads_to(parts) {
-            return self.redirected(id, &carrier, parts, inflow, &to);
+            return self.redirected(id, &carrier, parts, body, &to);
         }
         let rest = response::rest(parts);
-        let head = response::head(parts, inflow.is_over(), self.target.wall_clock);
+        let head = response::head(parts, body.is_over(), self.target.wall_clock);
         let content = head.content;
         self.facts.push_back(Input::Head { exchange: id, head });
         let limit = self.target.limits.message_bytes;
         if content == Content::Empty {
             self.exchanges.remove(&id);
-            let written = self.finish(&carrier, rest, inflow);
+            let written = self.finish(&carrier, rest, body);
             self.end(id, EndHow::Complete, written);
             return;
         }
         let inflater = match coding::of(&parts.headers) {
             Ok(inflater) => inflater,
             Err(words) => {
-                drop(inflow);
+                drop(body);
                 self.exchanges.remove(&id);
                 let written = self.let_go(&carrier);
                 self.end(id, EndHow::Cut(words), written);
@@ -463,7 +463,7 @@ impl<D: Dial> Http<D> {
         };
         let announced = response::length(parts).filter(|_| content != Content::Events);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
-            exchange.stage = Stage::Reading { carrier, inflow, reader, rest };
+            exchange.stage = Stage::Reading { carrier, body, reader, rest };
             // It will not be sent again, so it need not be kept while its answer streams for hours.
             exchange.request.body = None;
             exchange.waker.wake_by_ref();
@@ -474,9 +474,9 @@ impl<D: Dial> Http<D> {
     }
 
     /// The server wants the exchange to be made elsewhere.
-    fn redirected(&mut self, id: ExchangeId, carrier: &Carrier, parts: &Parts, inflow: Inflow, to: &str) {
-        let head = response::head(parts, inflow.is_over(), self.target.wall_clock);
-        let written = self.finish(carrier, response::rest(parts), inflow);
+    fn redirected(&mut self, id: ExchangeId, carrier: &Carrier, parts: &Parts, body: ResponseBody, to: &str) {
+        let head = response::head(parts, body.is_over(), self.target.wall_clock);
+        let written = self.finish(carrier, response::rest(parts), body);
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
@@ -514,7 +514,7 @@ impl<D: Dial> Http<D> {
             return;
         }
         let how = match (how, carrier.broken) {
-            (EndHow::Cut(_), Some(better)) if matches!(carrier.evidence, answer::Evidence::Http2 { .. }) => {
+            (EndHow::Cut(_), Some(better)) if matches!(carrier.evidence, transfer::Evidence::Http2 { .. }) => {
                 EndHow::Cut(better)
             }
             (how, _) => how,
@@ -531,12 +531,12 @@ impl<D: Dial> Http<D> {
 
     /// Takes an exchange that ended well off its connection, which may go on unless part of the request is still to
     /// come.
-    fn finish(&mut self, carrier: &Carrier, rest: Option<std::time::Duration>, inflow: Inflow) -> Written {
+    fn finish(&mut self, carrier: &Carrier, rest: Option<std::time::Duration>, body: ResponseBody) -> Written {
         if !carrier.is_clear() {
-            drop(inflow);
+            drop(body);
             return self.let_go(carrier);
         }
-        self.pool.release(carrier.connection, rest, inflow);
+        self.pool.release(carrier.connection, rest, body);
         self.stirred = true;
         Written::Whole
     }

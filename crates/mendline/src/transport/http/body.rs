@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use mendline_wire::{SseDecoder, SseEvent};
 
-use super::answer::{Failure, Inflow};
+use super::transfer::{Failure, ResponseBody};
 use super::coding::Inflater;
 
 /// How much a compressed body may become before others get their turn.
@@ -69,7 +69,7 @@ impl Reader {
         gathered + self.inflater.as_ref().map_or(0, Inflater::waiting)
     }
 
-    pub(super) fn poll(&mut self, inflow: &mut Inflow, cx: &mut Context<'_>) -> Read {
+    pub(super) fn poll(&mut self, body: &mut ResponseBody, cx: &mut Context<'_>) -> Read {
         let mut inflated = 0;
         loop {
             if let Kind::Events(decoder) = &mut self.kind {
@@ -96,7 +96,7 @@ impl Reader {
                     None => {}
                 }
             }
-            match inflow.poll_data(cx) {
+            match body.poll_data(cx) {
                 Poll::Pending => return Read::Wait,
                 Poll::Ready(Some(Ok(data))) => match &mut self.inflater {
                     Some(inflater) => inflater.push(data),

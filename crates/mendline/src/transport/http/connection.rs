@@ -20,7 +20,7 @@ use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::answer::{Answer, Evidence, Inflow, Upload};
+use super::transfer::{ResponseFuture, Evidence, ResponseBody, Upload};
 use super::connect::Line;
 use super::dial::LooksOpen;
 use super::write_tracker::{WriteTracker, Http1Io};
@@ -144,17 +144,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     /// Reads on what nobody wants, so that the connection can be used again.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         while let Some((body, read)) = self.leftover.take() {
-            let mut body = Inflow::Http1(body);
+            let mut body = ResponseBody::Http1(body);
             match body.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) if read + data.len() <= LEFTOVER_MOST => {
-                    if let Inflow::Http1(body) = body {
+                    if let ResponseBody::Http1(body) = body {
                         self.leftover = Some((body, read + data.len()));
                     }
                 }
                 Poll::Ready(None) => {}
                 Poll::Ready(_) => return Poll::Ready("the server sent more than anybody wants".to_owned()),
                 Poll::Pending => {
-                    if let Inflow::Http1(body) = body {
+                    if let ResponseBody::Http1(body) = body {
                         self.leftover = Some((body, read));
                     }
                     break;
@@ -207,12 +207,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         &mut self,
         head: Request<()>,
         body: Option<&Spliced>,
-    ) -> Option<(Answer, Option<Upload>, Evidence)> {
+    ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
         let sent = match &mut self.speech {
             Speech::Http1 { sender, .. } => {
                 self.tracker.begin(body.map_or(0, |body| body.len() as u64));
                 let answer = sender.try_send_request(head.map(|()| Outgoing::new(body)));
-                (Answer::Http1(Box::pin(answer)), None, Evidence::Http1(Arc::clone(&self.tracker)))
+                (ResponseFuture::Http1(Box::pin(answer)), None, Evidence::Http1(Arc::clone(&self.tracker)))
             }
             Speech::Http2 { sender, .. } => {
                 let body = body.filter(|body| !body.is_empty());
@@ -224,7 +224,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                 let length = body.map_or(0, |body| body.len() as u64);
                 let upload = body.map(|body| Upload::new(stream, Segments::whole(body.clone())));
                 let evidence = Evidence::http2(Arc::clone(&self.tracker), before, length);
-                (Answer::Http2(answer), upload, evidence)
+                (ResponseFuture::Http2(answer), upload, evidence)
             }
         };
         self.carried += 1;
@@ -233,10 +233,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     }
 
     /// An exchange has come to its proper end here. What is left of its body is read on, if that is worth it.
-    pub(super) fn release(&mut self, rest: Option<Duration>, leftover: Inflow) {
+    pub(super) fn release(&mut self, rest: Option<Duration>, leftover: ResponseBody) {
         self.carried -= 1;
         self.resting_since = Instant::now();
-        if let Inflow::Http1(body) = leftover {
+        if let ResponseBody::Http1(body) = leftover {
             self.rest = rest.unwrap_or(REST_HTTP1).min(REST_MOST);
             self.leftover = (!body.is_end_stream()).then_some((body, 0));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::response::Parts;
 use mendline_core::port::{HttpRequest, Reuse, Written};
 
-use super::answer::{Answer, Evidence, Failure, Inflow, Upload};
+use super::transfer::{ResponseFuture, Evidence, Failure, ResponseBody, Upload};
 use super::body::{Read, Reader};
 use super::connection::Freshness;
 use super::origin::Location;
@@ -33,8 +33,8 @@ pub(super) struct Exchange {
 
 pub(super) enum Stage {
     Waiting,
-    Asked { carrier: Carrier, answer: Answer },
-    Reading { carrier: Carrier, inflow: Inflow, reader: Reader, rest: Option<Duration> },
+    Asked { carrier: Carrier, answer: ResponseFuture },
+    Reading { carrier: Carrier, body: ResponseBody, reader: Reader, rest: Option<Duration> },
 }
 
 /// What carries an exchange.
@@ -53,7 +53,7 @@ pub(super) enum Step {
     /// Nothing yet.
     Wait,
     /// The head came; the exchange has no stage until it is given one.
-    Answered { carrier: Carrier, parts: Box<Parts>, inflow: Inflow },
+    Answered { carrier: Carrier, parts: Box<Parts>, body: ResponseBody },
     /// Something of its body was read.
     Read(Read),
     /// It failed.
@@ -100,12 +100,12 @@ impl Exchange {
             Stage::Asked { answer, .. } => match answer.poll(&mut cx) {
                 Poll::Pending => Step::Wait,
                 Poll::Ready(Err(failure)) => Step::Failed(failure),
-                Poll::Ready(Ok((parts, inflow))) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
-                    Stage::Asked { carrier, .. } => Step::Answered { carrier, parts: Box::new(parts), inflow },
+                Poll::Ready(Ok((parts, body))) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
+                    Stage::Asked { carrier, .. } => Step::Answered { carrier, parts: Box::new(parts), body },
                     _ => Step::Wait,
                 },
             },
-            Stage::Reading { inflow, reader, .. } => Step::Read(reader.poll(inflow, &mut cx)),
+            Stage::Reading { body, reader, .. } => Step::Read(reader.poll(body, &mut cx)),
         }
     }
 }

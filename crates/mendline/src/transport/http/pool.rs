@@ -17,7 +17,7 @@ use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::answer::{Answer, Evidence, Inflow, Upload};
+use super::transfer::{ResponseFuture, Evidence, ResponseBody, Upload};
 use super::connection::{Connection, Freshness};
 
 /// How many connections rest at most. A burst of calls is followed by the next one, and dialing anew costs more than a few
@@ -111,7 +111,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         id: ConnectionId,
         head: Request<()>,
         body: Option<&Spliced>,
-    ) -> Option<(Answer, Option<Upload>, Evidence)> {
+    ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
         let seat = self.seats.get_mut(&id)?;
         let sent = seat.connection.send(head, body);
         seat.waker.wake_by_ref();
@@ -122,7 +122,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     }
 
     /// An exchange came to its proper end, and the connection may rest this long.
-    pub(super) fn release(&mut self, id: ConnectionId, rest: Option<Duration>, leftover: Inflow) {
+    pub(super) fn release(&mut self, id: ConnectionId, rest: Option<Duration>, leftover: ResponseBody) {
         let Some(seat) = self.seats.get_mut(&id) else { return };
         seat.connection.release(rest, leftover);
         seat.waker.wake_by_ref();

@@ -40,29 +40,29 @@ pub(super) enum Failure {
     Cut(String),
 }
 
-type Http1Answer = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>> + Send>>;
+type Http1Response = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>> + Send>>;
 
 /// An answer that is waited for.
-pub(super) enum Answer {
-    Http1(Http1Answer),
+pub(super) enum ResponseFuture {
+    Http1(Http1Response),
     Http2(h2::client::ResponseFuture),
 }
 
-impl Answer {
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Parts, Inflow), Failure>> {
+impl ResponseFuture {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Parts, ResponseBody), Failure>> {
         Poll::Ready(match self {
-            Answer::Http1(answer) => match ready!(answer.as_mut().poll(cx)) {
+            ResponseFuture::Http1(answer) => match ready!(answer.as_mut().poll(cx)) {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
-                    Ok((parts, Inflow::Http1(body)))
+                    Ok((parts, ResponseBody::Http1(body)))
                 }
                 Err(error) if error.message().is_some() => Err(Failure::Returned),
                 Err(error) => Err(http1_failure(error.error())),
             },
-            Answer::Http2(answer) => match ready!(Pin::new(answer).poll(cx)) {
+            ResponseFuture::Http2(answer) => match ready!(Pin::new(answer).poll(cx)) {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
-                    Ok((parts, Inflow::Http2(body)))
+                    Ok((parts, ResponseBody::Http2(body)))
                 }
                 Err(error) => Err(http2_failure(&error)),
             },
@@ -122,24 +122,24 @@ fn io_words(error: &std::io::Error) -> String {
 }
 
 /// A response body that is read.
-pub(super) enum Inflow {
+pub(super) enum ResponseBody {
     Http1(Incoming),
     Http2(RecvStream),
 }
 
-impl Inflow {
+impl ResponseBody {
     /// Whether it is known that nothing more comes.
     pub(super) fn is_over(&self) -> bool {
         match self {
-            Inflow::Http1(body) => body.is_end_stream(),
-            Inflow::Http2(body) => body.is_end_stream(),
+            ResponseBody::Http1(body) => body.is_end_stream(),
+            ResponseBody::Http2(body) => body.is_end_stream(),
         }
     }
 
     /// The next bytes, none at the proper end, words at any other.
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
         match self {
-            Inflow::Http1(body) => loop {
+            ResponseBody::Http1(body) => loop {
                 match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         if let Ok(data) = frame.into_data() {
@@ -150,7 +150,7 @@ impl Inflow {
                     None => return Poll::Ready(None),
                 }
             },
-            Inflow::Http2(body) => match ready!(body.poll_data(cx)) {
+            ResponseBody::Http2(body) => match ready!(body.poll_data(cx)) {
                 Some(Ok(data)) => {
                     // What was taken is the reader's; the peer may send as much again.
                     let _ = body.flow_control().release_capacity(data.len());
