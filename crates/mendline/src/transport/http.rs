@@ -3,7 +3,7 @@
 //! [`Http`] carries out the exchanges that the engine asks for and tells the facts of each in the order that
 //! `mendline_core::port` promises: perhaps `Reached`, perhaps `Head`, then events or a body, and one `End` that says
 //! what the peer can have received of the request. Nothing is decided here but how bytes travel; whether a request may
-//! be sent a second time is decided from these facts, so they have to be right, and where something cannot be known the
+//! be sent a is_second_try time is decided from these facts, so they have to be right, and where something cannot be known the
 //! fact is the cautious one.
 //!
 //! Everything is polled in one place, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
@@ -63,7 +63,7 @@ use body::{Read, Reader};
 use budget::Budget;
 use connect::{NoConnection, connect, place};
 use dials::{Dials, Making};
-use exchange::{Carrier, Exchange, Stage, Step};
+use exchange::{Assignment, Exchange, Stage, Step};
 use origin::Location;
 use pool::{ConnectionId, Pool};
 use ready::ReadyQueue;
@@ -88,7 +88,7 @@ pub struct Http<D: Dial = TcpDial> {
     /// Those without a connection, the longest waiting first.
     waiting: VecDeque<ExchangeId>,
     /// Something has changed for those who wait.
-    stirred: bool,
+    needs_assignment: bool,
     /// Those who could read and may not.
     held: BTreeSet<ExchangeId>,
     /// What those hold that read.
@@ -98,7 +98,7 @@ pub struct Http<D: Dial = TcpDial> {
     facts: VecDeque<Input>,
     ready_queue: ReadyQueue<Key>,
     /// What the server spoke last.
-    speaks: Option<Version>,
+    version: Option<Version>,
 }
 
 /// Whose waker it is.
@@ -128,18 +128,18 @@ impl<D: Dial> Http<D> {
             dials: Dials::new(),
             exchanges: BTreeMap::new(),
             waiting: VecDeque::new(),
-            stirred: false,
+            needs_assignment: false,
             held: BTreeSet::new(),
             budget: Budget::new(defaults::LEDGER, target.limits.message_bytes),
             connections: connections(defaults::IN_FLIGHT),
             facts: VecDeque::new(),
             ready_queue: ReadyQueue::new(),
-            speaks: None,
+            version: None,
             target: Arc::new(target),
         }
     }
 
-    /// Begins an exchange. What becomes of it is told by [`Http::poll_input`], which has to be asked afterwards: nobody is
+    /// Begins an exchange. What becomes of it is failed by [`Http::poll_input`], which has to be asked afterwards: nobody is
     /// woken for what the caller does itself.
     pub fn begin(&mut self, exchange: ExchangeId, request: HttpRequest, reuse: Reuse) {
         let waker = self.ready_queue.waker(Key::Exchange(exchange));
@@ -148,7 +148,7 @@ impl<D: Dial> Http<D> {
             Ok(location) => {
                 self.exchanges.insert(exchange, Box::new(Exchange::new(request, location, reuse, waker)));
                 self.waiting.push_back(exchange);
-                self.stirred = true;
+                self.needs_assignment = true;
             }
             Err(words) => self.end(exchange, EndHow::Forbidden(words), Written::Nothing),
         }
@@ -159,19 +159,19 @@ impl<D: Dial> Http<D> {
         let Some(mut given_up) = self.exchanges.remove(&exchange) else {
             return;
         };
-        self.stirred = true;
+        self.needs_assignment = true;
         let written = match std::mem::replace(&mut given_up.stage, Stage::Waiting) {
             Stage::Waiting => {
                 self.waiting.retain(|waiting| *waiting != exchange);
                 Written::Nothing
             }
-            Stage::Asked { carrier, answer } => {
-                drop(answer);
-                self.let_go(&carrier)
+            Stage::Sent { assignment, response } => {
+                drop(response);
+                self.abandon(&assignment)
             }
-            Stage::Reading { carrier, body, .. } => {
+            Stage::Reading { assignment, body, .. } => {
                 drop(body);
-                self.let_go(&carrier)
+                self.abandon(&assignment)
             }
         };
         self.end(exchange, EndHow::Aborted, written);
@@ -186,7 +186,7 @@ impl<D: Dial> Http<D> {
             if let Some(fact) = self.facts.pop_front() {
                 return Poll::Ready(fact);
             }
-            if std::mem::take(&mut self.stirred) {
+            if std::mem::take(&mut self.needs_assignment) {
                 self.assign();
                 continue;
             }
@@ -226,7 +226,7 @@ impl<D: Dial> Http<D> {
         self.budget.set_limit(bytes);
     }
 
-    /// Nothing is open, and nothing is left to be told.
+    /// Nothing is open, and nothing is left to be failed.
     pub fn is_over(&self) -> bool {
         self.exchanges.is_empty() && self.facts.is_empty()
     }
@@ -271,7 +271,7 @@ impl<D: Dial> Http<D> {
             }
         }
         // Where one connection can carry everybody, or might, one dial is enough.
-        let shared = match self.speaks {
+        let shared = match self.version {
             Some(version) => version == Version::HTTP_2,
             None => self.target.location.origin.secure || self.target.protocol == Protocol::Http2,
         };
@@ -313,11 +313,11 @@ impl<D: Dial> Http<D> {
                 return true;
             }
         };
-        let Some((answer, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref()) else {
+        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref()) else {
             return false;
         };
-        let carrier = Carrier::new(connection, reused, evidence, upload);
-        exchange.stage = Stage::Asked { carrier, answer };
+        let assignment = Assignment::new(connection, reused, evidence, upload);
+        exchange.stage = Stage::Sent { assignment, response };
         exchange.waker.wake_by_ref();
         if !std::mem::replace(&mut exchange.reached, true) {
             self.facts.push_back(Input::Reached { exchange: id });
@@ -329,19 +329,19 @@ impl<D: Dial> Http<D> {
         let Some(made) = self.dials.poll(id) else {
             return;
         };
-        self.stirred = true;
+        self.needs_assignment = true;
         let how = match made {
             Ok(connection) => {
-                self.speaks = Some(connection.version());
+                self.version = Some(connection.version());
                 self.pool.add(id, connection, self.ready_queue.ready_waker(Key::Connection(id)));
                 return;
             }
             Err(NoConnection::Failed(words)) => EndHow::NoConnection(words),
             Err(NoConnection::Forbidden(words)) => EndHow::Forbidden(words),
         };
-        // If others dial for themselves only the first in line is told; otherwise this one was for all.
-        let told = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
-        for exchange in self.waiting.drain(..told).collect::<Vec<_>>() {
+        // If others dial for themselves only the first in line is failed; otherwise this one was for all.
+        let failed = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
+        for exchange in self.waiting.drain(..failed).collect::<Vec<_>>() {
             self.exchanges.remove(&exchange);
             self.end(exchange, how.clone(), Written::Nothing);
         }
@@ -351,10 +351,10 @@ impl<D: Dial> Http<D> {
         let Some(words) = self.pool.poll(id) else {
             return;
         };
-        self.stirred = true;
+        self.needs_assignment = true;
         for exchange in self.exchanges.values_mut() {
-            if let Some(carrier) = exchange.carrier_mut().filter(|carrier| carrier.connection == id) {
-                carrier.broken = Some(words.clone());
+            if let Some(assignment) = exchange.assignment_mut().filter(|assignment| assignment.connection == id) {
+                assignment.broken = Some(words.clone());
             }
         }
     }
@@ -369,22 +369,22 @@ impl<D: Dial> Http<D> {
         }
         match exchange.poll() {
             Step::Wait => {}
-            Step::Read(Read::Wait) => self.note_held(id),
+            Step::Read(Read::Wait) => self.update_held(id),
             Step::Read(Read::Event(event)) => {
                 exchange.waker.wake_by_ref();
-                self.note_held(id);
+                self.update_held(id);
                 let event = ReceivedEvent::new(event, &self.target.limits);
                 self.facts.push_back(Input::StreamEvent { exchange: id, event });
             }
-            Step::Answered { carrier, parts, body } => self.answered(id, carrier, &parts, body),
+            Step::Answered { assignment, parts, body } => self.answered(id, assignment, &parts, body),
             Step::Read(Read::Done(body)) => {
                 if let Some(text) = body {
                     let received = Received::from_text(text, &self.target.limits);
                     self.facts.push_back(Input::Body { exchange: id, received });
                 }
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
-                if let Some(Stage::Reading { carrier, body, rest, .. }) = stage {
-                    let written = self.finish(&carrier, rest, body);
+                if let Some(Stage::Reading { assignment, body, rest, .. }) = stage {
+                    let written = self.finish(&assignment, rest, body);
                     self.end(id, EndHow::Complete, written);
                 }
             }
@@ -402,7 +402,7 @@ impl<D: Dial> Http<D> {
     }
 
     /// Takes down how much an exchange holds of its body.
-    fn note_held(&mut self, id: ExchangeId) {
+    fn update_held(&mut self, id: ExchangeId) {
         let held = self.exchanges.get(&id).map_or(0, |exchange| exchange.held());
         self.budget.note(id, held);
     }
@@ -425,16 +425,16 @@ impl<D: Dial> Http<D> {
     }
 
     /// The head of a response is here.
-    fn answered(&mut self, id: ExchangeId, carrier: Carrier, parts: &Parts, body: ResponseBody) {
+    fn answered(&mut self, id: ExchangeId, assignment: Assignment, parts: &Parts, body: ResponseBody) {
         if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
             drop(body);
             self.exchanges.remove(&id);
-            let written = self.let_go(&carrier);
+            let written = self.abandon(&assignment);
             self.end(id, EndHow::TooLarge, written);
             return;
         }
         if let Some(to) = redirect::leads_to(parts) {
-            return self.redirected(id, &carrier, parts, body, &to);
+            return self.redirected(id, &assignment, parts, body, &to);
         }
         let rest = response::rest(parts);
         let head = response::head(parts, body.is_over(), self.target.wall_clock);
@@ -443,7 +443,7 @@ impl<D: Dial> Http<D> {
         let limit = self.target.limits.message_bytes;
         if content == Content::Empty {
             self.exchanges.remove(&id);
-            let written = self.finish(&carrier, rest, body);
+            let written = self.finish(&assignment, rest, body);
             self.end(id, EndHow::Complete, written);
             return;
         }
@@ -452,7 +452,7 @@ impl<D: Dial> Http<D> {
             Err(words) => {
                 drop(body);
                 self.exchanges.remove(&id);
-                let written = self.let_go(&carrier);
+                let written = self.abandon(&assignment);
                 self.end(id, EndHow::Cut(words), written);
                 return;
             }
@@ -463,7 +463,7 @@ impl<D: Dial> Http<D> {
         };
         let announced = response::length(parts).filter(|_| content != Content::Events);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
-            exchange.stage = Stage::Reading { carrier, body, reader, rest };
+            exchange.stage = Stage::Reading { assignment, body, reader, rest };
             // It will not be sent again, so it need not be kept while its answer streams for hours.
             exchange.request.body = None;
             exchange.waker.wake_by_ref();
@@ -474,9 +474,9 @@ impl<D: Dial> Http<D> {
     }
 
     /// The server wants the exchange to be made elsewhere.
-    fn redirected(&mut self, id: ExchangeId, carrier: &Carrier, parts: &Parts, body: ResponseBody, to: &str) {
+    fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, parts: &Parts, body: ResponseBody, to: &str) {
         let head = response::head(parts, body.is_over(), self.target.wall_clock);
-        let written = self.finish(carrier, response::rest(parts), body);
+        let written = self.finish(assignment, response::rest(parts), body);
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
@@ -500,21 +500,21 @@ impl<D: Dial> Http<D> {
         let Some(mut exchange) = self.exchanges.remove(&id) else {
             return;
         };
-        self.stirred = true;
-        let carrier = match std::mem::replace(&mut exchange.stage, Stage::Waiting) {
+        self.needs_assignment = true;
+        let assignment = match std::mem::replace(&mut exchange.stage, Stage::Waiting) {
             Stage::Waiting => return,
-            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => carrier,
+            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => assignment,
         };
-        let written = self.let_go(&carrier);
+        let written = self.abandon(&assignment);
         let cut = matches!(how, EndHow::Cut(_));
-        if cut && written == Written::Nothing && carrier.reused && !exchange.second {
-            exchange.second = true;
+        if cut && written == Written::Nothing && assignment.reused && !exchange.is_second_try {
+            exchange.is_second_try = true;
             self.waiting.push_front(id);
             self.exchanges.insert(id, exchange);
             return;
         }
-        let how = match (how, carrier.broken) {
-            (EndHow::Cut(_), Some(better)) if matches!(carrier.evidence, transfer::Evidence::Http2 { .. }) => {
+        let how = match (how, assignment.broken) {
+            (EndHow::Cut(_), Some(better)) if matches!(assignment.evidence, transfer::Evidence::Http2 { .. }) => {
                 EndHow::Cut(better)
             }
             (how, _) => how,
@@ -523,21 +523,21 @@ impl<D: Dial> Http<D> {
     }
 
     /// Takes an exchange that did not end well off its connection. What it left behind is known afterwards.
-    fn let_go(&mut self, carrier: &Carrier) -> Written {
-        self.pool.give_up(carrier.connection);
-        self.stirred = true;
-        carrier.evidence.written(!self.pool.holds(carrier.connection))
+    fn abandon(&mut self, assignment: &Assignment) -> Written {
+        self.pool.give_up(assignment.connection);
+        self.needs_assignment = true;
+        assignment.evidence.written(!self.pool.holds(assignment.connection))
     }
 
     /// Takes an exchange that ended well off its connection, which may go on unless part of the request is still to
     /// come.
-    fn finish(&mut self, carrier: &Carrier, rest: Option<std::time::Duration>, body: ResponseBody) -> Written {
-        if !carrier.is_clear() {
+    fn finish(&mut self, assignment: &Assignment, rest: Option<std::time::Duration>, body: ResponseBody) -> Written {
+        if !assignment.is_clear() {
             drop(body);
-            return self.let_go(carrier);
+            return self.abandon(assignment);
         }
-        self.pool.release(carrier.connection, rest, body);
-        self.stirred = true;
+        self.pool.release(assignment.connection, rest, body);
+        self.needs_assignment = true;
         Written::Whole
     }
 

@@ -23,22 +23,22 @@ pub(super) struct Exchange {
     reuse: Reuse,
     /// How often it has been redirected.
     pub(super) redirects: u32,
-    /// Whether it was told that a connection carries it.
+    /// Whether it was failed that a connection carries it.
     pub(super) reached: bool,
-    /// A reused connection was found dead before the first byte, so this is the second one.
-    pub(super) second: bool,
+    /// A reused connection was found dead before the first byte, so this is the is_second_try one.
+    pub(super) is_second_try: bool,
     pub(super) stage: Stage,
     pub(super) waker: Waker,
 }
 
 pub(super) enum Stage {
     Waiting,
-    Asked { carrier: Carrier, answer: ResponseFuture },
-    Reading { carrier: Carrier, body: ResponseBody, reader: Reader, rest: Option<Duration> },
+    Sent { assignment: Assignment, response: ResponseFuture },
+    Reading { assignment: Assignment, body: ResponseBody, reader: Reader, rest: Option<Duration> },
 }
 
 /// What carries an exchange.
-pub(super) struct Carrier {
+pub(super) struct Assignment {
     pub(super) connection: ConnectionId,
     /// Whether others had used the connection before.
     pub(super) reused: bool,
@@ -53,7 +53,7 @@ pub(super) enum Step {
     /// Nothing yet.
     Wait,
     /// The head came; the exchange has no stage until it is given one.
-    Answered { carrier: Carrier, parts: Box<Parts>, body: ResponseBody },
+    Answered { assignment: Assignment, parts: Box<Parts>, body: ResponseBody },
     /// Something of its body was read.
     Read(Read),
     /// It failed.
@@ -62,18 +62,18 @@ pub(super) enum Step {
 
 impl Exchange {
     pub(super) fn new(request: HttpRequest, location: Arc<Location>, reuse: Reuse, waker: Waker) -> Exchange {
-        Exchange { request, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, waker }
+        Exchange { request, location, reuse, redirects: 0, reached: false, is_second_try: false, stage: Stage::Waiting, waker }
     }
 
     /// How fresh its connection must be.
     pub(super) fn freshness(&self) -> Freshness {
-        if self.second { Freshness::Unused } else { Freshness::By(self.reuse) }
+        if self.is_second_try { Freshness::Unused } else { Freshness::By(self.reuse) }
     }
 
-    pub(super) fn carrier_mut(&mut self) -> Option<&mut Carrier> {
+    pub(super) fn assignment_mut(&mut self) -> Option<&mut Assignment> {
         match &mut self.stage {
             Stage::Waiting => None,
-            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => Some(carrier),
+            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => Some(assignment),
         }
     }
 
@@ -89,19 +89,19 @@ impl Exchange {
 
     pub(super) fn poll(&mut self) -> Step {
         let mut cx = Context::from_waker(&self.waker);
-        if let Some(carrier) = match &mut self.stage {
+        if let Some(assignment) = match &mut self.stage {
             Stage::Waiting => None,
-            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => Some(carrier),
+            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => Some(assignment),
         } {
-            carrier.poll_upload(&mut cx);
+            assignment.poll_upload(&mut cx);
         }
         match &mut self.stage {
             Stage::Waiting => Step::Wait,
-            Stage::Asked { answer, .. } => match answer.poll(&mut cx) {
+            Stage::Sent { response, .. } => match response.poll(&mut cx) {
                 Poll::Pending => Step::Wait,
                 Poll::Ready(Err(failure)) => Step::Failed(failure),
                 Poll::Ready(Ok((parts, body))) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
-                    Stage::Asked { carrier, .. } => Step::Answered { carrier, parts: Box::new(parts), body },
+                    Stage::Sent { assignment, .. } => Step::Answered { assignment, parts: Box::new(parts), body },
                     _ => Step::Wait,
                 },
             },
@@ -110,9 +110,9 @@ impl Exchange {
     }
 }
 
-impl Carrier {
-    pub(super) fn new(connection: ConnectionId, reused: bool, evidence: Evidence, upload: Option<Upload>) -> Carrier {
-        Carrier { connection, reused, evidence, upload, broken: None }
+impl Assignment {
+    pub(super) fn new(connection: ConnectionId, reused: bool, evidence: Evidence, upload: Option<Upload>) -> Assignment {
+        Assignment { connection, reused, evidence, upload, broken: None }
     }
 
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
