@@ -7,7 +7,7 @@
 //! fact is the cautious one.
 //!
 //! Everything is polled in one place, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
-//! in a `pool`, each exchange (`exchange`) is a small machine, and a `waker` tells which of them moved. The rest
+//! in a `pool`, each exchange (`exchange`) is a small machine, and a `waker` tells which of them moved. The idle_limit
 //! is the way from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `tracker`,
 //! which counts what was written.
 //!
@@ -194,10 +194,10 @@ impl<D: Dial> Http<D> {
                 Some(Key::Connection(id)) => self.poll_connection(id),
                 Some(Key::Dial(id)) => self.poll_dial(id),
                 Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
-                None if self.pool.poll_retirement(cx) => {}
+                None if self.pool.poll_idle_timer(cx) => {}
                 None if self.is_stuck(cx, &may_read) => self.give_up_largest(),
                 None => {
-                    self.ready_queue.rest(cx);
+                    self.ready_queue.idle_limit(cx);
                     return Poll::Pending;
                 }
             }
@@ -233,7 +233,7 @@ impl<D: Dial> Http<D> {
 
     /// Closes every connection that carries nothing. Exchanges that run go on.
     pub fn close(&mut self) {
-        self.pool.retire_all();
+        self.pool.close_idle();
     }
 
     /// What a server named, if it lies where the server itself lives.
@@ -277,7 +277,7 @@ impl<D: Dial> Http<D> {
         };
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
         // However many wait: a server, or a proxy before it, is not flooded with connections.
-        let wanted = wanted.min(self.connections.saturating_sub(self.pool.taken()));
+        let wanted = wanted.min(self.connections.saturating_sub(self.pool.busy()));
         let (target, trust, ready_queue, dial) = (&self.target, &self.trust, &self.ready_queue, &self.dial);
         self.dials.keep(wanted, |id| {
             let dialed = dial.dial(&place(target), target.connect_timeout);
@@ -383,8 +383,8 @@ impl<D: Dial> Http<D> {
                     self.facts.push_back(Input::Body { exchange: id, received });
                 }
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
-                if let Some(Stage::Reading { assignment, body, rest, .. }) = stage {
-                    let written = self.finish(&assignment, rest, body);
+                if let Some(Stage::Reading { assignment, body, idle_limit, .. }) = stage {
+                    let written = self.finish(&assignment, idle_limit, body);
                     self.end(id, EndHow::Complete, written);
                 }
             }
@@ -414,7 +414,7 @@ impl<D: Dial> Http<D> {
         self.budget.poll_stuck(any_starved, cx)
     }
 
-    /// All that is held of bodies has waited for too long for the rest of any of them: the largest is given up, so that
+    /// All that is held of bodies has waited for too long for the idle_limit of any of them: the largest is given up, so that
     /// the others can be read to their ends.
     fn give_up_largest(&mut self) {
         if let Some(id) = self.budget.largest() {
@@ -436,14 +436,14 @@ impl<D: Dial> Http<D> {
         if let Some(to) = redirect::leads_to(parts) {
             return self.redirected(id, &assignment, parts, body, &to);
         }
-        let rest = response::rest(parts);
+        let idle_limit = response::idle_limit(parts);
         let head = response::head(parts, body.is_over(), self.target.wall_clock);
         let content = head.content;
         self.facts.push_back(Input::Head { exchange: id, head });
         let limit = self.target.limits.message_bytes;
         if content == Content::Empty {
             self.exchanges.remove(&id);
-            let written = self.finish(&assignment, rest, body);
+            let written = self.finish(&assignment, idle_limit, body);
             self.end(id, EndHow::Complete, written);
             return;
         }
@@ -463,7 +463,7 @@ impl<D: Dial> Http<D> {
         };
         let announced = response::length(parts).filter(|_| content != Content::Events);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
-            exchange.stage = Stage::Reading { assignment, body, reader, rest };
+            exchange.stage = Stage::Reading { assignment, body, reader, idle_limit };
             // It will not be sent again, so it need not be kept while its answer streams for hours.
             exchange.request.body = None;
             exchange.waker.wake_by_ref();
@@ -476,7 +476,7 @@ impl<D: Dial> Http<D> {
     /// The server wants the exchange to be made elsewhere.
     fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, parts: &Parts, body: ResponseBody, to: &str) {
         let head = response::head(parts, body.is_over(), self.target.wall_clock);
-        let written = self.finish(assignment, response::rest(parts), body);
+        let written = self.finish(assignment, response::idle_limit(parts), body);
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
@@ -531,12 +531,12 @@ impl<D: Dial> Http<D> {
 
     /// Takes an exchange that ended well off its connection, which may go on unless part of the request is still to
     /// come.
-    fn finish(&mut self, assignment: &Assignment, rest: Option<std::time::Duration>, body: ResponseBody) -> Written {
+    fn finish(&mut self, assignment: &Assignment, idle_limit: Option<std::time::Duration>, body: ResponseBody) -> Written {
         if !assignment.is_clear() {
             drop(body);
             return self.abandon(assignment);
         }
-        self.pool.release(assignment.connection, rest, body);
+        self.pool.release(assignment.connection, idle_limit, body);
         self.needs_assignment = true;
         Written::Whole
     }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::connection::{Connection, Speech};
+use super::connection::{Connection, HttpConnection};
 use super::dial::{DialError, Dialed, Place};
 use super::write_tracker::{WriteTracker, TrackedIo, Http1Io};
 use super::proxy::{TunnelFault, tunnel};
@@ -90,7 +90,7 @@ where
         (Line::Plain(io), target.protocol == Protocol::Http2)
     };
     let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{here} broke off ({error})"));
-    let speech = if http2 {
+    let http = if http2 {
         let mut builder = h2::client::Builder::new();
         builder
             .initial_window_size(STREAM_WINDOW)
@@ -102,15 +102,15 @@ where
         let initialized = initialized.map_err(|_| late(format!("{here} did not take our handshake")))?;
         let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
         let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
-        Speech::Http2 { sender, driver: Box::new(driver), keepalive }
+        HttpConnection::Http2 { sender, driver: Box::new(driver), keepalive }
     } else {
         let io = TokioIo::new(Http1Io::new(line, Arc::clone(&tracker)));
         let mut builder = http1::Builder::new();
         builder.max_header_size(target.head_bytes);
         let (sender, driver) = builder.handshake(io).await.map_err(|error| broke(&error))?;
-        Speech::Http1 { sender, driver: Box::new(driver) }
+        HttpConnection::Http1 { sender, driver: Box::new(driver) }
     };
-    Ok(Connection::new(speech, tracker, looks_open))
+    Ok(Connection::new(http, tracker, looks_open))
 }
 
 async fn shake_hands<Io>(io: Io, target: &Target, trust: &Trust) -> Result<TlsStream<Io>, NoConnection>

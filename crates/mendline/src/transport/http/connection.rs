@@ -1,4 +1,4 @@
-//! One connection: what it speaks, whom it carries, how long it may rest.
+//! One connection: what it speaks, whom it carries, how long it may idle_limit.
 //!
 //! Its driver (the future that reads and writes) is polled here and not spawned: so a connection that is dropped has
 //! written its last byte, and what its tracker shows from then on is the truth.
@@ -27,19 +27,19 @@ use super::write_tracker::{WriteTracker, Http1Io};
 use super::keepalive::Http2Keepalive;
 use super::request::{Outgoing, Segments};
 
-/// How long an HTTP/1 connection rests when the server does not say: many close after five seconds.
-const REST_HTTP1: Duration = Duration::from_secs(4);
-/// How long an HTTP/2 connection rests: proxies close after a minute, and a farewell (GOAWAY) makes that harmless.
-const REST_HTTP2: Duration = Duration::from_secs(50);
-/// No server's word makes a connection rest longer than this.
-const REST_MOST: Duration = Duration::from_secs(60);
+/// How long an HTTP/1 connection is_idle when the server does not say: many close after five seconds.
+const IDLE_HTTP1: Duration = Duration::from_secs(4);
+/// How long an HTTP/2 connection is_idle: proxies close after a minute, and a farewell (GOAWAY) makes that harmless.
+const IDLE_HTTP2: Duration = Duration::from_secs(50);
+/// No server's word makes a connection idle_limit longer than this.
+const MAX_IDLE: Duration = Duration::from_secs(60);
 /// A connection that was alive so briefly ago is not about to be closed for idleness.
-const JUST_NOW: Duration = Duration::from_secs(1);
+const RECENT: Duration = Duration::from_secs(1);
 /// How much of a body that nobody wants is read to keep its connection.
-const LEFTOVER_MOST: usize = 64 * 1024;
+const MAX_LEFTOVER: usize = 64 * 1024;
 
 /// The two HTTPs.
-pub(super) enum Speech<Io: AsyncRead + AsyncWrite + Unpin> {
+pub(super) enum HttpConnection<Io: AsyncRead + AsyncWrite + Unpin> {
     Http1 {
         sender: http1::SendRequest<Outgoing>,
         driver: Box<http1::Connection<TokioIo<Http1Io<Line<Io>>>, Outgoing>>,
@@ -62,43 +62,43 @@ pub(super) enum Freshness {
 
 /// A connection of the pool.
 pub(super) struct Connection<Io: AsyncRead + AsyncWrite + Unpin> {
-    speech: Speech<Io>,
+    http: HttpConnection<Io>,
     tracker: Arc<WriteTracker>,
     looks_open: Option<LooksOpen>,
     /// Exchanges that it carries now.
-    carried: usize,
+    exchanges: usize,
     used: bool,
     /// It takes no new exchange: the peer has said goodbye, or something unread is left on it.
     closing: bool,
     /// What is left of a body that nobody wants, and how much of it has been read.
     leftover: Option<(Incoming, usize)>,
-    resting_since: Instant,
-    rest: Duration,
+    idle_since: Instant,
+    idle_limit: Duration,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
-    pub(super) fn new(speech: Speech<Io>, tracker: Arc<WriteTracker>, looks_open: Option<LooksOpen>) -> Connection<Io> {
-        let rest = match speech {
-            Speech::Http1 { .. } => REST_HTTP1,
-            Speech::Http2 { .. } => REST_HTTP2,
+    pub(super) fn new(http: HttpConnection<Io>, tracker: Arc<WriteTracker>, looks_open: Option<LooksOpen>) -> Connection<Io> {
+        let idle_limit = match http {
+            HttpConnection::Http1 { .. } => IDLE_HTTP1,
+            HttpConnection::Http2 { .. } => IDLE_HTTP2,
         };
         Connection {
-            speech,
+            http,
             tracker,
             looks_open,
-            carried: 0,
+            exchanges: 0,
             used: false,
             closing: false,
             leftover: None,
-            resting_since: Instant::now(),
-            rest,
+            idle_since: Instant::now(),
+            idle_limit,
         }
     }
 
     pub(super) fn version(&self) -> Version {
-        match self.speech {
-            Speech::Http1 { .. } => Version::HTTP_11,
-            Speech::Http2 { .. } => Version::HTTP_2,
+        match self.http {
+            HttpConnection::Http1 { .. } => Version::HTTP_11,
+            HttpConnection::Http2 { .. } => Version::HTTP_2,
         }
     }
 
@@ -108,24 +108,24 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     }
 
     /// Whether it carries nothing now.
-    pub(super) fn rests(&self) -> bool {
-        self.carried == 0
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchanges == 0
     }
 
     /// When it has rested for long enough; `None` while it carries something.
-    pub(super) fn retires(&self) -> Option<Instant> {
-        self.rests().then(|| self.resting_since + self.rest)
+    pub(super) fn idle_deadline(&self) -> Option<Instant> {
+        self.is_idle().then(|| self.idle_since + self.idle_limit)
     }
 
     /// Reads and writes. Ready when the connection is over, with words.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
-        match &mut self.speech {
-            Speech::Http1 { driver, .. } => {
+        match &mut self.http {
+            HttpConnection::Http1 { driver, .. } => {
                 if Pin::new(driver).poll(cx).is_ready() {
                     return Poll::Ready("the server closed the connection".to_owned());
                 }
             }
-            Speech::Http2 { driver, keepalive, sender } => {
+            HttpConnection::Http2 { driver, keepalive, sender } => {
                 if let Poll::Ready(ended) = Pin::new(driver).poll(cx) {
                     return Poll::Ready(
                         ended.err().map_or("the server closed the connection".to_owned(), |error| error.to_string()),
@@ -146,7 +146,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         while let Some((body, read)) = self.leftover.take() {
             let mut body = ResponseBody::Http1(body);
             match body.poll_data(cx) {
-                Poll::Ready(Some(Ok(data))) if read + data.len() <= LEFTOVER_MOST => {
+                Poll::Ready(Some(Ok(data))) if read + data.len() <= MAX_LEFTOVER => {
                     if let ResponseBody::Http1(body) = body {
                         self.leftover = Some((body, read + data.len()));
                     }
@@ -166,22 +166,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
 
     /// Whether several exchanges may be on it at once.
     pub(super) fn is_shared(&self) -> bool {
-        matches!(self.speech, Speech::Http2 { .. })
+        matches!(self.http, HttpConnection::Http2 { .. })
     }
 
     /// Whether it is fresh enough for an exchange that wants it so.
     pub(super) fn is_fresh(&self, freshness: Freshness, now: Instant) -> bool {
-        if self.rests() && now >= self.resting_since + self.rest {
+        if self.is_idle() && now >= self.idle_since + self.idle_limit {
             return false;
         }
-        let last_alive = match &self.speech {
-            Speech::Http1 { .. } => self.resting_since,
-            Speech::Http2 { .. } => self.resting_since.max(self.tracker.last_read()),
+        let last_alive = match &self.http {
+            HttpConnection::Http1 { .. } => self.idle_since,
+            HttpConnection::Http2 { .. } => self.idle_since.max(self.tracker.last_read()),
         };
-        let just_now = now < last_alive + JUST_NOW;
+        let is_recent = now < last_alive + RECENT;
         match freshness {
-            Freshness::Unused => !self.used && just_now,
-            Freshness::By(Reuse::Fresh) => just_now,
+            Freshness::Unused => !self.used && is_recent,
+            Freshness::By(Reuse::Fresh) => is_recent,
             Freshness::By(Reuse::Any) => true,
         }
     }
@@ -191,9 +191,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         if self.closing || self.leftover.is_some() {
             return false;
         }
-        match &self.speech {
-            Speech::Http1 { sender, .. } => self.carried == 0 && (!self.used || sender.is_ready()),
-            Speech::Http2 { sender, .. } => self.carried < sender.current_max_send_streams(),
+        match &self.http {
+            HttpConnection::Http1 { sender, .. } => self.exchanges == 0 && (!self.used || sender.is_ready()),
+            HttpConnection::Http2 { sender, .. } => self.exchanges < sender.current_max_send_streams(),
         }
     }
 
@@ -208,13 +208,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         head: Request<()>,
         body: Option<&Spliced>,
     ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
-        let sent = match &mut self.speech {
-            Speech::Http1 { sender, .. } => {
+        let sent = match &mut self.http {
+            HttpConnection::Http1 { sender, .. } => {
                 self.tracker.begin(body.map_or(0, |body| body.len() as u64));
                 let answer = sender.try_send_request(head.map(|()| Outgoing::new(body)));
                 (ResponseFuture::Http1(Box::pin(answer)), None, Evidence::Http1(Arc::clone(&self.tracker)))
             }
-            Speech::Http2 { sender, .. } => {
+            HttpConnection::Http2 { sender, .. } => {
                 let body = body.filter(|body| !body.is_empty());
                 let before = self.tracker.accepted();
                 let Ok((answer, stream)) = sender.send_request(head, body.is_none()) else {
@@ -227,17 +227,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                 (ResponseFuture::Http2(answer), upload, evidence)
             }
         };
-        self.carried += 1;
+        self.exchanges += 1;
         self.used = true;
         Some(sent)
     }
 
     /// An exchange has come to its proper end here. What is left of its body is read on, if that is worth it.
-    pub(super) fn release(&mut self, rest: Option<Duration>, leftover: ResponseBody) {
-        self.carried -= 1;
-        self.resting_since = Instant::now();
+    pub(super) fn release(&mut self, idle_limit: Option<Duration>, leftover: ResponseBody) {
+        self.exchanges -= 1;
+        self.idle_since = Instant::now();
         if let ResponseBody::Http1(body) = leftover {
-            self.rest = rest.unwrap_or(REST_HTTP1).min(REST_MOST);
+            self.idle_limit = idle_limit.unwrap_or(IDLE_HTTP1).min(MAX_IDLE);
             self.leftover = (!body.is_end_stream()).then_some((body, 0));
         }
     }
@@ -245,20 +245,20 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     /// An exchange was given up. HTTP/2 resets its stream; HTTP/1 has no way to go on, and the answer is whether it
     /// can.
     pub(super) fn give_up(&mut self) -> bool {
-        self.carried -= 1;
-        self.resting_since = Instant::now();
-        matches!(self.speech, Speech::Http2 { .. })
+        self.exchanges -= 1;
+        self.idle_since = Instant::now();
+        matches!(self.http, HttpConnection::Http2 { .. })
     }
 
     /// Says goodbye as far as that is possible without waiting.
-    pub(super) fn retire(self) {
+    pub(super) fn close(self) {
         let mut cx = Context::from_waker(Waker::noop());
-        match self.speech {
-            Speech::Http1 { sender, mut driver } => {
+        match self.http {
+            HttpConnection::Http1 { sender, mut driver } => {
                 drop(sender);
                 let _ = Pin::new(&mut driver).poll(&mut cx);
             }
-            Speech::Http2 { sender, mut driver, .. } => {
+            HttpConnection::Http2 { sender, mut driver, .. } => {
                 drop(sender);
                 let _ = Pin::new(&mut driver).poll(&mut cx);
             }

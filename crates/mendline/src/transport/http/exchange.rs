@@ -34,7 +34,7 @@ pub(super) struct Exchange {
 pub(super) enum Stage {
     Waiting,
     Sent { assignment: Assignment, response: ResponseFuture },
-    Reading { assignment: Assignment, body: ResponseBody, reader: Reader, rest: Option<Duration> },
+    Reading { assignment: Assignment, body: ResponseBody, reader: Reader, idle_limit: Option<Duration> },
 }
 
 /// What carries an exchange.

@@ -15,7 +15,7 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// A connection is given up this long before its server said it would: a request that meets the closing is lost.
-const EARLY: Duration = Duration::from_secs(1);
+const IDLE_MARGIN: Duration = Duration::from_secs(1);
 
 /// The parts that decisions need. `empty` when it is known that no body follows.
 pub(super) fn head(parts: &Parts, empty: bool, wall_clock: fn() -> SystemTime) -> Head {
@@ -56,8 +56,8 @@ fn retry_after(headers: &HeaderMap, wall_clock: fn() -> SystemTime) -> Option<u6
     Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// How long the connection may rest after this response: `None` when the server did not say, zero when it will close.
-pub(super) fn rest(parts: &Parts) -> Option<Duration> {
+/// How long the connection may idle_limit after this response: `None` when the server did not say, zero when it will close.
+pub(super) fn idle_limit(parts: &Parts) -> Option<Duration> {
     let tokens = |name: HeaderName| {
         let values = parts.headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|value| value.split(',').map(str::trim))
@@ -67,7 +67,7 @@ pub(super) fn rest(parts: &Parts) -> Option<Duration> {
         return Some(Duration::ZERO);
     }
     let seconds = tokens(KEEP_ALIVE).find_map(|token| token.strip_prefix("timeout=")?.trim().parse().ok())?;
-    Some(Duration::from_secs(seconds).saturating_sub(EARLY))
+    Some(Duration::from_secs(seconds).saturating_sub(IDLE_MARGIN))
 }
 
 /// How long the head is, as HTTP/2 counts it: 32 bytes for each header besides its text.
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn a_connection_rests_as_long_as_its_server_says_less_a_second() {
         let seconds = |n| Some(Duration::from_secs(n));
-        assert_eq!(rest(&parts(200, &[])), None);
-        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=5, max=100")])), seconds(4));
-        assert_eq!(rest(&parts(200, &[("keep-alive", "max=100, timeout=1")])), seconds(0));
-        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=60"), ("connection", "Close")])), seconds(0));
-        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=x")])), None);
+        assert_eq!(idle_limit(&parts(200, &[])), None);
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=5, max=100")])), seconds(4));
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "max=100, timeout=1")])), seconds(0));
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=60"), ("connection", "Close")])), seconds(0));
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=x")])), None);
     }
 }
