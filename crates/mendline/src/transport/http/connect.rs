@@ -72,7 +72,7 @@ where
     let tracker = WriteTracker::new();
     let mut io = TrackedIo::new(io, Arc::clone(&tracker));
     let origin = &target.location.origin;
-    let (line, http2) = if origin.secure {
+    let (stream, http2) = if origin.secure {
         if let Some(proxy) = &target.proxy {
             let made = timeout_at(deadline, tunnel(&mut io, proxy, origin)).await;
             made.map_err(|_| late(format!("the proxy {here} made no tunnel")))?.map_err(|fault| match fault {
@@ -80,14 +80,14 @@ where
                 TunnelFault::Failed(words) => NoConnection::Failed(words),
             })?;
         }
-        let shaken = timeout_at(deadline, shake_hands(io, &target, &trust)).await;
+        let handshake = timeout_at(deadline, tls_handshake(io, &target, &trust)).await;
         let stream =
-            shaken.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
+            handshake.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
         tracker.encrypt();
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2") || target.protocol == Protocol::Http2;
-        (Line::Tls(Box::new(stream)), http2)
+        (MaybeTlsStream::Tls(Box::new(stream)), http2)
     } else {
-        (Line::Plain(io), target.protocol == Protocol::Http2)
+        (MaybeTlsStream::Plain(io), target.protocol == Protocol::Http2)
     };
     let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{here} broke off ({error})"));
     let http = if http2 {
@@ -98,13 +98,13 @@ where
             .initial_max_send_streams(FIRST_STREAMS)
             .max_header_list_size(u32::try_from(target.head_bytes.saturating_mul(HEAD_SLACK)).unwrap_or(u32::MAX))
             .enable_push(false);
-        let initialized = timeout_at(deadline, builder.handshake(line)).await;
+        let initialized = timeout_at(deadline, builder.handshake(stream)).await;
         let initialized = initialized.map_err(|_| late(format!("{here} did not take our handshake")))?;
         let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
         let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
         HttpConnection::Http2 { sender, driver: Box::new(driver), keepalive }
     } else {
-        let io = TokioIo::new(Http1Io::new(line, Arc::clone(&tracker)));
+        let io = TokioIo::new(Http1Io::new(stream, Arc::clone(&tracker)));
         let mut builder = http1::Builder::new();
         builder.max_header_size(target.head_bytes);
         let (sender, driver) = builder.handshake(io).await.map_err(|error| broke(&error))?;
@@ -113,7 +113,7 @@ where
     Ok(Connection::new(http, tracker, looks_open))
 }
 
-async fn shake_hands<Io>(io: Io, target: &Target, trust: &Trust) -> Result<TlsStream<Io>, NoConnection>
+async fn tls_handshake<Io>(io: Io, target: &Target, trust: &Trust) -> Result<TlsStream<Io>, NoConnection>
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
@@ -128,30 +128,30 @@ where
 }
 
 /// A tracked connection, with TLS above it or not.
-pub(super) enum Line<Io> {
+pub(super) enum MaybeTlsStream<Io> {
     Plain(TrackedIo<Io>),
     Tls(Box<TlsStream<TrackedIo<Io>>>),
 }
 
-/// One body for all methods: both kinds of line do the same, each in its own way.
-macro_rules! on_line {
-    ($line:expr, $io:ident => $act:expr) => {
-        match $line {
-            Line::Plain($io) => $act,
-            Line::Tls($io) => $act,
+/// One body for all methods: both kinds of stream do the same, each in its own way.
+macro_rules! on_stream {
+    ($stream:expr, $io:ident => $act:expr) => {
+        match $stream {
+            MaybeTlsStream::Plain($io) => $act,
+            MaybeTlsStream::Tls($io) => $act,
         }
     };
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<Io> {
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for MaybeTlsStream<Io> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_read(cx, buf))
+        on_stream!(&mut *self, io => Pin::new(io).poll_read(cx, buf))
     }
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<Io> {
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for MaybeTlsStream<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_write(cx, buf))
+        on_stream!(&mut *self, io => Pin::new(io).poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -159,18 +159,18 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<Io> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_write_vectored(cx, bufs))
+        on_stream!(&mut *self, io => Pin::new(io).poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        on_line!(self, io => io.is_write_vectored())
+        on_stream!(self, io => io.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_flush(cx))
+        on_stream!(&mut *self, io => Pin::new(io).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_shutdown(cx))
+        on_stream!(&mut *self, io => Pin::new(io).poll_shutdown(cx))
     }
 }

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::transfer::{ResponseFuture, Evidence, ResponseBody, Upload};
-use super::connect::Line;
+use super::connect::MaybeTlsStream;
 use super::dial::LooksOpen;
 use super::write_tracker::{WriteTracker, Http1Io};
 use super::keepalive::Http2Keepalive;
@@ -42,11 +42,11 @@ const MAX_LEFTOVER: usize = 64 * 1024;
 pub(super) enum HttpConnection<Io: AsyncRead + AsyncWrite + Unpin> {
     Http1 {
         sender: http1::SendRequest<Outgoing>,
-        driver: Box<http1::Connection<TokioIo<Http1Io<Line<Io>>>, Outgoing>>,
+        driver: Box<http1::Connection<TokioIo<Http1Io<MaybeTlsStream<Io>>>, Outgoing>>,
     },
     Http2 {
         sender: SendRequest<Segments>,
-        driver: Box<h2::client::Connection<Line<Io>, Segments>>,
+        driver: Box<h2::client::Connection<MaybeTlsStream<Io>, Segments>>,
         keepalive: Option<Http2Keepalive>,
     },
 }
