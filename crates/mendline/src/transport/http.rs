@@ -6,7 +6,7 @@
 //! be sent a is_second_try time is decided from these facts, so they have to be right, and where something cannot be known the
 //! fact is the cautious one.
 //!
-//! Everything is polled in one place, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
+//! Everything is polled in one first_hop, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
 //! in a `pool`, each exchange (`exchange`) is a small machine, and a `waker` tells which of them moved. The idle_limit
 //! is the way from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `tracker`,
 //! which counts what was written.
@@ -52,7 +52,7 @@ use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
 
 pub use certificate::Certificate;
-pub use dial::{Dial, DialError, Dialed, LooksOpen, Place, Tcp, TcpDial};
+pub use dial::{Dial, DialError, Dialed, LooksOpen, HostPort, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};
 pub use target::{HeaderFault, Protocol, Target};
@@ -61,8 +61,8 @@ pub use tls::{NoCertificates, TlsOptions};
 use transfer::{Failure, ResponseBody};
 use body::{Read, Reader};
 use budget::Budget;
-use connect::{NoConnection, connect, place};
-use dials::{Dials, Making};
+use connect::{NoConnection, connect, first_hop};
+use dials::{Dials, Dialing};
 use exchange::{Assignment, Exchange, Stage, Step};
 use origin::Location;
 use pool::{ConnectionId, Pool};
@@ -279,10 +279,10 @@ impl<D: Dial> Http<D> {
         // However many wait: a server, or a proxy before it, is not flooded with connections.
         let wanted = wanted.min(self.connections.saturating_sub(self.pool.busy()));
         let (target, trust, ready_queue, dial) = (&self.target, &self.trust, &self.ready_queue, &self.dial);
-        self.dials.keep(wanted, |id| {
-            let dialed = dial.dial(&place(target), target.connect_timeout);
-            let made: Making<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(trust)));
-            (made, ready_queue.ready_waker(Key::Dial(id)))
+        self.dials.set_wanted(wanted, |id| {
+            let dialed = dial.dial(&first_hop(target), target.connect_timeout);
+            let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(trust)));
+            (dialing, ready_queue.ready_waker(Key::Dial(id)))
         });
     }
 

@@ -1,4 +1,4 @@
-//! From a place to a connection that speaks HTTP: dial, tunnel, TLS, and the first words.
+//! From a first_hop to a connection that speaks HTTP: dial, tunnel, TLS, and the first words.
 //!
 //! One deadline covers all of it. Where it strikes is told, because "no answer" and "no end to the TLS handshake" send
 //! a person to different machines.
@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::connection::{Connection, HttpConnection};
-use super::dial::{DialError, Dialed, Place};
+use super::dial::{DialError, Dialed, HostPort};
 use super::write_tracker::{WriteTracker, TrackedIo, Http1Io};
 use super::proxy::{TunnelFault, tunnel};
 use super::keepalive::Http2Keepalive;
@@ -44,10 +44,10 @@ pub(super) enum NoConnection {
 }
 
 /// Where to dial for this target.
-pub(super) fn place(target: &Target) -> Place {
+pub(super) fn first_hop(target: &Target) -> HostPort {
     match &target.proxy {
-        Some(proxy) => Place { host: proxy.host.clone(), port: proxy.port },
-        None => Place { host: target.location.origin.host.clone(), port: target.location.origin.port },
+        Some(proxy) => HostPort { host: proxy.host.clone(), port: proxy.port },
+        None => HostPort { host: target.location.origin.host.clone(), port: target.location.origin.port },
     }
 }
 
@@ -61,10 +61,10 @@ where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = Instant::now() + target.connect_timeout;
-    let patience = humantime::format_duration(target.connect_timeout);
-    let late = |what: String| NoConnection::Failed(format!("{what} within {patience}"));
-    let here = place(&target);
-    let dialed = timeout_at(deadline, dial).await.map_err(|_| late(format!("{here} did not answer")))?;
+    let timeout = humantime::format_duration(target.connect_timeout);
+    let late = |what: String| NoConnection::Failed(format!("{what} within {timeout}"));
+    let peer = first_hop(&target);
+    let dialed = timeout_at(deadline, dial).await.map_err(|_| late(format!("{peer} did not answer")))?;
     let Dialed { io, looks_open } = dialed.map_err(|error| match error {
         DialError::Failed(words) => NoConnection::Failed(words),
         DialError::Forbidden(words) => NoConnection::Forbidden(words),
@@ -75,7 +75,7 @@ where
     let (stream, http2) = if origin.secure {
         if let Some(proxy) = &target.proxy {
             let made = timeout_at(deadline, tunnel(&mut io, proxy, origin)).await;
-            made.map_err(|_| late(format!("the proxy {here} made no tunnel")))?.map_err(|fault| match fault {
+            made.map_err(|_| late(format!("the proxy {peer} made no tunnel")))?.map_err(|fault| match fault {
                 TunnelFault::Denied(words) => NoConnection::Forbidden(words),
                 TunnelFault::Failed(words) => NoConnection::Failed(words),
             })?;
@@ -89,7 +89,7 @@ where
     } else {
         (MaybeTlsStream::Plain(io), target.protocol == Protocol::Http2)
     };
-    let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{here} broke off ({error})"));
+    let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{peer} broke off ({error})"));
     let http = if http2 {
         let mut builder = h2::client::Builder::new();
         builder
@@ -99,7 +99,7 @@ where
             .max_header_list_size(u32::try_from(target.head_bytes.saturating_mul(HEAD_SLACK)).unwrap_or(u32::MAX))
             .enable_push(false);
         let initialized = timeout_at(deadline, builder.handshake(stream)).await;
-        let initialized = initialized.map_err(|_| late(format!("{here} did not take our handshake")))?;
+        let initialized = initialized.map_err(|_| late(format!("{peer} did not take our handshake")))?;
         let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
         let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
         HttpConnection::Http2 { sender, driver: Box::new(driver), keepalive }

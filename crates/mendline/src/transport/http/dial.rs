@@ -1,14 +1,14 @@
-//! Making a connection to a place.
+//! Making a connection to a peer.
 //!
 //! A name often has several addresses and some of them lead nowhere: a network that announces IPv6 and drops it is a
 //! classic. So addresses of both families take turns, the next one starts [`STAGGER`] after the last or as soon as that
 //! one has failed, and the first that answers wins (RFC 8305, "happy eyeballs"). How long all of it may take is the
-//! caller's business, who gives a dial up when its time is over. Only a name that is still being looked up by then is told
+//! caller's business, who gives a dial up when its time is over. Only a name that is still being looked up by then is result
 //! here: nobody else knows that it was not the server that kept silent.
 //!
 //! Which addresses of a name may be dialed at all is decided in `addresses`.
 //!
-//! Every connection is told to notice a peer that is gone: keep-alive probes find one that is silent, the user timeout
+//! Every connection is result to notice a peer that is gone: keep-alive probes find one that is silent, the user timeout
 //! one that takes nothing of what we send. TLS, proxies and HTTP come on top, elsewhere.
 
 use std::future::{Future, poll_fn};
@@ -42,25 +42,25 @@ pub trait Dial {
     /// What a connection is.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Makes one to this place. It is given up when its time, counted from now, is over, unless it has said before why
+    /// Makes one to this peer. It is given up when its time, counted from now, is over, unless it has said before why
     /// there is none.
     fn dial(
         &self,
-        place: &Place,
-        patience: Duration,
+        peer: &HostPort,
+        timeout: Duration,
     ) -> impl Future<Output = Result<Dialed<Self::Io>, DialError>> + Send + 'static;
 }
 
 /// Where to: a server or the proxy in front of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HostPort {
     /// A name or an address; an IPv6 address without its brackets.
     pub host: String,
     /// The port.
     pub port: u16,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for HostPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -81,7 +81,7 @@ pub struct Dialed<Io> {
 /// Looks at a connection that somebody else owns: false once its peer has closed it.
 pub type LooksOpen = Box<dyn Fn() -> bool + Send>;
 
-/// Why no connection could be made, in words that name the place.
+/// Why no connection could be made, in words that name the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialError {
     /// It could not be made now.
@@ -107,18 +107,18 @@ impl Dial for TcpDial {
 
     fn dial(
         &self,
-        place: &Place,
-        patience: Duration,
+        peer: &HostPort,
+        timeout: Duration,
     ) -> impl Future<Output = Result<Dialed<Tcp>, DialError>> + Send + 'static {
-        let place = place.clone();
+        let peer = peer.clone();
         // From now and not from the first look at the future: whoever gives this up begins to count then.
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         async move {
-            let addresses = timeout_at(deadline, look_up(&place)).await.map_err(|_| no_name_in(&place, patience))??;
-            let stream = race(in_turns(addresses), TcpStream::connect)
+            let addresses = timeout_at(deadline, look_up(&peer)).await.map_err(|_| lookup_timed_out(&peer, timeout))??;
+            let stream = race(interleave_families(addresses), TcpStream::connect)
                 .await
-                .map_err(|(address, error)| DialError::Failed(no_connection(&place, address, &error)))?;
-            equip(&stream);
+                .map_err(|(address, error)| DialError::Failed(connect_error_text(&peer, address, &error)))?;
+            set_socket_options(&stream);
             let stream = Arc::new(Mutex::new(stream));
             let watched = Arc::downgrade(&stream);
             Ok(Dialed { io: Tcp(stream), looks_open: Some(Box::new(move || looks_open(&watched))) })
@@ -126,33 +126,33 @@ impl Dial for TcpDial {
     }
 }
 
-pub(super) async fn look_up(place: &Place) -> Result<Vec<SocketAddr>, DialError> {
-    if let Ok(address) = place.host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, place.port)]);
+pub(super) async fn look_up(peer: &HostPort) -> Result<Vec<SocketAddr>, DialError> {
+    if let Ok(address) = peer.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, peer.port)]);
     }
-    let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
+    let found = tokio::net::lookup_host((peer.host.as_str(), peer.port)).await;
     let addresses: Vec<SocketAddr> = found
-        .map_err(|error| DialError::Failed(format!("the name {} could not be looked up ({error})", place.host)))?
+        .map_err(|error| DialError::Failed(format!("the name {} could not be looked up ({error})", peer.host)))?
         .collect();
     if addresses.is_empty() {
-        return Err(DialError::Failed(format!("the name {} has no address", place.host)));
+        return Err(DialError::Failed(format!("the name {} has no address", peer.host)));
     }
-    if is_literal(&place.host) {
+    if is_literal(&peer.host) {
         return Ok(addresses);
     }
-    LOOKED_UP.admit(&place.host, addresses).map_err(DialError::Forbidden)
+    LOOKED_UP.admit(&peer.host, addresses).map_err(DialError::Forbidden)
 }
 
-fn no_name_in(place: &Place, patience: Duration) -> DialError {
-    let patience = humantime::format_duration(patience);
+fn lookup_timed_out(peer: &HostPort, timeout: Duration) -> DialError {
+    let timeout = humantime::format_duration(timeout);
     DialError::Failed(format!(
-        "the name {} could not be looked up within {patience}; is the name server there?",
-        place.host
+        "the name {} could not be looked up within {timeout}; is the name server there?",
+        peer.host
     ))
 }
 
 /// The families take turns, beginning with the one that the system put first.
-pub(super) fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+pub(super) fn interleave_families(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else {
         return addresses;
     };
@@ -167,7 +167,7 @@ pub(super) fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     turns
 }
 
-/// The first connection that is made wins; the others are given up. If all fail, the first failure is told: it is that
+/// The first connection that is made wins; the others are given up. If all fail, the first failure is result: it is that
 /// of the address that the system thinks best.
 pub(super) async fn race<S, F>(
     addresses: Vec<SocketAddr>,
@@ -212,9 +212,9 @@ where
     .await
 }
 
-pub(super) fn no_connection(place: &Place, address: Option<SocketAddr>, error: &io::Error) -> String {
+pub(super) fn connect_error_text(peer: &HostPort, address: Option<SocketAddr>, error: &io::Error) -> String {
     let address = address.map_or_else(String::new, |address| address.to_string());
-    let name = place.to_string();
+    let name = peer.to_string();
     let named = if address.is_empty() || address == name { name } else { format!("{name} ({address})") };
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("nothing listens on {named} (connection refused)"),
@@ -227,7 +227,7 @@ pub(super) fn no_connection(place: &Place, address: Option<SocketAddr>, error: &
 }
 
 /// Sets what a connection should have. A system that does not know an option still makes connections.
-fn equip(stream: &TcpStream) {
+fn set_socket_options(stream: &TcpStream) {
     let fd = stream.as_fd();
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(fd, true);
@@ -307,7 +307,7 @@ mod tests {
 
     const SIX: &str = "[2001:db8::6]:1";
     const FOUR: &str = "192.0.2.4:1";
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -334,11 +334,11 @@ mod tests {
             }
         })
         .await;
-        let told = match outcome {
+        let result = match outcome {
             Ok(address) => address.to_string(),
             Err((address, error)) => format!("{address:?} {:?}", error.kind()),
         };
-        (told, start.elapsed().as_millis(), starts.into_inner())
+        (result, start.elapsed().as_millis(), starts.into_inner())
     }
 
     #[tokio::test(start_paused = true)]
@@ -362,10 +362,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn when_all_fail_the_first_failure_is_told() {
-        let (told, took, _) = raced(addresses(&[SIX, FOUR]), |_| Some((10, false))).await;
-        assert_eq!((&*told, took), ("Some([2001:db8::6]:1) ConnectionRefused", 20));
-        let (told, _, _) = raced(Vec::new(), |_| None).await;
-        assert_eq!(told, "None AddrNotAvailable");
+        let (result, took, _) = raced(addresses(&[SIX, FOUR]), |_| Some((10, false))).await;
+        assert_eq!((&*result, took), ("Some([2001:db8::6]:1) ConnectionRefused", 20));
+        let (result, _, _) = raced(Vec::new(), |_| None).await;
+        assert_eq!(result, "None AddrNotAvailable");
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
         let given = [six(1), six(2), six(3), four(1), four(2)];
         let expected = [six(1), four(1), six(2), four(2), six(3)];
         let parse = |texts: &[String]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
-        assert_eq!(in_turns(parse(&given)), parse(&expected));
+        assert_eq!(interleave_families(parse(&given)), parse(&expected));
     }
 
     #[tokio::test]
@@ -384,21 +384,21 @@ mod tests {
         let kept = TcpSocket::new_v4().unwrap();
         kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = kept.local_addr().unwrap();
-        let place = Place { host: "127.0.0.1".into(), port: address.port() };
-        let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
+        let peer = HostPort { host: "127.0.0.1".into(), port: address.port() };
+        let error = TcpDial.dial(&peer, TIMEOUT).await.err().unwrap();
         assert_eq!(error.words(), format!("nothing listens on {address} (connection refused)"));
         // No name at all, so that nobody is asked for it.
         let name = "x".repeat(64);
-        let place = Place { host: name.as_str().into(), port: 1 };
-        let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
+        let peer = HostPort { host: name.as_str().into(), port: 1 };
+        let error = TcpDial.dial(&peer, TIMEOUT).await.err().unwrap();
         assert!(error.words().starts_with(&format!("the name {name} could not be looked up (")), "{error:?}");
     }
 
     #[tokio::test]
     async fn a_connection_looks_open_until_its_peer_closes_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = Place { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
-        let dialed = TcpDial.dial(&place, PATIENCE).await.ok().unwrap();
+        let peer = HostPort { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let dialed = TcpDial.dial(&peer, TIMEOUT).await.ok().unwrap();
         let (peer, _) = listener.accept().await.unwrap();
         let looks_open = dialed.looks_open.unwrap();
         assert!(looks_open());

@@ -24,8 +24,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::certificate::Certificate;
-use super::connect::place;
-use super::dial::{self, DialError, Place};
+use super::connect::first_hop;
+use super::dial::{self, DialError, HostPort};
 use super::origin::Location;
 use super::proxy::{TunnelFault, tunnel};
 use super::redirect;
@@ -173,14 +173,14 @@ impl Probe {
     }
 
     /// Where the way begins: at the server, or at the proxy before it.
-    pub fn place(&self) -> Place {
-        place(&self.target)
+    pub fn first_hop(&self) -> HostPort {
+        first_hop(&self.target)
     }
 
     /// The server itself, as host and port.
-    pub fn server(&self) -> Place {
+    pub fn server(&self) -> HostPort {
         let origin = &self.target.location.origin;
-        Place { host: origin.host.clone(), port: origin.port }
+        HostPort { host: origin.host.clone(), port: origin.port }
     }
 
     /// Whether a proxy stands before it.
@@ -195,14 +195,14 @@ impl Probe {
 
     /// The addresses of the place where the way begins.
     pub async fn look_up(&self) -> Result<Vec<SocketAddr>, DialError> {
-        dial::look_up(&self.place()).await
+        dial::look_up(&self.first_hop()).await
     }
 
     /// A connection to the first of these addresses that answers.
     pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<Reached, DialError> {
         let connect = |address| async move { Ok(Reached { stream: TcpStream::connect(address).await?, address }) };
-        let reached = dial::race(dial::in_turns(addresses), connect).await;
-        reached.map_err(|(address, error)| DialError::Failed(dial::no_connection(&self.place(), address, &error)))
+        let reached = dial::race(dial::interleave_families(addresses), connect).await;
+        reached.map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
     }
 
     /// A tunnel through the proxy at the other end, if this server needs one.
