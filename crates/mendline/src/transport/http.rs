@@ -68,7 +68,7 @@ use origin::Location;
 use pool::{ConnectionId, Pool};
 use ready::ReadyQueue;
 use request::Heads;
-use tls::Trust;
+use tls::TlsContext;
 
 /// How much is polled before the driver gets its turn again.
 const POLLS_PER_ITERATION: usize = 64;
@@ -79,7 +79,7 @@ pub struct Http<D: Dial = TcpDial> {
     /// Where the target is, for those exchanges that go there.
     home: Arc<Location>,
     heads: Heads,
-    trust: Arc<Trust>,
+    tls: Arc<TlsContext>,
     dial: D,
     pool: Pool<D::Io>,
     dials: Dials<D::Io>,
@@ -118,11 +118,11 @@ fn connections(calls: usize) -> usize {
 impl<D: Dial> Http<D> {
     /// An upstream that nobody has spoken to yet.
     pub fn new(target: Target, dial: D) -> Http<D> {
-        let trust = Trust::new(target.tls.clone(), target.protocol);
+        let tls = TlsContext::new(target.tls.clone(), target.protocol);
         Http {
             home: Arc::new(target.location.clone()),
             heads: Heads::default(),
-            trust: Arc::new(trust),
+            tls: Arc::new(tls),
             dial,
             pool: Pool::new(),
             dials: Dials::new(),
@@ -278,10 +278,10 @@ impl<D: Dial> Http<D> {
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
         // However many wait: a server, or a proxy before it, is not flooded with connections.
         let wanted = wanted.min(self.connections.saturating_sub(self.pool.busy()));
-        let (target, trust, ready_queue, dial) = (&self.target, &self.trust, &self.ready_queue, &self.dial);
+        let (target, tls, ready_queue, dial) = (&self.target, &self.tls, &self.ready_queue, &self.dial);
         self.dials.set_wanted(wanted, |id| {
             let dialed = dial.dial(&first_hop(target), target.connect_timeout);
-            let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(trust)));
+            let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(tls)));
             (dialing, ready_queue.ready_waker(Key::Dial(id)))
         });
     }

@@ -22,7 +22,7 @@ use super::write_tracker::{WriteTracker, TrackedIo, Http1Io};
 use super::proxy::{TunnelFault, tunnel};
 use super::keepalive::Http2Keepalive;
 use super::target::{Protocol, Target};
-use super::tls::{HandshakeFault, Trust, judge, server_name};
+use super::tls::{HandshakeFault, TlsContext, handshake_fault, server_name};
 
 /// How much a peer may send on one HTTP/2 stream before we have read it …
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -55,7 +55,7 @@ pub(super) fn first_hop(target: &Target) -> HostPort {
 pub(super) async fn connect<Io>(
     dial: impl Future<Output = Result<Dialed<Io>, DialError>>,
     target: Arc<Target>,
-    trust: Arc<Trust>,
+    tls: Arc<TlsContext>,
 ) -> Result<Connection<Io>, NoConnection>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -80,7 +80,7 @@ where
                 TunnelFault::Failed(words) => NoConnection::Failed(words),
             })?;
         }
-        let handshake = timeout_at(deadline, tls_handshake(io, &target, &trust)).await;
+        let handshake = timeout_at(deadline, tls_handshake(io, &target, &tls)).await;
         let stream =
             handshake.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
         tracker.encrypt();
@@ -113,15 +113,15 @@ where
     Ok(Connection::new(http, tracker, looks_open))
 }
 
-async fn tls_handshake<Io>(io: Io, target: &Target, trust: &Trust) -> Result<TlsStream<Io>, NoConnection>
+async fn tls_handshake<Io>(io: Io, target: &Target, tls: &TlsContext) -> Result<TlsStream<Io>, NoConnection>
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
     let origin = &target.location.origin;
-    let config = trust.config().map_err(NoConnection::Forbidden)?;
+    let config = tls.config().map_err(NoConnection::Forbidden)?;
     let name = server_name(&origin.host)
         .map_err(|_| NoConnection::Forbidden(format!("no certificate can be for the name {}", origin.host)))?;
-    TlsConnector::from(config).connect(name, io).await.map_err(|error| match judge(&origin.host_and_port(), &error) {
+    TlsConnector::from(config).connect(name, io).await.map_err(|error| match handshake_fault(&origin.host_and_port(), &error) {
         HandshakeFault::Untrusted(words) => NoConnection::Forbidden(words),
         HandshakeFault::Failed(words) => NoConnection::Failed(words),
     })

@@ -31,7 +31,7 @@ use super::proxy::{TunnelFault, tunnel};
 use super::redirect;
 use super::request::{Heads, Outgoing, Segments};
 use super::target::{Protocol, Target};
-use super::tls::{HandshakeFault, judge, server_name, witnessed};
+use super::tls::{HandshakeFault, handshake_fault, server_name, recording_config};
 
 /// How much of a body is read: enough for an error message, and for the beginning of a page.
 const BODY: usize = 16 * 1024;
@@ -221,7 +221,7 @@ impl Probe {
         let Ok(name) = server_name(&origin.host) else {
             return broken(format!("no certificate can be for the name {}", origin.host));
         };
-        let (config, seen) = match witnessed(&self.target.tls, self.target.protocol) {
+        let (config, peer_certificate) = match recording_config(&self.target.tls, self.target.protocol) {
             Ok(made) => made,
             Err(words) => return broken(words),
         };
@@ -236,12 +236,12 @@ impl Probe {
                 let is_http2 = session.alpn_protocol() == Some(b"h2") || self.target.protocol == Protocol::Http2;
                 Ok(Secured { stream: Box::new(stream), version, is_http2 })
             }
-            Err(error) => Err(match judge(&origin.host_and_port(), &error) {
+            Err(error) => Err(match handshake_fault(&origin.host_and_port(), &error) {
                 HandshakeFault::Untrusted(words) => Distrust::Untrusted(words),
                 HandshakeFault::Failed(words) => Distrust::Failed(words),
             }),
         };
-        Shown { certificate: seen.certificate(), outcome }
+        Shown { certificate: peer_certificate.read(), outcome }
     }
 
     /// Posts a message, or asks for a stream when there is none. With this session, if there is one.

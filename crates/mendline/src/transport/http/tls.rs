@@ -1,4 +1,4 @@
-//! Trust.
+//! TlsContext.
 //!
 //! Whom to believe is decided by the system's own store of authorities, to which the operator may add some of their own
 //! (a company's proxy, a test). A certificate that the operator has added is also believed when a server shows that very
@@ -71,19 +71,19 @@ impl TlsOptions {
 }
 
 /// Makes the configuration of TLS once, on first use.
-pub(super) struct Trust {
+pub(super) struct TlsContext {
     options: TlsOptions,
     protocol: Protocol,
     made: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
-impl Trust {
-    pub(super) fn new(options: TlsOptions, protocol: Protocol) -> Trust {
-        Trust { options, protocol, made: OnceLock::new() }
+impl TlsContext {
+    pub(super) fn new(options: TlsOptions, protocol: Protocol) -> TlsContext {
+        TlsContext { options, protocol, made: OnceLock::new() }
     }
 
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, String> {
-        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| unusable(&error))).clone()
+        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| tls_unusable(&error))).clone()
     }
 
     fn make(&self) -> Result<ClientConfig, rustls::Error> {
@@ -95,7 +95,7 @@ impl Trust {
 fn config<V: ServerCertVerifier + 'static>(
     options: &TlsOptions,
     protocol: Protocol,
-    accompany: impl FnOnce(Checker) -> V,
+    wrap: impl FnOnce(OperatorVerifier) -> V,
 ) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier::new_with_extra_roots(options.extra_roots.clone(), Arc::clone(&provider))?;
@@ -103,7 +103,7 @@ fn config<V: ServerCertVerifier + 'static>(
         .with_safe_default_protocol_versions()?
         // "Dangerous" is to bring another verifier; this one asks the system's first.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(accompany(Checker { verifier, options: options.clone() })))
+        .with_custom_certificate_verifier(Arc::new(wrap(OperatorVerifier { verifier, options: options.clone() })))
         .with_no_client_auth();
     config.alpn_protocols = match protocol {
         Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
@@ -114,31 +114,31 @@ fn config<V: ServerCertVerifier + 'static>(
 }
 
 /// The same configuration, and what its verifier will be shown.
-pub(super) fn witnessed(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, Seen), String> {
-    let seen = Seen::default();
-    let accompany = |verifier| Witness { verifier, seen: seen.clone() };
-    let made = config(options, protocol, accompany).map_err(|error| unusable(&error))?;
-    Ok((made, seen))
+pub(super) fn recording_config(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, PeerCertificate), String> {
+    let peer_certificate = PeerCertificate::default();
+    let wrap = |verifier| RecordingVerifier { verifier, peer_certificate: peer_certificate.clone() };
+    let made = config(options, protocol, wrap).map_err(|error| tls_unusable(&error))?;
+    Ok((made, peer_certificate))
 }
 
 /// The certificate that a verifier was shown.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen(Arc<Mutex<Option<Vec<u8>>>>);
+pub(super) struct PeerCertificate(Arc<Mutex<Option<Vec<u8>>>>);
 
-impl Seen {
-    pub(super) fn certificate(&self) -> Option<Certificate> {
+impl PeerCertificate {
+    pub(super) fn read(&self) -> Option<Certificate> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_deref().and_then(Certificate::read)
     }
 }
 
 /// The system's verifier, and beyond it the certificates that the operator has named themselves.
 #[derive(Debug)]
-struct Checker {
+struct OperatorVerifier {
     verifier: Verifier,
     options: TlsOptions,
 }
 
-impl ServerCertVerifier for Checker {
+impl ServerCertVerifier for OperatorVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -152,19 +152,19 @@ impl ServerCertVerifier for Checker {
         let Some(read) = Certificate::read(end_entity) else {
             return Err(rustls::Error::InvalidCertificate(why));
         };
-        let is_unvouched = match &why {
+        let is_unknown_issuer = match &why {
             CertificateError::UnknownIssuer => true,
-            // The verifier looks at dates first, then at whose certificate it is, and has no name for this refusal.
+            // The verifier looks at dates first, then at whose certificate it is, and has no name for this alert_text.
             CertificateError::Other(_) => read.is_authority,
             _ => false,
         };
-        if is_unvouched && self.options.has(end_entity) {
-            return check_alone(end_entity, &read, server_name, now);
+        if is_unknown_issuer && self.options.has(end_entity) {
+            return check_dates_and_name(end_entity, &read, server_name, now);
         }
-        let other = |fault: Unvouched| CertificateError::Other(OtherError(Arc::new(fault)));
+        let other = |fault: UntrustedCertificate| CertificateError::Other(OtherError(Arc::new(fault)));
         Err(rustls::Error::InvalidCertificate(match why {
-            _ if is_unvouched && read.is_self_signed => other(Unvouched::SelfSigned),
-            CertificateError::Other(_) if is_unvouched => other(Unvouched::Authority),
+            _ if is_unknown_issuer && read.is_self_signed => other(UntrustedCertificate::SelfSigned),
+            CertificateError::Other(_) if is_unknown_issuer => other(UntrustedCertificate::Authority),
             why => with_names(why, &read, server_name),
         }))
     }
@@ -193,7 +193,7 @@ impl ServerCertVerifier for Checker {
 }
 
 /// Checks a certificate that the operator has named: what is left to check is the time and the name.
-fn check_alone(
+fn check_dates_and_name(
     end_entity: &CertificateDer<'_>,
     read: &Certificate,
     server_name: &ServerName<'_>,
@@ -228,20 +228,20 @@ fn with_names(why: CertificateError, read: &Certificate, server_name: &ServerNam
 
 /// Why a certificate that may be right in itself is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unvouched {
+enum UntrustedCertificate {
     /// No authority vouches for it.
     SelfSigned,
     /// It is that of an authority, which is not meant for a server.
     Authority,
 }
 
-impl fmt::Display for Unvouched {
+impl fmt::Display for UntrustedCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unvouched::SelfSigned => {
+            UntrustedCertificate::SelfSigned => {
                 "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem"
             }
-            Unvouched::Authority => {
+            UntrustedCertificate::Authority => {
                 "its certificate is that of an authority and not for a server; if it is yours, trust it with \
                  NODE_EXTRA_CA_CERTS=/path/cert.pem"
             }
@@ -249,16 +249,16 @@ impl fmt::Display for Unvouched {
     }
 }
 
-impl std::error::Error for Unvouched {}
+impl std::error::Error for UntrustedCertificate {}
 
 /// The verifier, with a witness beside it that sees what it sees and decides nothing.
 #[derive(Debug)]
-struct Witness {
-    verifier: Checker,
-    seen: Seen,
+struct RecordingVerifier {
+    verifier: OperatorVerifier,
+    peer_certificate: PeerCertificate,
 }
 
-impl ServerCertVerifier for Witness {
+impl ServerCertVerifier for RecordingVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -267,7 +267,7 @@ impl ServerCertVerifier for Witness {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        *self.seen.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
+        *self.peer_certificate.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
         self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
@@ -307,43 +307,43 @@ pub(super) enum HandshakeFault {
     Failed(String),
 }
 
-/// What went wrong with a handshake with `place`.
-pub(super) fn judge(place: &str, error: &std::io::Error) -> HandshakeFault {
+/// What went wrong with a handshake with `peer`.
+pub(super) fn handshake_fault(peer: &str, error: &std::io::Error) -> HandshakeFault {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         let why = match error.kind() {
             std::io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
             _ => error.to_string(),
         };
-        return HandshakeFault::Failed(format!("{place} broke off the TLS handshake ({why})"));
+        return HandshakeFault::Failed(format!("{peer} broke off the TLS handshake ({why})"));
     };
     match error {
         rustls::Error::InvalidCertificate(certificate) => {
-            HandshakeFault::Untrusted(format!("{place} is not trusted: {}", distrust(certificate)))
+            HandshakeFault::Untrusted(format!("{peer} is not trusted: {}", certificate_error_text(certificate)))
         }
         rustls::Error::InvalidMessage(_) => {
-            HandshakeFault::Failed(format!("{place} does not speak TLS; is it an http:// server?"))
+            HandshakeFault::Failed(format!("{peer} does not speak TLS; is it an http:// server?"))
         }
         rustls::Error::AlertReceived(alert) => {
-            HandshakeFault::Failed(format!("{place} refused the TLS handshake ({})", refusal(*alert)))
+            HandshakeFault::Failed(format!("{peer} refused the TLS handshake ({})", alert_text(*alert)))
         }
-        other => HandshakeFault::Failed(format!("the TLS handshake with {place} failed ({})", reason(other))),
+        other => HandshakeFault::Failed(format!("the TLS handshake with {peer} failed ({})", tls_error_text(other))),
     }
 }
 
 /// Why TLS cannot be used at all.
-fn unusable(error: &rustls::Error) -> String {
+fn tls_unusable(error: &rustls::Error) -> String {
     let why = match error {
         rustls::Error::General(_) => {
             "this machine has no store of authorities; install one (ca-certificates), or name a file in SSL_CERT_FILE"
         }
         rustls::Error::InvalidCertificate(_) => "a certificate in NODE_EXTRA_CA_CERTS cannot be read",
-        other => reason(other),
+        other => tls_error_text(other),
     };
     format!("TLS cannot be used here ({why})")
 }
 
 /// What the peer's alert means.
-fn refusal(alert: AlertDescription) -> String {
+fn alert_text(alert: AlertDescription) -> String {
     let words = match alert {
         AlertDescription::CloseNotify | AlertDescription::UserCanceled => "it closed the connection",
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
@@ -369,7 +369,7 @@ fn refusal(alert: AlertDescription) -> String {
 }
 
 /// Why a handshake failed that was neither refused nor distrusted.
-fn reason(error: &rustls::Error) -> &'static str {
+fn tls_error_text(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::PeerIncompatible(_) => "it offers no TLS version or cipher that is accepted here",
         rustls::Error::PeerMisbehaved(_)
@@ -382,12 +382,12 @@ fn reason(error: &rustls::Error) -> &'static str {
         rustls::Error::FailedToGetCurrentTime => "this machine does not know the time",
         rustls::Error::FailedToGetRandomBytes => "this machine has no random numbers",
         rustls::Error::UnsupportedNameType => "no certificate can be for this name",
-        _ => "for a reason that the TLS library does not explain",
+        _ => "for a tls_error_text that the TLS library does not explain",
     }
 }
 
 #[allow(deprecated, reason = "one form of an unsupported signature is deprecated and still exists")]
-fn distrust(error: &CertificateError) -> String {
+fn certificate_error_text(error: &CertificateError) -> String {
     let words = match error {
         CertificateError::ExpiredContext { not_after, .. } => {
             return format!("its certificate expired on {}; whoever runs it must renew it", date(*not_after));
@@ -406,7 +406,7 @@ fn distrust(error: &CertificateError) -> String {
             return format!("its certificate is for {}, not for {}", presented.join(", "), expected.to_str());
         }
         CertificateError::Other(OtherError(why)) => {
-            return match why.downcast_ref::<Unvouched>() {
+            return match why.downcast_ref::<UntrustedCertificate>() {
                 Some(why) => why.to_string(),
                 None => {
                     "its certificate breaks a rule for certificates of servers; its purpose may be another".to_owned()
@@ -478,7 +478,7 @@ mod tests {
                 "its certificate is for b.test, *.c.test, not for a.test",
             ),
         ] {
-            assert_eq!(distrust(&error), words);
+            assert_eq!(certificate_error_text(&error), words);
         }
     }
 
@@ -529,8 +529,8 @@ mod tests {
             CertificateError::InvalidOcspResponse,
             CertificateError::ApplicationVerificationFailure,
             CertificateError::Other(strange()),
-            CertificateError::Other(OtherError(Arc::new(Unvouched::SelfSigned))),
-            CertificateError::Other(OtherError(Arc::new(Unvouched::Authority))),
+            CertificateError::Other(OtherError(Arc::new(UntrustedCertificate::SelfSigned))),
+            CertificateError::Other(OtherError(Arc::new(UntrustedCertificate::Authority))),
         ];
         let others = [
             rustls::Error::InappropriateMessage {
@@ -556,11 +556,11 @@ mod tests {
         let alerts = (0..=255).map(|number| rustls::Error::AlertReceived(AlertDescription::from(number)));
         let certificate = certificate.into_iter().map(rustls::Error::InvalidCertificate);
         for error in certificate.chain(others).chain(alerts) {
-            let unusable = unusable(&error);
-            let judged = judge("a.test:443", &std::io::Error::other(error));
-            let (HandshakeFault::Untrusted(words) | HandshakeFault::Failed(words)) = judged;
+            let tls_unusable = tls_unusable(&error);
+            let fault = handshake_fault("a.test:443", &std::io::Error::other(error));
+            let (HandshakeFault::Untrusted(words) | HandshakeFault::Failed(words)) = fault;
             assert!(words.contains("a.test:443") && !is_program_text(&words), "{words}");
-            assert!(!is_program_text(&unusable), "{unusable}");
+            assert!(!is_program_text(&tls_unusable), "{tls_unusable}");
         }
     }
 }
