@@ -28,27 +28,27 @@ const JSON: &str = "application/json";
 const IDENTITY: &str = "identity";
 
 /// How many headers are remembered as they were said last.
-const SAID_MOST: usize = 16;
+const MAX_PARSED: usize = 16;
 
 /// Makes heads of requests to one target. One is much like the next, so what they have in common is kept: where they go,
-/// the headers of the last message, and the headers that say the same again.
+/// the headers of the last message, and the headers that parse the same again.
 #[derive(Default)]
 pub(super) struct Heads {
-    way: Option<Way>,
-    last: Option<Last>,
-    said: Vec<(HeaderName, HeaderValue)>,
+    request_target: Option<RequestTarget>,
+    last: Option<LastMessage>,
+    parsed: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The headers of the last message, as they were asked for and as they were said. The next one of a session usually asks
+/// The headers of the last message, as they were asked for and as they were said. The next one of a session usually requests
 /// for the same, and a copy costs a fraction of hashing each name again.
-struct Last {
-    asked: Vec<(Cow<'static, str>, Arc<str>)>,
+struct LastMessage {
+    requested: Vec<(Cow<'static, str>, Arc<str>)>,
     length: usize,
-    said: HeaderMap,
+    headers: HeaderMap,
 }
 
 /// Where a request goes, as its head says it.
-struct Way {
+struct RequestTarget {
     location: Location,
     version: Version,
     uri: Uri,
@@ -71,7 +71,7 @@ impl Heads {
             Verb::Delete => Method::DELETE,
         };
         *head.version_mut() = version;
-        *head.uri_mut() = self.way(target, location, version)?.uri.clone();
+        *head.uri_mut() = self.request_target(target, location, version)?.uri.clone();
         *head.headers_mut() = match &request.body {
             Some(body) if request.verb == Verb::Post => {
                 self.headers_of_message(target, location, request, body.len(), version)?
@@ -90,16 +90,16 @@ impl Heads {
         length: usize,
         version: Version,
     ) -> Result<HeaderMap, String> {
-        if let Some(last) = self.last.as_mut().filter(|last| last.asked == request.headers) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.requested == request.headers) {
             if last.length != length {
                 last.length = length;
-                last.said.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+                last.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             }
-            return Ok(last.said.clone());
+            return Ok(last.headers.clone());
         }
-        let said = self.headers(target, location, request, Some(length), version)?;
-        self.last = Some(Last { asked: request.headers.clone(), length, said: said.clone() });
-        Ok(said)
+        let headers = self.headers(target, location, request, Some(length), version)?;
+        self.last = Some(LastMessage { requested: request.headers.clone(), length, headers: headers.clone() });
+        Ok(headers)
     }
 
     fn headers(
@@ -112,7 +112,7 @@ impl Heads {
     ) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         if version != Version::HTTP_2 {
-            headers.insert(header::HOST, self.way(target, location, version)?.host.clone());
+            headers.insert(header::HOST, self.request_target(target, location, version)?.host.clone());
             if let Some(authorization) = proxy_authorization(target) {
                 headers.insert(header::PROXY_AUTHORIZATION, authorization);
             }
@@ -130,20 +130,20 @@ impl Heads {
         }
         configured(&mut headers, &target.headers);
         for (name, value) in &request.headers {
-            let said = self.say(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
-            let (name, value) = said?;
+            let parsed = self.parse(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
+            let (name, value) = parsed?;
             headers.insert(name, value);
         }
         Ok(headers)
     }
 
-    fn way(&mut self, target: &Target, location: &Location, version: Version) -> Result<&Way, String> {
-        let known = self.way.take().filter(|way| way.version == version && way.location == *location);
-        let way = match known {
-            Some(way) => way,
+    fn request_target(&mut self, target: &Target, location: &Location, version: Version) -> Result<&RequestTarget, String> {
+        let known = self.request_target.take().filter(|request_target| request_target.version == version && request_target.location == *location);
+        let request_target = match known {
+            Some(request_target) => request_target,
             None => {
                 self.last = None;
-                Way {
+                RequestTarget {
                     location: location.clone(),
                     version,
                     uri: uri(target, location, version)?,
@@ -152,15 +152,15 @@ impl Heads {
                 }
             }
         };
-        Ok(self.way.insert(way))
+        Ok(self.request_target.insert(request_target))
     }
 
     /// A header as HTTP has it; `None` if it has no such thing.
-    fn say(&mut self, name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
-        let Some(last) = self.said.iter_mut().find(|(said, _)| said.as_str().eq_ignore_ascii_case(name)) else {
+    fn parse(&mut self, name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+        let Some(last) = self.parsed.iter_mut().find(|(known, _)| known.as_str().eq_ignore_ascii_case(name)) else {
             let new = (HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?);
-            if self.said.len() < SAID_MOST {
-                self.said.push(new.clone());
+            if self.parsed.len() < MAX_PARSED {
+                self.parsed.push(new.clone());
             }
             return Some(new);
         };
@@ -369,7 +369,7 @@ mod tests {
         let target = Target::parse("http://x.test/mcp").unwrap();
         let elsewhere = target.location.resolve("/other?x").unwrap();
         let mut heads = Heads::default();
-        let asks = [
+        let requests = [
             (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "one".into())])),
             (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "two".into())])),
             (&target.location, Version::HTTP_11, request(Verb::Get, vec![("mcp-session-id", "two".into())])),
@@ -384,11 +384,11 @@ mod tests {
             (&elsewhere, Version::HTTP_2, request(Verb::Delete, Vec::new())),
             (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "one".into())])),
         ];
-        for (location, version, request) in asks {
+        for (location, version, request) in requests {
             let made = heads.head(&target, location, &request, version).unwrap();
             let alone = Heads::default().head(&target, location, &request, version).unwrap();
             assert_eq!(shown(&made), shown(&alone));
         }
-        assert_eq!(heads.said.len(), 2, "each name is remembered once, however it is written");
+        assert_eq!(heads.parsed.len(), 2, "each name is remembered once, however it is written");
     }
 }
