@@ -447,7 +447,7 @@ impl<D: Dial> Http<D> {
             self.end(id, EndHow::Complete, written);
             return;
         }
-        let inflater = match coding::of(&parts.headers) {
+        let inflater = match coding::inflater_for(&parts.headers) {
             Ok(inflater) => inflater,
             Err(words) => {
                 drop(body);
