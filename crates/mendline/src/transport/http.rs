@@ -180,7 +180,7 @@ impl<D: Dial> Http<D> {
     /// The next fact about any exchange. It has to be asked again until it is pending. `may_read` says whether the body
     /// of an exchange may be read on now.
     pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
-        self.ready_queue.attend();
+        self.ready_queue.begin_poll();
         self.release_held(&may_read);
         for _ in 0..POLLS_PER_ITERATION {
             if let Some(fact) = self.facts.pop_front() {
@@ -197,7 +197,7 @@ impl<D: Dial> Http<D> {
                 None if self.pool.poll_idle_timer(cx) => {}
                 None if self.is_stuck(cx, &may_read) => self.give_up_largest(),
                 None => {
-                    self.ready_queue.idle_limit(cx);
+                    self.ready_queue.wait(cx);
                     return Poll::Pending;
                 }
             }
