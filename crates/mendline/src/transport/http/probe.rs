@@ -34,7 +34,7 @@ use super::target::{Protocol, Target};
 use super::tls::{HandshakeFault, handshake_fault, server_name, recording_config};
 
 /// How much of a body is read: enough for an error message, and for the beginning of a page.
-const BODY: usize = 16 * 1024;
+const MAX_BODY: usize = 16 * 1024;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -47,23 +47,23 @@ pub struct Probe {
 }
 
 /// A TCP connection that was made.
-pub struct Reached {
+pub struct TcpConnection {
     stream: TcpStream,
     /// Where to.
     pub address: SocketAddr,
 }
 
 /// What a TLS handshake showed.
-pub struct Shown {
+pub struct TlsHandshake {
     /// The certificate of the peer, as far as it can be read, trusted or not.
     pub certificate: Option<Certificate>,
     /// The connection, or why there is none.
-    pub outcome: Result<Secured, Distrust>,
+    pub outcome: Result<TlsConnection, TlsError>,
 }
 
 /// Why a TLS handshake came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Distrust {
+pub enum TlsError {
     /// The peer is not who it should be.
     Untrusted(String),
     /// Anything else.
@@ -71,7 +71,7 @@ pub enum Distrust {
 }
 
 /// A TLS connection that was made.
-pub struct Secured {
+pub struct TlsConnection {
     stream: Box<dyn Stream>,
     /// `TLS 1.3` or `TLS 1.2`.
     pub version: &'static str,
@@ -79,31 +79,31 @@ pub struct Secured {
     pub is_http2: bool,
 }
 
-/// What an exchange is carried by.
+/// What an exchange is drive by.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// A connection that an exchange can be made on.
-pub struct Line {
+pub struct Connection {
     stream: Box<dyn Stream>,
     is_http2: bool,
 }
 
-impl From<Reached> for Line {
-    fn from(reached: Reached) -> Line {
-        Line { stream: Box::new(reached.stream), is_http2: false }
+impl From<TcpConnection> for Connection {
+    fn from(connection: TcpConnection) -> Connection {
+        Connection { stream: Box::new(connection.stream), is_http2: false }
     }
 }
 
-impl From<Secured> for Line {
-    fn from(secured: Secured) -> Line {
-        Line { stream: secured.stream, is_http2: secured.is_http2 }
+impl From<TlsConnection> for Connection {
+    fn from(connection: TlsConnection) -> Connection {
+        Connection { stream: connection.stream, is_http2: connection.is_http2 }
     }
 }
 
 /// What a server answered, as far as it tells what kind of server it is.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     /// The status.
     pub status: u16,
     /// Which HTTP it was said in.
@@ -117,7 +117,7 @@ pub struct Answer {
     pub redirect: Option<Result<String, String>>,
 }
 
-impl Answer {
+impl Response {
     /// Its kind of content, without parameters and in lower case.
     pub fn content_type(&self) -> Option<String> {
         let kind = self.header(&header::CONTENT_TYPE)?;
@@ -157,7 +157,7 @@ impl Answer {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoAnswer {
+pub enum ExchangeError {
     /// What came is not HTTP.
     NotHttp(String),
     /// The connection broke.
@@ -188,7 +188,7 @@ impl Probe {
         self.target.proxy.is_some()
     }
 
-    /// Whether it is reached over TLS.
+    /// Whether it is connection over TLS.
     pub fn is_secure(&self) -> bool {
         self.target.location.origin.secure
     }
@@ -199,25 +199,25 @@ impl Probe {
     }
 
     /// A connection to the first of these addresses that answers.
-    pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<Reached, DialError> {
-        let connect = |address| async move { Ok(Reached { stream: TcpStream::connect(address).await?, address }) };
-        let reached = dial::race(dial::interleave_families(addresses), connect).await;
-        reached.map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
+    pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<TcpConnection, DialError> {
+        let connect = |address| async move { Ok(TcpConnection { stream: TcpStream::connect(address).await?, address }) };
+        let connection = dial::race(dial::interleave_families(addresses), connect).await;
+        connection.map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
     }
 
     /// A tunnel through the proxy at the other end, if this server needs one.
-    pub async fn tunnel(&self, reached: &mut Reached) -> Result<(), String> {
+    pub async fn tunnel(&self, connection: &mut TcpConnection) -> Result<(), String> {
         let (Some(proxy), true) = (&self.target.proxy, self.is_secure()) else { return Ok(()) };
-        let made = tunnel(&mut reached.stream, proxy, &self.target.location.origin).await;
+        let made = tunnel(&mut connection.stream, proxy, &self.target.location.origin).await;
         made.map_err(|fault| match fault {
             TunnelFault::Denied(words) | TunnelFault::Failed(words) => words,
         })
     }
 
     /// A TLS handshake with the peer, and what it showed of itself.
-    pub async fn shake_hands(&self, reached: Reached) -> Shown {
+    pub async fn tls_handshake(&self, connection: TcpConnection) -> TlsHandshake {
         let origin = &self.target.location.origin;
-        let broken = |words: String| Shown { certificate: None, outcome: Err(Distrust::Failed(words)) };
+        let broken = |words: String| TlsHandshake { certificate: None, outcome: Err(TlsError::Failed(words)) };
         let Ok(name) = server_name(&origin.host) else {
             return broken(format!("no certificate can be for the name {}", origin.host));
         };
@@ -225,8 +225,8 @@ impl Probe {
             Ok(made) => made,
             Err(words) => return broken(words),
         };
-        let shaken = TlsConnector::from(Arc::new(config)).connect(name, reached.stream).await;
-        let outcome = match shaken {
+        let handshake = TlsConnector::from(Arc::new(config)).connect(name, connection.stream).await;
+        let outcome = match handshake {
             Ok(stream) => {
                 let session = stream.get_ref().1;
                 let version = match session.protocol_version() {
@@ -234,53 +234,53 @@ impl Probe {
                     _ => "TLS 1.3",
                 };
                 let is_http2 = session.alpn_protocol() == Some(b"h2") || self.target.protocol == Protocol::Http2;
-                Ok(Secured { stream: Box::new(stream), version, is_http2 })
+                Ok(TlsConnection { stream: Box::new(stream), version, is_http2 })
             }
             Err(error) => Err(match handshake_fault(&origin.host_and_port(), &error) {
-                HandshakeFault::Untrusted(words) => Distrust::Untrusted(words),
-                HandshakeFault::Failed(words) => Distrust::Failed(words),
+                HandshakeFault::Untrusted(words) => TlsError::Untrusted(words),
+                HandshakeFault::Failed(words) => TlsError::Failed(words),
             }),
         };
-        Shown { certificate: peer_certificate.read(), outcome }
+        TlsHandshake { certificate: peer_certificate.read(), outcome }
     }
 
     /// Posts a message, or asks for a stream when there is none. With this session, if there is one.
     pub async fn request(
         &self,
-        line: Line,
+        connection: Connection,
         message: Option<Bytes>,
         headers: &[(&'static str, &str)],
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<Response, ExchangeError> {
         let verb = if message.is_some() { Verb::Post } else { Verb::Get };
-        self.exchange(line, verb, message, headers).await
+        self.exchange(connection, verb, message, headers).await
     }
 
     /// Ends a session that was opened only to see whether that is possible.
-    pub async fn leave(&self, line: Line, session: &str) {
+    pub async fn delete_session(&self, connection: Connection, session: &str) {
         // A server that does not want to hear of it forgets the session by itself.
-        let _ = self.exchange(line, Verb::Delete, None, &[("Mcp-Session-Id", session)]).await;
+        let _ = self.exchange(connection, Verb::Delete, None, &[("Mcp-Session-Id", session)]).await;
     }
 
     async fn exchange(
         &self,
-        line: Line,
+        connection: Connection,
         verb: Verb,
         message: Option<Bytes>,
         headers: &[(&'static str, &str)],
-    ) -> Result<Answer, NoAnswer> {
-        let version = if line.is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
+    ) -> Result<Response, ExchangeError> {
+        let version = if connection.is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
         let headers = headers.iter().map(|(name, value)| ((*name).into(), Arc::from(*value))).collect();
         let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
-        let head = Heads::default().head(&self.target, location, &request, version).map_err(NoAnswer::Unsendable)?;
+        let head = Heads::default().head(&self.target, location, &request, version).map_err(ExchangeError::Unsendable)?;
         let answered =
-            if line.is_http2 { http2(line, head, &request).await } else { http1(line, head, &request).await };
-        answered.map(|answer| Answer { redirect: led(&answer, location), ..answer })
+            if connection.is_http2 { http2(connection, head, &request).await } else { http1(connection, head, &request).await };
+        answered.map(|answer| Response { redirect: redirect_target(&answer, location), ..answer })
     }
 }
 
 /// Where an answer sends us, without what may be a secret in it.
-fn led(answer: &Answer, from: &Location) -> Option<Result<String, String>> {
+fn redirect_target(answer: &Response, from: &Location) -> Option<Result<String, String>> {
     let status = StatusCode::from_u16(answer.status).ok().filter(StatusCode::is_redirection)?;
     let to = answer.header(&header::LOCATION)?;
     Some(redirect::follow(status, from, to.trim(), 0).map(|location| {
@@ -289,11 +289,11 @@ fn led(answer: &Answer, from: &Location) -> Option<Result<String, String>> {
     }))
 }
 
-async fn http1(line: Line, head: Request<()>, request: &HttpRequest) -> Result<Answer, NoAnswer> {
+async fn http1(connection: Connection, head: Request<()>, request: &HttpRequest) -> Result<Response, ExchangeError> {
     let cut = |error: hyper::Error| {
-        if error.is_parse() { NoAnswer::NotHttp(error.to_string()) } else { NoAnswer::Cut(error.to_string()) }
+        if error.is_parse() { ExchangeError::NotHttp(error.to_string()) } else { ExchangeError::Cut(error.to_string()) }
     };
-    let (mut sender, driver) = http1::handshake(TokioIo::new(line.stream)).await.map_err(cut)?;
+    let (mut sender, driver) = http1::handshake(TokioIo::new(connection.stream)).await.map_err(cut)?;
     let driver = std::pin::pin!(driver);
     let exchange = async {
         let response = sender.send_request(head.map(|()| Outgoing::new(request.body.as_ref()))).await.map_err(cut)?;
@@ -307,12 +307,12 @@ async fn http1(line: Line, head: Request<()>, request: &HttpRequest) -> Result<A
         }
         Ok(answer(parts, body))
     };
-    carried(exchange, driver).await
+    drive(exchange, driver).await
 }
 
-async fn http2(line: Line, head: Request<()>, request: &HttpRequest) -> Result<Answer, NoAnswer> {
-    let cut = |error: h2::Error| NoAnswer::Cut(error.to_string());
-    let (sender, driver) = h2::client::Builder::new().handshake::<_, Segments>(line.stream).await.map_err(cut)?;
+async fn http2(connection: Connection, head: Request<()>, request: &HttpRequest) -> Result<Response, ExchangeError> {
+    let cut = |error: h2::Error| ExchangeError::Cut(error.to_string());
+    let (sender, driver) = h2::client::Builder::new().handshake::<_, Segments>(connection.stream).await.map_err(cut)?;
     let driver = std::pin::pin!(driver);
     let exchange = async {
         let mut sender = sender.ready().await.map_err(cut)?;
@@ -334,14 +334,14 @@ async fn http2(line: Line, head: Request<()>, request: &HttpRequest) -> Result<A
         }
         Ok(answer(parts, body))
     };
-    carried(exchange, driver).await
+    drive(exchange, driver).await
 }
 
 /// The exchange, with its connection driven beside it for as long as it lasts.
-async fn carried<E>(
-    exchange: impl Future<Output = Result<Answer, NoAnswer>>,
+async fn drive<E>(
+    exchange: impl Future<Output = Result<Response, ExchangeError>>,
     mut driver: Pin<&mut impl Future<Output = Result<(), E>>>,
-) -> Result<Answer, NoAnswer> {
+) -> Result<Response, ExchangeError> {
     let mut exchange = std::pin::pin!(exchange);
     let mut is_over = false;
     poll_fn(|cx| {
@@ -355,13 +355,13 @@ async fn carried<E>(
 /// A stream of events is not read: it may never end, and its head says enough.
 fn is_read(headers: &HeaderMap, so_far: usize) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    so_far < BODY && !kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+    so_far < MAX_BODY && !kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
-fn answer(parts: http::response::Parts, mut body: Vec<u8>) -> Answer {
-    let is_cut = body.len() >= BODY;
-    body.truncate(BODY);
-    Answer {
+fn answer(parts: http::response::Parts, mut body: Vec<u8>) -> Response {
+    let is_cut = body.len() >= MAX_BODY;
+    body.truncate(MAX_BODY);
+    Response {
         status: parts.status.as_u16(),
         is_http2: parts.version == Version::HTTP_2,
         headers: parts.headers,
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     /// What a probe makes of a peer that answers every connection with these bytes.
-    async fn answered(bytes: &'static [u8]) -> Result<Answer, NoAnswer> {
+    async fn answered(bytes: &'static [u8]) -> Result<Response, ExchangeError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let peer = tokio::spawn(async move {
@@ -392,8 +392,8 @@ mod tests {
         });
         let probe = Probe::new(Target::parse(&format!("http://{address}/mcp?key=s3cret")).unwrap());
         let addresses = probe.look_up().await.unwrap();
-        let reached = probe.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
-        let answer = probe.request(reached.into(), Some(Bytes::from_static(b"{}")), &[]).await;
+        let connection = probe.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
+        let answer = probe.request(connection.into(), Some(Bytes::from_static(b"{}")), &[]).await;
         peer.abort();
         answer
     }
@@ -426,8 +426,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_http_is_told_apart_from_a_connection_that_broke() {
-        assert!(matches!(answered(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(NoAnswer::NotHttp(_))));
-        assert!(matches!(answered(b"").await, Err(NoAnswer::Cut(_))));
+        assert!(matches!(answered(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(ExchangeError::NotHttp(_))));
+        assert!(matches!(answered(b"").await, Err(ExchangeError::Cut(_))));
     }
 
     #[tokio::test]
