@@ -433,7 +433,7 @@ impl<D: Dial> Http<D> {
             self.end(id, EndHow::TooLarge, written);
             return;
         }
-        if let Some(to) = redirect::leads_to(parts) {
+        if let Some(to) = redirect::target_of(parts) {
             return self.redirected(id, &assignment, parts, body, &to);
         }
         let idle_limit = response::idle_limit(parts);

@@ -14,7 +14,7 @@ use super::proxy::{ProxyRules, TunnelFault, tunnel};
 use super::redirect;
 
 /// An origin, and the path and query at it.
-pub type Place = (Origin, String);
+pub type UrlParts = (Origin, String);
 
 /// Reads a certificate in DER form.
 pub fn certificate(der: &[u8]) -> Option<Certificate> {
@@ -22,17 +22,17 @@ pub fn certificate(der: &[u8]) -> Option<Certificate> {
 }
 
 /// Reads the URL of a server.
-pub fn url(url: &str) -> Result<Place, UrlFault> {
+pub fn url(url: &str) -> Result<UrlParts, UrlFault> {
     Location::parse(url).map(|location| (location.origin, location.path))
 }
 
 /// Resolves a reference that was found at a URL.
-pub fn resolve(base: &str, reference: &str) -> Result<Place, UrlFault> {
+pub fn resolve(base: &str, reference: &str) -> Result<UrlParts, UrlFault> {
     Location::parse(base)?.resolve(reference).map(|location| (location.origin, location.path))
 }
 
 /// Follows a redirect with this status from a URL, or gives the words that say why not.
-pub fn follow(base: &str, status: u16, to: &str) -> Option<Result<Place, String>> {
+pub fn follow(base: &str, status: u16, to: &str) -> Option<Result<UrlParts, String>> {
     let (from, status) = (Location::parse(base).ok()?, StatusCode::from_u16(status).ok()?);
     Some(redirect::follow(status, &from, to, 0).map(|location| (location.origin, location.path)))
 }
@@ -45,9 +45,9 @@ pub fn proxy_answer(answer: &[u8]) -> (Result<(), String>, usize) {
     let Some(proxy) = rules.proxy_for(&origin) else { return (Err(String::new()), 0) };
     let mut io = tokio::io::join(answer, tokio::io::sink());
     let made = {
-        let asking = pin!(tunnel(&mut io, proxy, &origin));
+        let tunnel = pin!(tunnel(&mut io, proxy, &origin));
         // Neither side ever makes it wait.
-        match asking.poll(&mut Context::from_waker(Waker::noop())) {
+        match tunnel.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(made) => made,
             Poll::Pending => return (Err(String::new()), 0),
         }

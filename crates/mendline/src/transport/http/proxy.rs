@@ -1,11 +1,11 @@
 //! Does a proxy stand between us and a server?
 //!
 //! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in either case, mean what curl means by them: the lower-case name wins,
-//! `NO_PROXY` is a list of names, each with everything below it, and `*` is all. What is on this machine is never asked
+//! `NO_PROXY` is a list of names, each with everything below it, and `*` is all. What is on this machine is never request
 //! of a proxy, which would look for it on its own. The environment itself is read by the caller.
 //!
 //! A secure server is reached through a tunnel (`CONNECT`), so that the proxy sees a name and encrypted bytes. A plain
-//! one is asked for through the proxy, by its whole URL.
+//! one is request for through the proxy, by its whole URL.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::origin::{Location, Origin};
 
-/// A proxy's answer to `CONNECT` is short; one that is longer is not read on.
-const ANSWER_LIMIT: usize = 8 * 1024;
+/// A proxy's response to `CONNECT` is short; one that is longer is not read on.
+const MAX_RESPONSE: usize = 8 * 1024;
 
 /// Which servers are reached through which proxy.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,7 @@ impl ProxyRules {
     {
         let mut rules = ProxyRules::default();
         // The lower-case spelling wins wherever it stands.
-        let mut settled = [false; 3];
+        let mut is_set = [false; 3];
         for (name, value) in variables {
             let (name, value) = (name.as_ref(), value.as_ref().trim());
             let which = match name {
@@ -89,10 +89,10 @@ impl ProxyRules {
                 _ => continue,
             };
             let lower = name.starts_with(|first: char| first.is_ascii_lowercase());
-            if settled[which] && !lower {
+            if is_set[which] && !lower {
                 continue;
             }
-            settled[which] |= lower;
+            is_set[which] |= lower;
             match which {
                 0 => rules.plain = Proxy::parse(name, value)?,
                 1 => rules.secure = Proxy::parse(name, value)?,
@@ -163,15 +163,15 @@ impl Proxy {
             return Err(fault("only proxies that are spoken to over plain HTTP (http://…) are supported"));
         }
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let (credentials, place) = rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
-        let place =
-            Location::parse(&format!("http://{place}/")).map_err(|_| fault("it does not name a host and a port"))?;
+        let (credentials, address) = rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
+        let address =
+            Location::parse(&format!("http://{authority}/")).map_err(|_| fault("it does not name a host and a port"))?;
         let authorization =
             credentials.map(basic).transpose().map_err(|()| fault("its user name or password cannot be sent"))?;
-        Ok(Some(Proxy { host: place.origin.host, port: place.origin.port, authorization }))
+        Ok(Some(Proxy { host: address.origin.host, port: address.origin.port, authorization }))
     }
 
-    pub(super) fn place(&self) -> String {
+    pub(super) fn host_and_port(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
@@ -183,15 +183,15 @@ impl Proxy {
 /// `user:password`, percent-encoded, as a header.
 fn basic(credentials: &str) -> Result<HeaderValue, ()> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    let mut plain = decoded(user)?;
+    let mut plain = percent_decoded(user)?;
     plain.push(b':');
-    plain.extend(decoded(password)?);
+    plain.extend(percent_decoded(password)?);
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(plain))).map_err(drop)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, ()> {
+fn percent_decoded(text: &str) -> Result<Vec<u8>, ()> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -221,9 +221,9 @@ pub(super) async fn tunnel<Io>(io: &mut Io, proxy: &Proxy, origin: &Origin) -> R
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
-    let failed = |why: &dyn fmt::Display| TunnelFault::Failed(format!("the proxy {} {why}", proxy.place()));
-    let place = origin.host_and_port();
-    let mut request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n").into_bytes();
+    let failed = |why: &dyn fmt::Display| TunnelFault::Failed(format!("the proxy {} {why}", proxy.host_and_port()));
+    let authority = origin.host_and_port();
+    let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();
     if let Some(authorization) = &proxy.authorization {
         request.extend_from_slice(b"Proxy-Authorization: ");
         request.extend_from_slice(authorization.as_bytes());
@@ -233,17 +233,17 @@ where
     io.write_all(&request).await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
     io.flush().await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
     // Read byte by byte up to the blank line: what follows belongs to the tunnel. It happens once per connection.
-    let mut answer = Vec::with_capacity(256);
-    while !answer.ends_with(b"\r\n\r\n") {
-        if answer.len() == ANSWER_LIMIT {
+    let mut response = Vec::with_capacity(256);
+    while !response.ends_with(b"\r\n\r\n") {
+        if response.len() == MAX_RESPONSE {
             return Err(failed(&"answered at too great length"));
         }
         match io.read_u8().await {
-            Ok(byte) => answer.push(byte),
+            Ok(byte) => response.push(byte),
             Err(_) => return Err(failed(&"closed the connection instead of answering")),
         }
     }
-    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = response.split(|byte| *byte == b'\r').next().unwrap_or_default();
     // Three digits and nothing else is quoted: the rest may repeat the credentials.
     let status = match line {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', status @ ..] => status.split(|byte| *byte == b' ').next(),
@@ -252,12 +252,12 @@ where
     let status = status.filter(|status| status.len() == 3 && status.iter().all(u8::is_ascii_digit));
     match status.and_then(|status| str::from_utf8(status).ok()) {
         Some("200") => Ok(()),
-        Some("407") => Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.place()))),
+        Some("407") => Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.host_and_port()))),
         Some("403") => {
-            Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {place} (403)", proxy.place())))
+            Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {authority} (403)", proxy.host_and_port())))
         }
-        None => Err(failed(&"does not answer in HTTP")),
-        Some(status) => Err(failed(&format_args!("made no tunnel to {place} ({status})"))),
+        None => Err(failed(&"does not response in HTTP")),
+        Some(status) => Err(failed(&format_args!("made no tunnel to {authority} ({status})"))),
     }
 }
 
@@ -336,15 +336,15 @@ mod tests {
         }
     }
 
-    async fn answered(answer: &'static [u8]) -> (Result<(), TunnelFault>, String) {
+    async fn answered(response: &'static [u8]) -> (Result<(), TunnelFault>, String) {
         let (mut ours, mut theirs) = tokio::io::duplex(1024);
         let proxy = Proxy::parse("x", "http://u:p@proxy.test:3128").unwrap().unwrap();
         let serve = async move {
-            let mut asked = vec![0; 1024];
-            let count = theirs.read(&mut asked).await.unwrap();
-            theirs.write_all(answer).await.unwrap();
+            let mut request = vec![0; 1024];
+            let count = theirs.read(&mut request).await.unwrap();
+            theirs.write_all(response).await.unwrap();
             drop(theirs);
-            String::from_utf8_lossy(&asked[..count]).into_owned()
+            String::from_utf8_lossy(&request[..count]).into_owned()
         };
         let secure = origin("https://x.test");
         tokio::join!(tunnel(&mut ours, &proxy, &secure), serve)
@@ -352,31 +352,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_tunnel_is_asked_for_by_name_and_every_refusal_has_words() {
-        let (made, asked) = answered(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
+        let (made, request) = answered(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
         assert_eq!(made, Ok(()));
-        assert_eq!(asked, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
+        assert_eq!(request, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
         let denied = |text: &str| Err(TunnelFault::Denied(format!("the proxy proxy.test:3128 {text}")));
         let failed = |text: &str| Err(TunnelFault::Failed(format!("the proxy proxy.test:3128 {text}")));
         assert_eq!(answered(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
         assert_eq!(answered(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
         assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
-        assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not response in HTTP"));
         assert_eq!(answered(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
-        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not response in HTTP"));
         assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
     }
 
     #[tokio::test]
     async fn s01_status_text_of_a_proxy_is_not_quoted() {
-        let failed = Err(TunnelFault::Failed("the proxy proxy.test:3128 does not answer in HTTP".to_owned()));
-        for answer in [
+        let failed = Err(TunnelFault::Failed("the proxy proxy.test:3128 does not response in HTTP".to_owned()));
+        for response in [
             &b"HTTP/1.1 Basic_dTpw x\r\n\r\n"[..],
             b"HTTP/1.1 5022 x\r\n\r\n",
             b"HTTP/1.1 5\x1b[2J x\r\n\r\n",
             b"HTTP/1.1  502 x\r\n\r\n",
             b"HTTP/1.123 dTpw\r\n\r\n",
         ] {
-            assert_eq!(answered(answer).await.0, failed, "{answer:?}");
+            assert_eq!(answered(response).await.0, failed, "{response:?}");
         }
     }
 }

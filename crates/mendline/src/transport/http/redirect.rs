@@ -11,10 +11,10 @@ use http::response::Parts;
 use super::origin::Location;
 
 /// How often one exchange is sent on.
-const MOST: u32 = 3;
+const MAX_REDIRECTS: u32 = 3;
 
 /// Where a redirect leads, as it says it; `None` if this is not one.
-pub(super) fn leads_to(parts: &Parts) -> Option<String> {
+pub(super) fn target_of(parts: &Parts) -> Option<String> {
     if !parts.status.is_redirection() {
         return None;
     }
@@ -37,8 +37,8 @@ pub(super) fn follow(status: StatusCode, from: &Location, to: &str, so_far: u32)
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(format!("{redirects} to another page of {there}; only 307 and 308 can be followed"));
     }
-    if so_far == MOST {
-        return Err(format!("{redirects} to {there} again, after {MOST} times"));
+    if so_far == MAX_REDIRECTS {
+        return Err(format!("{redirects} to {there} again, after {MAX_REDIRECTS} times"));
     }
     Ok(location)
 }
@@ -58,10 +58,10 @@ mod tests {
             }
             response.body(()).unwrap().into_parts().0
         };
-        assert_eq!(leads_to(&parts(307, Some(b" /x"))).as_deref(), Some("/x"));
-        assert_eq!(leads_to(&parts(304, None)), None);
-        assert_eq!(leads_to(&parts(201, Some(b"/x"))), None);
-        let nowhere = leads_to(&parts(302, Some(b"/\xff"))).unwrap();
+        assert_eq!(target_of(&parts(307, Some(b" /x"))).as_deref(), Some("/x"));
+        assert_eq!(target_of(&parts(304, None)), None);
+        assert_eq!(target_of(&parts(201, Some(b"/x"))), None);
+        let nowhere = target_of(&parts(302, Some(b"/\xff"))).unwrap();
         assert!(Location::parse("http://x.test/").unwrap().resolve(&nowhere).is_err());
     }
 }
