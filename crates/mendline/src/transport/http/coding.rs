@@ -217,7 +217,7 @@ impl Inflater {
                 let [crc, length] =
                     [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
                 if (crc, length) != (self.crc, self.length) {
-                    return Err("the server's compressed answer does not fit its check crc");
+                    return Err("the server's compressed answer does not fit its check sum");
                 }
                 // Another member may follow.
                 self.state = InflateState::new_boxed(DataFormat::Raw);

@@ -256,7 +256,7 @@ where
         Some("403") => {
             Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {authority} (403)", proxy.host_and_port())))
         }
-        None => Err(failed(&"does not response in HTTP")),
+        None => Err(failed(&"does not answer in HTTP")),
         Some(status) => Err(failed(&format_args!("made no tunnel to {authority} ({status})"))),
     }
 }
@@ -360,15 +360,15 @@ mod tests {
         assert_eq!(answered(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
         assert_eq!(answered(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
         assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
-        assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not response in HTTP"));
+        assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
         assert_eq!(answered(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
-        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not response in HTTP"));
+        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
         assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
     }
 
     #[tokio::test]
     async fn s01_status_text_of_a_proxy_is_not_quoted() {
-        let failed = Err(TunnelFault::Failed("the proxy proxy.test:3128 does not response in HTTP".to_owned()));
+        let failed = Err(TunnelFault::Failed("the proxy proxy.test:3128 does not answer in HTTP".to_owned()));
         for response in [
             &b"HTTP/1.1 Basic_dTpw x\r\n\r\n"[..],
             b"HTTP/1.1 5022 x\r\n\r\n",

@@ -382,7 +382,7 @@ fn tls_error_text(error: &rustls::Error) -> &'static str {
         rustls::Error::FailedToGetCurrentTime => "this machine does not know the time",
         rustls::Error::FailedToGetRandomBytes => "this machine has no random numbers",
         rustls::Error::UnsupportedNameType => "no certificate can be for this name",
-        _ => "for a tls_error_text that the TLS library does not explain",
+        _ => "for a reason that the TLS library does not explain",
     }
 }
 
