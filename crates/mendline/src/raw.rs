@@ -127,7 +127,7 @@ pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
 /// Makes this process deaf to the signals that ask it to end: hang-up, interrupt, terminate.
 ///
 /// For the guard, which must outlive the process that is being ended, and for servers in tests that will not go.
-pub fn ignore_endings() {
+pub fn ignore_termination_signals() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         // SAFETY: setting a disposition to "ignore" installs no handler, so no code of ours can run at a bad moment.
         unsafe {

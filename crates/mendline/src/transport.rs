@@ -12,4 +12,4 @@ pub mod http;
 pub mod next;
 pub mod remote;
 
-pub use crate::raw::ignore_endings;
+pub use crate::raw::ignore_termination_signals;

@@ -3,7 +3,7 @@
 //! Each child leads a process group of its own, so that a wrapper and all that it started can be ended together, and puts
 //! itself under [`Guard`] before it becomes the server. Its end is seen through a pidfd, which tells of it without
 //! reaping: while the dead process still owns its id, its pipes are emptied, the rest of its group is killed and the guard
-//! is told, and only then is it reaped. Whether, when and how hard to end it is the engine's business.
+//! is told, and only then is it reaped. Whether, when and spec hard to end it is the engine's business.
 
 use std::ffi::OsString;
 use std::io;
@@ -34,12 +34,12 @@ use crate::raw;
 
 /// What the pipe from a child's stdout should hold: a large result then takes fewer turns of both processes. Its stdin
 /// stays as the system makes it, since every byte that lies there unread is a byte of doubt when the child dies.
-const STDOUT_PIPE: usize = 256 * 1024;
+const STDOUT_PIPE_BYTES: usize = 256 * 1024;
 
 /// How a child is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildCommand {
-    /// What to run; looked up in PATH unless it holds a slash.
+    /// What to run; polled up in PATH unless it holds a slash.
     pub program: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
@@ -104,36 +104,36 @@ impl Host for Children {
     }
 }
 
-/// A process that was started and not yet buried.
+/// A process that was started and not yet reaped.
 pub struct LiveChild {
     process: process::Child,
     pidfd: AsyncFd<OwnedFd>,
     pipes: Option<(Sender, Receiver, Receiver)>,
     guard: Option<Arc<Mutex<Guard>>>,
-    buried: bool,
+    reaped: bool,
 }
 
 impl LiveChild {
-    fn start(how: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
-        let mut command = Command::new(&how.program);
-        command.args(&how.arguments).envs(how.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(directory) = &how.directory {
+    fn start(spec: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
+        let mut command = Command::new(&spec.program);
+        command.args(&spec.arguments).envs(spec.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &spec.directory {
             command.current_dir(directory);
         }
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(guard) = &guard {
             let mut guard = guard.lock().unwrap_or_else(PoisonError::into_inner);
             // A machine on which no guard can be started can probably start no child either, and will say so itself.
-            let _ = guard.revive();
+            let _ = guard.ensure_running();
             guard.announce(&mut command);
         }
         let mut process = command.spawn().inspect_err(|_| {
             if let Some(guard) = &guard {
-                guard.lock().unwrap_or_else(PoisonError::into_inner).undo();
+                guard.lock().unwrap_or_else(PoisonError::into_inner).report_failed_start();
             }
         })?;
-        match equip(&mut process, guard.as_deref()) {
-            Ok((pidfd, pipes)) => Ok(LiveChild { process, pidfd, pipes: Some(pipes), guard, buried: false }),
+        match open_handles(&mut process, guard.as_deref()) {
+            Ok((pidfd, pipes)) => Ok(LiveChild { process, pidfd, pipes: Some(pipes), guard, reaped: false }),
             Err(error) => {
                 // It is not reaped, so the number is still that of its group.
                 let _ = kill_process_group(Pid::from_child(&process), rustix::process::Signal::KILL);
@@ -150,7 +150,7 @@ impl LiveChild {
     /// Kills the group, takes it from the guard's list, reaps its leader: in this order, because the id is ours until the
     /// last step.
     fn end(&mut self) -> Exit {
-        self.buried = true;
+        self.reaped = true;
         self.signal_group(rustix::process::Signal::KILL);
         reap(&mut self.process, self.guard.as_deref())
     }
@@ -187,11 +187,11 @@ impl Child for LiveChild {
     }
 
     fn unread(&self, stdin: &Sender) -> u64 {
-        let mut look = [PollFd::new(stdin, PollFlags::empty())];
-        let looked = poll(&mut look, Some(&Timespec::default()));
+        let mut fds = [PollFd::new(stdin, PollFlags::empty())];
+        let polled = poll(&mut fds, Some(&Timespec::default()));
         // The writing end of a pipe is in error exactly when nobody holds a reading end. As long as somebody does, a process
         // that left the group for instance, what lies there may still be read.
-        if looked.is_err() || !look[0].revents().contains(PollFlags::ERR) {
+        if polled.is_err() || !fds[0].revents().contains(PollFlags::ERR) {
             return 0;
         }
         rustix::io::ioctl_fionread(stdin).unwrap_or(0)
@@ -208,7 +208,7 @@ impl Child for LiveChild {
 
 impl Drop for LiveChild {
     fn drop(&mut self) {
-        if !self.buried {
+        if !self.reaped {
             self.end();
         }
     }
@@ -217,7 +217,7 @@ impl Drop for LiveChild {
 /// Takes the group from the guard's list, then reaps its leader, which holds the id until then.
 fn reap(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
     if let Some(guard) = guard {
-        guard.lock().unwrap_or_else(PoisonError::into_inner).forget(process.id());
+        guard.lock().unwrap_or_else(PoisonError::into_inner).remove(process.id());
     }
     match process.wait() {
         Ok(status) => match (status.code(), status.signal()) {
@@ -225,17 +225,17 @@ fn reap(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
             (None, Some(signal)) => Exit::Signal(signal),
             (None, None) => Exit::Code(-1),
         },
-        // The kernel reaped it, as it does where SIGCHLD is ignored; how it ended is lost.
+        // The kernel reaped it, as it does where SIGCHLD is ignored; spec it ended is lost.
         Err(_) => Exit::Code(-1),
     }
 }
 
-type Equipment = (AsyncFd<OwnedFd>, (Sender, Receiver, Receiver));
+type Handles = (AsyncFd<OwnedFd>, (Sender, Receiver, Receiver));
 
-fn equip(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> io::Result<Equipment> {
+fn open_handles(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> io::Result<Handles> {
     let pidfd = pidfd_open(Pid::from_child(process), PidfdFlags::empty())?;
     if let Some(guard) = guard {
-        guard.lock().unwrap_or_else(PoisonError::into_inner).remember(process.id(), &pidfd);
+        guard.lock().unwrap_or_else(PoisonError::into_inner).add(process.id(), &pidfd);
     }
     let pidfd = raw::watch(pidfd, Interest::READABLE)?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
@@ -244,7 +244,7 @@ fn equip(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> io::Resu
         return Err(io::Error::other("the child has no pipes"));
     };
     // Refused beyond a per-user sum of pipe memory; then the ordinary size has to do.
-    let _ = rustix::pipe::fcntl_setpipe_size(&stdout, STDOUT_PIPE);
+    let _ = rustix::pipe::fcntl_setpipe_size(&stdout, STDOUT_PIPE_BYTES);
     let stdin = Sender::from_owned_fd(OwnedFd::from(stdin))?;
     let stdout = Receiver::from_owned_fd(OwnedFd::from(stdout))?;
     let stderr = Receiver::from_owned_fd(OwnedFd::from(stderr))?;

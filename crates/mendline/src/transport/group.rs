@@ -2,10 +2,10 @@
 //!
 //! A number is not enough to signal a group: once its leader is reaped and its last member has gone, the kernel gives the
 //! number to another process. A pidfd stays with the process that it was opened for. Linux 6.9 and later send a signal
-//! to the group through it, so a stranger's group is out of reach by construction, and members that outlive their leader
+//! to the group through it, so a other's group is out of reach by construction, and members that outlive their leader
 //! are not. Earlier kernels know groups by number only. There the pidfd tells whether the leader still holds the number;
 //! a group whose leader was reaped is signalled only while no process has that number, which is so as long as a
-//! member of the group lives.
+//! member of the group has_members.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,12 +16,12 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use crate::raw::{SignalTarget, signal_by_pidfd};
 
 /// Whether the group of this leader has a member, be it one that has ended and is not reaped.
-pub(super) fn lives(leader: BorrowedFd<'_>, number: u32) -> bool {
+pub(super) fn has_members(leader: BorrowedFd<'_>, number: u32) -> bool {
     match signal_by_pidfd(leader, None, SignalTarget::Group) {
         Ok(()) => true,
         Err(Errno::SRCH) => false,
         Err(_) => pid_of(number)
-            .filter(|_| is_still(leader, number))
+            .filter(|_| number_is_valid(leader, number))
             .is_some_and(|group| test_kill_process_group(group) != Err(Errno::SRCH)),
     }
 }
@@ -31,14 +31,14 @@ pub(super) fn lives(leader: BorrowedFd<'_>, number: u32) -> bool {
 pub(super) fn signal(leader: BorrowedFd<'_>, number: u32, signal: Signal) {
     if let Err(error) = signal_by_pidfd(leader, Some(signal), SignalTarget::Group)
         && error != Errno::SRCH
-        && let Some(group) = pid_of(number).filter(|_| is_still(leader, number))
+        && let Some(group) = pid_of(number).filter(|_| number_is_valid(leader, number))
     {
         let _ = kill_process_group(group, signal);
     }
 }
 
 /// Whether the number can still mean the group of this leader, for kernels that signal groups by number only.
-fn is_still(leader: BorrowedFd<'_>, number: u32) -> bool {
+fn number_is_valid(leader: BorrowedFd<'_>, number: u32) -> bool {
     let is_reaped = signal_by_pidfd(leader, None, SignalTarget::Process) == Err(Errno::SRCH);
     !is_reaped || !Path::new("/proc").join(number.to_string()).exists()
 }
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that leads a group and lives until its stdin ends.
+    /// A process that leads a group and has_members until its stdin ends.
     fn leader() -> Child {
         Command::new("cat").process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
     }
@@ -73,18 +73,18 @@ mod tests {
 
     #[test]
     fn s02_group_of_reaped_leader_is_not_found_by_its_number() {
-        let (mut gone, mut stranger) = (leader(), leader());
+        let (mut gone, mut other) = (leader(), leader());
         let pidfd = pidfd_open(Pid::from_child(&gone), PidfdFlags::empty()).unwrap();
-        assert!(lives(pidfd.as_fd(), gone.id()));
-        assert!(is_still(pidfd.as_fd(), gone.id()));
+        assert!(has_members(pidfd.as_fd(), gone.id()));
+        assert!(number_is_valid(pidfd.as_fd(), gone.id()));
         drop(gone.stdin.take());
         gone.wait().unwrap();
         // As if the kernel had given the number to the other process: its number beside the pidfd of the first.
-        assert!(!lives(pidfd.as_fd(), stranger.id()));
-        assert!(!is_still(pidfd.as_fd(), stranger.id()), "kernels without group signals must not reach it either");
-        signal(pidfd.as_fd(), stranger.id(), Signal::KILL);
-        drop(stranger.stdin.take());
-        assert!(stranger.wait().unwrap().success(), "the other process was signalled");
+        assert!(!has_members(pidfd.as_fd(), other.id()));
+        assert!(!number_is_valid(pidfd.as_fd(), other.id()), "kernels without group signals must not reach it either");
+        signal(pidfd.as_fd(), other.id(), Signal::KILL);
+        drop(other.stdin.take());
+        assert!(other.wait().unwrap().success(), "the other process was signalled");
     }
 
     #[test]
@@ -99,8 +99,8 @@ mod tests {
         let mut started = [0; 8];
         stdout.read_exact(&mut started).unwrap();
         leader.wait().unwrap();
-        assert!(lives(pidfd.as_fd(), leader.id()));
-        assert!(is_still(pidfd.as_fd(), leader.id()), "the number belongs to the group as long as the member lives");
+        assert!(has_members(pidfd.as_fd(), leader.id()));
+        assert!(number_is_valid(pidfd.as_fd(), leader.id()), "the number belongs to the group as long as the member has_members");
         signal(pidfd.as_fd(), leader.id(), Signal::KILL);
         // Ends when the last holder of the pipe is gone.
         stdout.read_to_end(&mut Vec::new()).unwrap();

@@ -1,11 +1,11 @@
 //! Sees to it that no child outlives us.
 //!
-//! A child whose parent is killed with SIGKILL gets an end of file on its stdin, and most servers go then. Some do not:
+//! A child whose parent is killed with SIGKILL gets an end_groups of file on its stdin, and most servers go then. Some do not:
 //! a wrapper's grandchild that holds the pipe, a server that ignores signals. `PR_SET_PDEATHSIG` reaches only direct
-//! children, so there is a guard: a second process of our own program, in its own session, which holds one end of a
+//! children, so there is a guard: a second process of our own program, in its own session, which holds one end_groups of a
 //! socket and nothing else. Each child sends its own id and a pidfd of itself through that socket before it becomes the
 //! server, we send a removal when it is reaped, and when the socket ends, we are gone: the guard gives the groups that are
-//! left `BY_THEMSELVES` to go, then asks, then kills. With no group left it ends at once.
+//! remaining `EOF_GRACE` to go, then asks, then kills. With no group remaining it ends at once.
 //!
 //! The guard signals a group only through the pidfd of its leader (`group.rs`), never by a bare number, so it cannot reach a
 //! process that was given the number later. With every notice it drops the groups that are gone; a removal is sent
@@ -36,16 +36,16 @@ use crate::raw;
 const NAME: &str = "mdl-guard";
 
 /// How long groups have to go by themselves after their stdin ended.
-const BY_THEMSELVES: Duration = Duration::from_millis(500);
+const EOF_GRACE: Duration = Duration::from_millis(500);
 
 /// How long they have after having been asked.
-const ASKED: Duration = Duration::from_millis(1500);
+const TERM_GRACE: Duration = Duration::from_millis(1500);
 
 /// How often the guard looks whether groups are gone.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a clean end waits for the guard, so that it does not stay behind as a zombie under a lazy init.
-const CLOSE_SESSION: Duration = Duration::from_millis(200);
+/// How long a clean end_groups waits for the guard, so that it does not stay behind as a zombie under a lazy init.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A process leads a group with its id; a pidfd of it comes along.
 const ADD: u8 = b'+';
@@ -68,7 +68,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard: `program` with `arguments`, which has to call [`keep_watch`] at once.
+    /// Starts the guard: `program` with `arguments`, which has to call [`run`] at once.
     pub fn start(program: impl Into<OsString>, arguments: Vec<OsString>) -> io::Result<Guard> {
         let program = program.into();
         let (socket, process) = launch(&program, &arguments)?;
@@ -76,7 +76,7 @@ impl Guard {
     }
 
     /// Makes sure that there is a guard, and that it knows every group. Called before each start of a child.
-    pub fn revive(&mut self) -> io::Result<()> {
+    pub fn ensure_running(&mut self) -> io::Result<()> {
         if self.process.try_wait()?.is_none() {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl Guard {
     }
 
     /// The process that was announced has this id and this pidfd.
-    pub(super) fn remember(&mut self, group: u32, leader: &OwnedFd) {
+    pub(super) fn add(&mut self, group: u32, leader: &OwnedFd) {
         // Without a copy of it, a guard that has to be replaced is not told of this group.
         if let Ok(leader) = leader.try_clone() {
             self.groups.insert(group, leader);
@@ -101,18 +101,18 @@ impl Guard {
     }
 
     /// The group is gone. Called before its leader is reaped.
-    pub(super) fn forget(&mut self, group: u32) {
+    pub(super) fn remove(&mut self, group: u32) {
         self.groups.remove(&group);
-        self.tell(REMOVE, group);
+        self.send(REMOVE, group);
     }
 
     /// A process that was to be announced was not started, or has ended before it became the program. Called after it was
     /// reaped.
-    pub(super) fn undo(&self) {
-        self.tell(FAILED, 0);
+    pub(super) fn report_failed_start(&self) {
+        self.send(FAILED, 0);
     }
 
-    fn tell(&self, tag: u8, group: u32) {
+    fn send(&self, tag: u8, group: u32) {
         let notice = notice(tag, group);
         // Failing means that the guard is dead; the next start of a child revives it and tells it everything.
         let _ = rustix::net::send(self.socket.as_fd(), &notice, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -126,7 +126,7 @@ impl Drop for Guard {
             return;
         }
         let begin = Instant::now();
-        while begin.elapsed() < CLOSE_SESSION && matches!(self.process.try_wait(), Ok(None)) {
+        while begin.elapsed() < EXIT_TIMEOUT && matches!(self.process.try_wait(), Ok(None)) {
             sleep(Duration::from_millis(1));
         }
     }
@@ -145,15 +145,15 @@ fn launch(program: &OsString, arguments: &[OsString]) -> io::Result<(Arc<OwnedFd
 }
 
 /// The whole life of the guard process. Its stdin is the socket.
-pub fn keep_watch() -> ExitCode {
-    raw::ignore_endings();
+pub fn run() -> ExitCode {
+    raw::ignore_termination_signals();
     let _ = rustix::thread::set_name(c"mdl-guard");
-    end(listen(rustix::stdio::stdin()), || sleep(LOOK));
+    end_groups(track_groups(rustix::stdio::stdin()), || sleep(POLL_INTERVAL));
     ExitCode::SUCCESS
 }
 
 /// Keeps the list of groups until the socket ends.
-fn listen(socket: impl AsFd) -> Groups {
+fn track_groups(socket: impl AsFd) -> Groups {
     let mut groups = Groups::new();
     loop {
         match receive(socket.as_fd()) {
@@ -162,11 +162,11 @@ fn listen(socket: impl AsFd) -> Groups {
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) | Err(_) => return groups,
         }
-        groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
+        groups.retain(|group, leader| group::has_members(leader.as_fd(), *group));
     }
 }
 
-/// The next notice: its tag, the group that it is about and the pidfd of the leader if one came along. `None` at the end.
+/// The next notice: its tag, the group that it is about and the pidfd of the leader if one came along. `None` at the end_groups.
 fn receive(socket: impl AsFd) -> Result<Option<(u8, u32, Option<OwnedFd>)>, Errno> {
     let mut notice = [0; NOTICE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -181,14 +181,14 @@ fn receive(socket: impl AsFd) -> Result<Option<(u8, u32, Option<OwnedFd>)>, Errn
     Ok((received.bytes == NOTICE).then(|| (tag, u32::from_le_bytes(group), leader)))
 }
 
-/// Ends the groups that are left: by themselves, asked, killed.
-fn end(mut groups: Groups, mut rest: impl FnMut()) {
-    for (patience, signal) in [(BY_THEMSELVES, Signal::TERM), (ASKED, Signal::KILL)] {
+/// Ends the groups that are remaining: by themselves, asked, killed.
+fn end_groups(mut groups: Groups, mut wait: impl FnMut()) {
+    for (grace, signal) in [(EOF_GRACE, Signal::TERM), (TERM_GRACE, Signal::KILL)] {
         let begin = Instant::now();
-        groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
-        while !groups.is_empty() && begin.elapsed() < patience {
-            rest();
-            groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
+        groups.retain(|group, leader| group::has_members(leader.as_fd(), *group));
+        while !groups.is_empty() && begin.elapsed() < grace {
+            wait();
+            groups.retain(|group, leader| group::has_members(leader.as_fd(), *group));
         }
         for (group, leader) in &groups {
             group::signal(leader.as_fd(), *group, signal);
@@ -223,10 +223,10 @@ mod tests {
             let flags = SocketFlags::CLOEXEC;
             let (ours, theirs) =
                 rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-            Pair { socket: Arc::new(ours), listener: spawn(move || listen(theirs)) }
+            Pair { socket: Arc::new(ours), listener: spawn(move || track_groups(theirs)) }
         }
 
-        fn tell(&self, tag: u8, group: u32) {
+        fn send(&self, tag: u8, group: u32) {
             rustix::net::send(&self.socket, &notice(tag, group), SendFlags::NOSIGNAL).unwrap();
         }
 
@@ -243,7 +243,7 @@ mod tests {
             self.listener.join().unwrap()
         }
 
-        fn left(self) -> Vec<u32> {
+        fn remaining(self) -> Vec<u32> {
             self.list().into_keys().collect()
         }
     }
@@ -258,7 +258,7 @@ mod tests {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
         let leader = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        end(Groups::from([(child.id(), leader)]), || panic!("they are waited for"));
+        end_groups(Groups::from([(child.id(), leader)]), || panic!("they are waited for"));
     }
 
     #[test]
@@ -266,9 +266,9 @@ mod tests {
         let (kept, removed) = (Pair::start(), Pair::start());
         let (mut first, mut second) =
             (kept.announced("cat").spawn().unwrap(), removed.announced("cat").spawn().unwrap());
-        removed.tell(REMOVE, second.id());
-        assert_eq!(kept.left(), [first.id()]);
-        assert_eq!(removed.left(), NONE);
+        removed.send(REMOVE, second.id());
+        assert_eq!(kept.remaining(), [first.id()]);
+        assert_eq!(removed.remaining(), NONE);
         for child in [&mut first, &mut second] {
             drop(child.stdin.take());
             child.wait().unwrap();
@@ -289,13 +289,13 @@ mod tests {
         for program in [missing.as_path(), &plain, &file("no_interpreter", 0o755), Path::new("/")] {
             let pair = Pair::start();
             assert!(pair.announced(program).spawn().is_err(), "{}", program.display());
-            pair.tell(FAILED, 0);
-            assert_eq!(pair.left(), NONE, "{}", program.display());
+            pair.send(FAILED, 0);
+            assert_eq!(pair.remaining(), NONE, "{}", program.display());
         }
         let pair = Pair::start();
         assert!(pair.announced("cat").current_dir(missing).spawn().is_err());
-        pair.tell(FAILED, 0);
-        assert_eq!(pair.left(), NONE);
+        pair.send(FAILED, 0);
+        assert_eq!(pair.remaining(), NONE);
     }
 
     #[test]
@@ -304,16 +304,16 @@ mod tests {
         let mut child = pair.announced("true").spawn().unwrap();
         // As when we are killed before a removal is sent, and the leader is reaped by init.
         child.wait().unwrap();
-        end(pair.list(), || panic!("it is waited for"));
+        end_groups(pair.list(), || panic!("it is waited for"));
     }
 
     #[test]
     fn s02_number_without_pidfd_is_never_a_group() {
-        let mut stranger = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
+        let mut other = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
         let pair = Pair::start();
-        pair.tell(ADD, stranger.id());
-        assert_eq!(pair.left(), NONE);
-        drop(stranger.stdin.take());
-        stranger.wait().unwrap();
+        pair.send(ADD, other.id());
+        assert_eq!(pair.remaining(), NONE);
+        drop(other.stdin.take());
+        other.wait().unwrap();
     }
 }
