@@ -2,7 +2,7 @@
 //!
 //! A pipe that nobody reads and a disk that hangs must not keep a process from ending. A machine that has too much to do must
 //! not cost it its final writes. So a worker says when it does what may be held up ([`Worker::risk`]), and whoever waits for its
-//! end gives up only when one such piece of work has taken the whole of [`PATIENCE`], or all of it [`LONGEST`].
+//! end gives up only when one such piece of work has taken the whole of [`STALL_LIMIT`], or all of it [`TOTAL_LIMIT`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How long one piece of work may take at the end.
-const PATIENCE: Duration = Duration::from_millis(500);
+const STALL_LIMIT: Duration = Duration::from_millis(500);
 
 /// How long all of it may take, whatever it is.
-const LONGEST: Duration = Duration::from_secs(10);
+const TOTAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Work that goes on elsewhere.
 pub(crate) struct Work {
@@ -39,16 +39,16 @@ impl Work {
 
     /// Waits until it is done, or does not get on.
     pub(crate) fn wait(&self) {
-        self.wait_for(PATIENCE);
+        self.wait_for(STALL_LIMIT);
     }
 
-    fn wait_for(&self, patience: Duration) {
+    fn wait_for(&self, stall_limit: Duration) {
         let begin = Instant::now();
         let mut seen = self.steps.load(Ordering::Relaxed);
-        while self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+        while self.ended.recv_timeout(stall_limit) == Err(RecvTimeoutError::Timeout) {
             let before = std::mem::replace(&mut seen, self.steps.load(Ordering::Relaxed));
-            let is_held_up = seen == before && seen % 2 == 1;
-            if is_held_up || begin.elapsed() > LONGEST {
+            let is_stalled = seen == before && seen % 2 == 1;
+            if is_stalled || begin.elapsed() > TOTAL_LIMIT {
                 return;
             }
         }
@@ -76,23 +76,23 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(10);
 
     #[test]
-    fn work_that_is_only_slow_is_waited_for() {
+    fn slow_work_is_waited_for() {
         let (work, worker) = Work::new();
         let done = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&done);
+        let finished = Arc::clone(&done);
         thread::spawn(move || {
             for _ in 0..20 {
                 thread::sleep(SHORT);
                 worker.risk(|| {});
             }
-            told.store(true, Ordering::Relaxed);
+            finished.store(true, Ordering::Relaxed);
         });
         work.wait_for(SHORT);
         assert!(done.load(Ordering::Relaxed));
     }
 
     #[test]
-    fn work_that_is_held_up_is_not() {
+    fn stalled_work_is_not_waited_for() {
         let (work, worker) = Work::new();
         let (release, held) = channel::<()>();
         let (began, begun) = channel();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_nobody_does_is_done() {
+    fn work_of_a_dropped_worker_is_done() {
         let (work, worker) = Work::new();
         drop(worker);
         work.wait_for(Duration::MAX);

@@ -20,15 +20,15 @@ pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<Pa
 /// Makes a folder that is ours alone, or makes sure that it is nobody else's to write.
 pub(crate) fn own_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let about = fs::metadata(path)?;
-    check_owner(&about).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
+    let metadata = fs::metadata(path)?;
+    check_owner(&metadata).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
 }
 
 /// Whether only we may change it, and if not, why.
-pub(crate) fn check_owner(about: &fs::Metadata) -> Result<(), &'static str> {
-    if about.uid() != rustix::process::geteuid().as_raw() {
+pub(crate) fn check_owner(metadata: &fs::Metadata) -> Result<(), &'static str> {
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
         Err("it belongs to somebody else")
-    } else if about.permissions().mode() & 0o022 != 0 {
+    } else if metadata.permissions().mode() & 0o022 != 0 {
         Err("others may write to it")
     } else {
         Ok(())
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_is_kept_where_the_environment_says_and_never_at_a_relative_place() {
+    fn state_directory_follows_environment_and_is_never_relative() {
         let with = |variables: &'static [(&str, &str)]| {
             state_directory(move |name| {
                 variables.iter().find(|(it, _)| *it == name).map(|(_, value)| OsString::from(value))
