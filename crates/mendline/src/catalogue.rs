@@ -28,12 +28,12 @@ pub use crate::state::state_directory;
 use file::{File, Found};
 pub use identity::{Identity, is_credential};
 pub use keeper::DiskKeeper;
-use keeper::Writing;
+use keeper::Writer;
 
 /// What is kept of a server, for somebody who only looks: nothing is made, set aside or said.
 pub fn peek(state: &Path, identity: &Identity) -> Option<ListCache> {
     match File::find(state, identity)?.read() {
-        Found::ListCache(remembered) => Some(remembered),
+        Found::ListCache(cached) => Some(cached),
         Found::Nothing | Found::Untrusted(_) => None,
     }
 }
@@ -42,17 +42,17 @@ pub fn peek(state: &Path, identity: &Identity) -> Option<ListCache> {
 pub struct CatalogueFile {
     file: File,
     identity: Identity,
-    pen: LogHandle,
+    log: LogHandle,
     redactor: Redactor,
 }
 
 impl CatalogueFile {
     /// The place for this server. `None`, and said why, when there can be none.
-    pub fn open(state: &Path, identity: Identity, pen: LogHandle) -> Option<CatalogueFile> {
+    pub fn open(state: &Path, identity: Identity, log: LogHandle) -> Option<CatalogueFile> {
         match File::open(state, &identity) {
-            Ok(file) => Some(CatalogueFile { file, identity, pen, redactor: Redactor::default() }),
-            Err(fault) => {
-                pen.write(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
+            Ok(file) => Some(CatalogueFile { file, identity, log, redactor: Redactor::default() }),
+            Err(error) => {
+                log.write(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {error}"));
                 None
             }
         }
@@ -68,14 +68,14 @@ impl CatalogueFile {
     pub fn read(&self) -> Option<ListCache> {
         match self.file.read() {
             Found::Nothing => None,
-            Found::ListCache(remembered) => Some(remembered),
+            Found::ListCache(cached) => Some(cached),
             Found::Untrusted(why) => {
                 let done = match self.file.set_aside() {
                     Ok(to) => format!("set aside as {}", to.display()),
                     Err(error) => format!("and could not be set aside ({error})"),
                 };
                 let text = format!("what was kept of the server is not trusted: {why}; {done}");
-                self.pen.write(LogLevel::Warn, &text);
+                self.log.write(LogLevel::Warn, &text);
                 None
             }
         }
@@ -83,8 +83,8 @@ impl CatalogueFile {
 
     /// Keeps what there is to keep from now on.
     pub fn keeper(self) -> DiskKeeper {
-        let CatalogueFile { file, identity, pen, redactor } = self;
+        let CatalogueFile { file, identity, log, redactor } = self;
         redactor.learn(&identity.into_secrets());
-        DiskKeeper::new(Writing::new(file, redactor, pen))
+        DiskKeeper::new(Writer::new(file, redactor, log))
     }
 }

@@ -1,16 +1,16 @@
-//! One file: its format, its seal, and whom it may belong to.
+//! One file: its format, its header, and whom it may belong to.
 //!
 //! The first line says what it is and seals the rest; the rest is [`ListCache`] as the decisions write it.
 //! ```text
-//! mendline-catalogue 1 <written, ms since 1970> <seal>
+//! mendline-catalogue 1 <written, ms since 1970> <header>
 //! {"jsonrpc":"2.0","method":"catalogue", …}
 //! ```
-//! The seal is a keyed hash over the name, the time and the rest, so a file that is damaged, cut short, another server's or
+//! The header is a keyed hash over the name, the time and the rest, so a file that is damaged, cut short, another server's or
 //! another user's does not pass, and neither does one that somebody wrote who cannot read this user's key. Before a byte is
 //! read, the file has to be a plain one, this user's, and nobody else's to write.
 //!
 //! A file is replaced whole, by renaming: who reads at the same time reads the old one or the new one. It is not forced to the
-//! disk, which takes seconds where others write, too: what a power cut leaves of it does not pass its seal.
+//! disk, which takes seconds where others write, too: what a power cut leaves of it does not pass its header.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -27,12 +27,12 @@ use crate::state::{check_owner, own_folder};
 
 const MAGIC: &str = "mendline-catalogue";
 const FORMAT: u32 = 1;
-/// The largest file: the largest catalogue, and what stands around its entries.
-const LARGEST: u64 = 2 * defaults::CATALOGUE_BYTES as u64;
+/// The max_bytes file: the max_bytes catalogue, and what stands around its entries.
+const MAX_BYTES: u64 = 2 * defaults::CATALOGUE_BYTES as u64;
 /// Servers of which something is kept; the one that was used least recently goes first.
-const FILES: usize = 256;
-/// A file half written that is this old has nobody any more who writes it.
-const ABANDONED: Duration = Duration::from_secs(60 * 60);
+const MAX_FILES: usize = 256;
+/// A file temporary written that is this old has nobody any more who writes it.
+const TEMPORARY_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 const KEY_BYTES: usize = 32;
 
 /// What was found in a file's place.
@@ -69,9 +69,9 @@ impl File {
     }
 
     pub(super) fn read(&self) -> Found {
-        match read_own(&self.path("json"), LARGEST) {
-            Ok(bytes) => match self.unseal(&bytes, now()) {
-                Ok(remembered) => Found::ListCache(remembered),
+        match read_own(&self.path("json"), MAX_BYTES) {
+            Ok(bytes) => match self.verify(&bytes, now()) {
+                Ok(cached) => Found::ListCache(cached),
                 Err(why) => Found::Untrusted(why),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
@@ -86,32 +86,32 @@ impl File {
         Ok(to)
     }
 
-    pub(super) fn write(&self, remembered: &ListCache) -> io::Result<()> {
-        let body = remembered.write();
-        if body.len() as u64 > LARGEST {
+    pub(super) fn write(&self, cached: &ListCache) -> io::Result<()> {
+        let body = cached.write();
+        if body.len() as u64 > MAX_BYTES {
             return Err(io::Error::other("there is too much to keep"));
         }
-        let half = self.folder.join(format!("{}.{}.tmp", self.name, std::process::id()));
-        let written = self.write_half(&half, &body).and_then(|()| fs::rename(&half, self.path("json")));
+        let temporary = self.folder.join(format!("{}.{}.tmp", self.name, std::process::id()));
+        let written = self.write_temporary(&temporary, &body).and_then(|()| fs::rename(&temporary, self.path("json")));
         if written.is_err() {
-            let _ = fs::remove_file(&half);
+            let _ = fs::remove_file(&temporary);
         }
         written?;
         self.sweep();
         Ok(())
     }
 
-    fn write_half(&self, half: &Path, body: &[u8]) -> io::Result<()> {
+    fn write_temporary(&self, temporary: &Path, body: &[u8]) -> io::Result<()> {
         // One that another process of our number left behind.
-        let _ = fs::remove_file(half);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(half)?;
-        file.write_all(&self.seal(body, now()))?;
+        let _ = fs::remove_file(temporary);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        file.write_all(&self.header(body, now()))?;
         file.write_all(body)
     }
 
-    fn seal(&self, body: &[u8], written: u64) -> Vec<u8> {
-        let seal: String = self.tag(body, written).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{MAGIC} {FORMAT} {written} {seal}\n").into_bytes()
+    fn header(&self, body: &[u8], written: u64) -> Vec<u8> {
+        let header: String = self.tag(body, written).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{MAGIC} {FORMAT} {written} {header}\n").into_bytes()
     }
 
     fn tag(&self, body: &[u8], written: u64) -> hmac::Tag {
@@ -121,7 +121,7 @@ impl File {
         context.sign()
     }
 
-    fn unseal(&self, bytes: &[u8], now: u64) -> Result<ListCache, String> {
+    fn verify(&self, bytes: &[u8], now: u64) -> Result<ListCache, String> {
         let end = bytes.iter().take(200).position(|byte| *byte == b'\n').ok_or("it has no first line")?;
         let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "its first line is no text")?;
         let mut words = head.split(' ');
@@ -134,32 +134,32 @@ impl File {
         }
         let written: u64 = words.next().and_then(|word| word.parse().ok()).ok_or("its time is not said")?;
         let body = &bytes[end + 1..];
-        if self.seal(body, written) != bytes[..=end] {
-            return Err("its seal does not fit: it is damaged, or another's".to_owned());
+        if self.header(body, written) != bytes[..=end] {
+            return Err("its header does not fit: it is damaged, or another's".to_owned());
         }
-        let mut remembered = ListCache::read(body).map_err(|why| why.to_string())?;
-        // A clock that ran backwards says nothing about how old it is.
+        let mut cached = ListCache::read(body).map_err(|why| why.to_string())?;
+        // A clock that ran backwards says nothing metadata how old it is.
         let age = now.checked_sub(written).map_or(Duration::MAX, Duration::from_millis);
-        remembered.grow_older(age);
-        Ok(remembered)
+        cached.grow_older(age);
+        Ok(cached)
     }
 
     /// Keeps the folder within its limits. That it fails is not worth a word.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut files = Vec::new();
-        for entry in entries.flatten().take(16 * FILES) {
-            let Ok(age) = entry.metadata().and_then(|about| about.modified()) else { continue };
+        for entry in entries.flatten().take(16 * MAX_FILES) {
+            let Ok(age) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
             let path = entry.path();
-            let is_half = path.extension().is_some_and(|extension| extension == "tmp");
-            if is_half && age.elapsed().is_ok_and(|age| age > ABANDONED) {
+            let is_temporary = path.extension().is_some_and(|extension| extension == "tmp");
+            if is_temporary && age.elapsed().is_ok_and(|age| age > TEMPORARY_MAX_AGE) {
                 let _ = fs::remove_file(&path);
-            } else if !is_half {
+            } else if !is_temporary {
                 files.push((age, path));
             }
         }
         files.sort();
-        for (_, path) in files.iter().take(files.len().saturating_sub(FILES)) {
+        for (_, path) in files.iter().take(files.len().saturating_sub(MAX_FILES)) {
             let _ = fs::remove_file(path);
         }
     }
@@ -170,17 +170,17 @@ impl File {
 }
 
 /// Reads a plain file that is ours alone to write, and not larger than that.
-fn read_own(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+fn read_own(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("it is no plain file"));
     }
-    check_owner(&about).map_err(io::Error::other)?;
+    check_owner(&metadata).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
-    file.take(largest + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > largest {
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
         return Err(io::Error::other("it is too large"));
     }
     Ok(bytes)
@@ -192,17 +192,17 @@ fn user_key(state: &Path) -> io::Result<hmac::Key> {
     if !path.exists() {
         let mut bytes = [0; KEY_BYTES];
         SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("no random bytes can be had"))?;
-        let half = state.join(format!("key.{}.tmp", std::process::id()));
-        let _ = fs::remove_file(&half);
+        let temporary = state.join(format!("key.{}.tmp", std::process::id()));
+        let _ = fs::remove_file(&temporary);
         let made = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&half)
+            .open(&temporary)
             .and_then(|mut file| file.write_all(&bytes))
             // A link, not a renaming: it never replaces a key that others use already.
-            .and_then(|()| fs::hard_link(&half, &path));
-        let _ = fs::remove_file(&half);
+            .and_then(|()| fs::hard_link(&temporary, &path));
+        let _ = fs::remove_file(&temporary);
         match made {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(mode(&file.path("json")), 0o600);
         assert_eq!(mode(&file.folder), 0o700);
         assert_eq!(mode(&state.path().join("mendline/key")), 0o600);
-        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), 1, "nothing half written is left");
+        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), 1, "nothing temporary written is left");
     }
 
     #[test]
@@ -279,12 +279,12 @@ mod tests {
         let file = file(state.path(), "https://a.example/mcp");
         file.write(&kept()).unwrap();
         let whole = fs::read(file.path("json")).unwrap();
-        assert!(file.unseal(&whole, now()).is_ok());
+        assert!(file.verify(&whole, now()).is_ok());
         for at in 0..whole.len() {
             let mut other = whole.clone();
             other[at] ^= 1;
-            assert!(file.unseal(&other, now()).is_err(), "byte {at}");
-            assert!(file.unseal(&whole[..at], now()).is_err(), "cut at {at}");
+            assert!(file.verify(&other, now()).is_err(), "byte {at}");
+            assert!(file.verify(&whole[..at], now()).is_err(), "cut at {at}");
         }
     }
 
@@ -295,10 +295,10 @@ mod tests {
         a.write(&kept()).unwrap();
         fs::copy(a.path("json"), b.path("json")).unwrap();
         assert!(why(b.read()).contains("another's"));
-        let stranger = file(theirs.path(), "https://a.example/mcp");
-        assert_ne!(stranger.name, a.name);
-        fs::copy(a.path("json"), stranger.path("json")).unwrap();
-        assert!(why(stranger.read()).contains("another's"));
+        let other = file(theirs.path(), "https://a.example/mcp");
+        assert_ne!(other.name, a.name);
+        fs::copy(a.path("json"), other.path("json")).unwrap();
+        assert!(why(other.read()).contains("another's"));
     }
 
     #[test]
@@ -350,8 +350,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
         let body = KEPT.as_bytes();
-        let text = [file.seal(body, 5_000), body.to_vec()].concat();
-        let age = |now| String::from_utf8(file.unseal(&text, now).unwrap().write()).unwrap();
+        let text = [file.header(body, 5_000), body.to_vec()].concat();
+        let age = |now| String::from_utf8(file.verify(&text, now).unwrap().write()).unwrap();
         assert!(age(6_500).contains(r#""ageMs":1500,"#));
         assert!(age(4_000).contains(&format!(r#""ageMs":{},"#, u64::MAX)));
     }
@@ -360,16 +360,16 @@ mod tests {
     fn the_folder_has_a_limit_and_what_is_half_written_for_long_goes() {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
-        let old = SystemTime::now() - 2 * ABANDONED;
-        for number in 0..FILES + 10 {
+        let old = SystemTime::now() - 2 * TEMPORARY_MAX_AGE;
+        for number in 0..MAX_FILES + 10 {
             let path = file.folder.join(format!("{number}.json"));
             fs::File::create(&path).unwrap().set_modified(old).unwrap();
         }
-        let half = file.folder.join("x.1.tmp");
-        fs::File::create(&half).unwrap().set_modified(old).unwrap();
+        let temporary = file.folder.join("x.1.tmp");
+        fs::File::create(&temporary).unwrap().set_modified(old).unwrap();
         file.write(&kept()).unwrap();
-        assert!(!half.exists());
-        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), FILES);
+        assert!(!temporary.exists());
+        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), MAX_FILES);
         assert!(matches!(file.read(), Found::ListCache(_)), "the newest stays");
     }
 }

@@ -19,17 +19,17 @@ const STACK: usize = 256 << 10;
 
 /// Keeps the catalogue of one server on disk.
 pub struct DiskKeeper {
-    desk: Arc<Desk>,
+    slot: Arc<Slot>,
     /// Until there is something to write.
-    writing: Option<Writing>,
+    writer: Option<Writer>,
     work: Option<Work>,
 }
 
 /// Where the loop and the thread meet.
 #[derive(Default)]
-struct Desk {
+struct Slot {
     state: Mutex<State>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -39,68 +39,68 @@ struct State {
 }
 
 /// What the thread needs.
-pub(super) struct Writing {
+pub(super) struct Writer {
     file: File,
     redactor: Redactor,
-    pen: LogHandle,
-    complained: bool,
+    log: LogHandle,
+    has_warned: bool,
 }
 
 impl DiskKeeper {
-    pub(super) fn new(writing: Writing) -> DiskKeeper {
-        DiskKeeper { desk: Arc::default(), writing: Some(writing), work: None }
+    pub(super) fn new(writer: Writer) -> DiskKeeper {
+        DiskKeeper { slot: Arc::default(), writer: Some(writer), work: None }
     }
 }
 
 impl Keeper for DiskKeeper {
     fn keep(&mut self, _: UpstreamId, what: ListCache) {
-        let mut state = self.desk.lock();
+        let mut state = self.slot.lock();
         state.next = Some(what);
         drop(state);
-        self.desk.news.notify_all();
-        if let Some(writing) = self.writing.take() {
-            let desk = Arc::clone(&self.desk);
+        self.slot.changed.notify_all();
+        if let Some(writer) = self.writer.take() {
+            let slot = Arc::clone(&self.slot);
             let (work, worker) = Work::new();
             self.work = Some(work);
             // Without a thread nothing is kept, and the calls go on.
             let _ = thread::Builder::new()
                 .name("mendline-keeper".to_owned())
                 .stack_size(STACK)
-                .spawn(move || desk.serve(writing, &worker));
+                .spawn(move || slot.serve(writer, &worker));
         }
     }
 }
 
 impl Drop for DiskKeeper {
     fn drop(&mut self) {
-        self.desk.lock().is_over = true;
-        self.desk.news.notify_all();
+        self.slot.lock().is_over = true;
+        self.slot.changed.notify_all();
         if let Some(work) = &self.work {
             work.wait();
         }
     }
 }
 
-impl Desk {
+impl Slot {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, mut writing: Writing, worker: &Worker) {
+    fn serve(&self, mut writer: Writer, worker: &Worker) {
         loop {
             let state = self.lock();
             let waits = |state: &mut State| state.next.is_none() && !state.is_over;
-            let mut state = self.news.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
             let Some(next) = state.next.take() else { break };
             drop(state);
-            worker.risk(|| writing.write(&next));
+            worker.risk(|| writer.write(&next));
         }
     }
 }
 
-impl Writing {
-    pub(super) fn new(file: File, redactor: Redactor, pen: LogHandle) -> Writing {
-        Writing { file, redactor, pen, complained: false }
+impl Writer {
+    pub(super) fn new(file: File, redactor: Redactor, log: LogHandle) -> Writer {
+        Writer { file, redactor, log, has_warned: false }
     }
 
     fn write(&mut self, what: &ListCache) {
@@ -112,11 +112,11 @@ impl Writing {
             self.file.write(what).map_err(|error| error.to_string())
         };
         match written {
-            Ok(()) => self.complained = false,
-            Err(why) if !self.complained => {
-                self.complained = true;
+            Ok(()) => self.has_warned = false,
+            Err(why) if !self.has_warned => {
+                self.has_warned = true;
                 let text = format!("what is known of the server cannot be kept for the next time: {why}");
-                self.pen.write(LogLevel::Warn, &text);
+                self.log.write(LogLevel::Warn, &text);
             }
             Err(_) => {}
         }
