@@ -1,10 +1,9 @@
-//! Has the network changed?
+//! Detects changes of the network.
 //!
-//! The kernel tells whoever listens on a route socket about every interface, address and route that comes, goes or changes.
-//! Joining a network, or a VPN, is dozens of such messages within a moment, so the first one starts a pause in which
-//! nothing is read, and then all of it is one change; and one change is last_report at most every few seconds, because a machine
-//! that starts containers all day changes its network all day. Messages that were lost because we did not read count as a
-//! change as well.
+//! The kernel reports every change of an interface, address or route on a netlink route socket. Joining a network or a
+//! VPN produces dozens of messages at once. So the first message starts a pause without reads, and all messages until
+//! its end count as one change. Changes are reported at most every few seconds, because a machine that starts
+//! containers changes its network all the time. Lost messages count as a change.
 
 use std::future::pending;
 use std::io;
@@ -15,31 +14,31 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-/// Changes come in flocks; one that begins is let by before it is last_report.
+/// The pause after the first message of a burst.
 const DEBOUNCE: Duration = Duration::from_millis(500);
 
-/// The shortest time between two changes that are last_report.
+/// The shortest time between two reported changes.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many messages are read at a time. What is left then is lost or result later; it is a change either way.
+/// The most messages that are read at a time. The remaining ones are lost or read later; both count as a change.
 const MESSAGES_PER_ITERATION: usize = 256;
 
-/// Longer than any message about one thing; of a longer one the beginning says enough.
+/// Longer than a usual message; the beginning of a longer one is enough.
 const MESSAGE_BYTES: usize = 8 * 1024;
 
-/// Tells when the network has changed.
+/// A watcher of the network.
 pub struct Network {
     socket: AsyncFd<OwnedFd>,
     debounce: Debounce,
 }
 
 impl Network {
-    /// Watches from now on. Must be called inside a tokio runtime.
+    /// Starts to watch. Must be called inside a tokio runtime.
     pub fn watch() -> io::Result<Network> {
         Ok(Network { socket: crate::raw::watch(netlink::socket()?, Interest::READABLE)?, debounce: Debounce::default() })
     }
 
-    /// Waits until the network has changed. May be dropped and called again; nothing is missed.
+    /// Waits until the network has changed. Cancel-safe: no change is lost if the future is dropped.
     pub async fn changed(&mut self) {
         let due = match self.debounce.due {
             Some(due) => due,
@@ -49,16 +48,16 @@ impl Network {
             }
         };
         sleep_until(due).await;
-        // What has come meanwhile belongs to the same change.
+        // Messages that arrived during the pause belong to the same change.
         self.read();
         self.debounce.reported_at(Instant::now());
     }
 
-    /// Waits for messages. Says whether one of them is about a change.
+    /// Waits for messages. Returns whether one of them reports a change.
     async fn wait_for_messages(&mut self) -> bool {
         match self.socket.readable().await {
             Ok(mut ready) => ready.clear_ready(),
-            // The runtime is going.
+            // The runtime is shutting down.
             Err(_) => pending().await,
         }
         match self.read() {
@@ -68,7 +67,7 @@ impl Network {
         }
     }
 
-    /// Reads what there is.
+    /// Reads the available messages.
     fn read(&self) -> ReadResult {
         let mut buffer = [0; MESSAGE_BYTES];
         let mut result = ReadResult::Nothing;
@@ -81,30 +80,30 @@ impl Network {
                 Received::Failure => return ReadResult::Failure,
             }
         }
-        // Readiness was cleared and there is more: as so much at once is a change, it will be read after the pause.
+        // Readiness was cleared and there may be more. So many messages are a change; the rest is read after the pause.
         ReadResult::Change
     }
 }
 
-/// What all messages together amount to.
+/// The summary of all messages of a read.
 enum ReadResult {
     Change,
     Nothing,
-    /// The socket is of no use any more.
+    /// The socket cannot be used any more.
     Failure,
 }
 
-/// What one read gave.
+/// The result of one receive call.
 enum Received {
     Message(usize),
     /// Messages were lost.
     Overflow,
-    /// None for now.
+    /// No message is available.
     Nothing,
     Failure,
 }
 
-/// When a change may be last_report.
+/// The state that limits how often changes are reported.
 #[derive(Default)]
 struct Debounce {
     due: Option<Instant>,
@@ -112,22 +111,22 @@ struct Debounce {
 }
 
 impl Debounce {
-    /// Something has changed. Says when to reported_at.
+    /// Records a change. Returns the time at which to report it.
     fn changed_at(&mut self, now: Instant) -> Instant {
         let settled = now + DEBOUNCE;
         let due = self.last_report.map_or(settled, |last_report| settled.max(last_report + MIN_INTERVAL));
         *self.due.get_or_insert(due)
     }
 
-    /// It is last_report now.
+    /// Records that the change was reported.
     fn reported_at(&mut self, now: Instant) {
         self.due = None;
         self.last_report = Some(now);
     }
 }
 
-/// Is this about an interface, an address or a route? Wireless interfaces also report that they have looked around, which
-/// changes nothing and happens every other minute.
+/// Returns whether a datagram reports a change of an interface, an address or a route. Wireless interfaces also report
+/// each scan, which changes nothing and happens every few minutes.
 fn reports_change(datagram: &[u8]) -> bool {
     const HEADER: usize = 16;
     const OVERRUN: u16 = 4;
@@ -146,7 +145,7 @@ fn reports_change(datagram: &[u8]) -> bool {
     false
 }
 
-/// Does a message about an interface carry nothing but news of its radio?
+/// Returns whether a message about an interface has a wireless attribute, as the report of a scan does.
 fn is_wireless_event(body: &[u8]) -> bool {
     const INTERFACE_HEADER: usize = 16;
     const WIRELESS: u16 = 11;
@@ -188,7 +187,7 @@ mod netlink {
 
     pub(super) fn socket() -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // The protocol that is about routes has the number 0, which is what no protocol means.
+        // The route protocol has the number 0, which is the same as no protocol.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
         Ok(socket)
@@ -224,7 +223,7 @@ mod netlink {
 mod tests {
     use super::*;
 
-    /// One message of this kind with this body.
+    /// Builds one message of this kind with this body.
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
         let mut message = Vec::new();
         message.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
@@ -235,7 +234,7 @@ mod tests {
         message
     }
 
-    /// A message about an interface with one attribute of this kind.
+    /// Builds a message about an interface with one attribute of this kind.
     fn link(attribute: u16) -> Vec<u8> {
         let mut body = vec![0; 16];
         body.extend(8_u16.to_ne_bytes());
@@ -245,54 +244,54 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_addresses_and_routes_are_changes_and_the_rest_is_not() {
+    fn only_interfaces_addresses_and_routes_are_changes() {
         for kind in [16, 17, 20, 21, 24, 25] {
             assert!(reports_change(&message(kind, &[0; 16])), "{kind}");
         }
         for kind in [1, 2, 3, 18, 28, 32, 68] {
             assert!(!reports_change(&message(kind, &[0; 16])), "{kind}");
         }
-        assert!(reports_change(&message(4, &[])), "lost messages may have been about anything");
+        assert!(reports_change(&message(4, &[])), "lost messages count as a change");
     }
 
     #[test]
-    fn a_wireless_interface_that_looked_around_has_not_changed() {
+    fn wireless_scan_is_no_change() {
         let (name, wireless) = (3, 11);
         assert!(reports_change(&link(name)));
         assert!(!reports_change(&link(wireless)));
         let both = [link(wireless), message(20, &[0; 8])].concat();
-        assert!(reports_change(&both), "the second message is one");
+        assert!(reports_change(&both), "the second message is a change");
     }
 
     #[test]
-    fn odd_bytes_end_the_reading_and_nothing_else() {
+    fn malformed_messages_are_ignored() {
         for datagram in [&[][..], &[1], &[0; 5], &[0; 64], &[0xff; 64]] {
             assert!(!reports_change(datagram), "{datagram:?}");
         }
         let mut endless = link(11);
-        // An attribute of no length must not be read for ever.
+        // An attribute with length zero must not cause an endless loop.
         endless[32..34].copy_from_slice(&[0, 0]);
         assert!(!reports_change(&endless));
     }
 
     #[test]
-    fn a_flock_is_one_change_and_the_next_one_waits_its_turn() {
+    fn burst_is_one_change_and_next_report_is_delayed() {
         let start = Instant::now();
         let ms = Duration::from_millis;
         let mut debounce = Debounce::default();
         assert_eq!(debounce.changed_at(start), start + DEBOUNCE);
-        assert_eq!(debounce.changed_at(start + ms(400)), start + DEBOUNCE, "the rest of the flock moves nothing");
+        assert_eq!(debounce.changed_at(start + ms(400)), start + DEBOUNCE, "the rest of the burst does not move it");
         debounce.reported_at(start + DEBOUNCE);
         assert_eq!(debounce.changed_at(start + ms(600)), start + DEBOUNCE + MIN_INTERVAL);
         debounce.reported_at(start + DEBOUNCE + MIN_INTERVAL);
         let later = start + Duration::from_secs(60);
-        assert_eq!(debounce.changed_at(later), later + DEBOUNCE, "after a quiet minute it is quick again");
+        assert_eq!(debounce.changed_at(later), later + DEBOUNCE, "after a quiet minute there is no extra delay");
     }
 
     #[tokio::test]
-    async fn the_real_socket_tells_nothing_before_a_flock_can_have_passed() {
+    async fn real_socket_reports_nothing_before_debounce_ends() {
         let mut network = Network::watch().unwrap();
-        let last_report = tokio::time::timeout(Duration::from_millis(50), network.changed()).await;
-        assert!(last_report.is_err());
+        let changed = tokio::time::timeout(Duration::from_millis(50), network.changed()).await;
+        assert!(changed.is_err());
     }
 }
