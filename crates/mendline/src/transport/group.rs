@@ -1,11 +1,11 @@
-//! A process group, known by the pidfd of its leader.
+//! A process group, identified by the pidfd of its leader.
 //!
-//! A number is not enough to signal a group: once its leader is reaped and its last member has gone, the kernel gives the
-//! number to another process. A pidfd stays with the process that it was opened for. Linux 6.9 and later send a signal
-//! to the group through it, so a other's group is out of reach by construction, and members that outlive their leader
-//! are not. Earlier kernels know groups by number only. There the pidfd tells whether the leader still holds the number;
-//! a group whose leader was reaped is signalled only while no process has that number, which is so as long as a
-//! member of the group has_members.
+//! A number is not enough to signal a group: once its leader is reaped and its last member has exited, the kernel may
+//! give the number to another process. A pidfd stays with the process that it was opened for. Linux 6.9 and later send
+//! a signal to the group through the pidfd, so it reaches members that outlive their leader and never another group.
+//! Earlier kernels know groups by number only. There the pidfd shows whether the leader still holds the number. A group
+//! whose leader was reaped is signalled only while no process has that number, which holds as long as a member of the
+//! group lives.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::raw::{SignalTarget, signal_by_pidfd};
 
-/// Whether the group of this leader has a member, be it one that has ended and is not reaped.
+/// Returns whether the group of this leader has a member, including one that has exited and is not reaped.
 pub(super) fn has_members(leader: BorrowedFd<'_>, number: u32) -> bool {
     match signal_by_pidfd(leader, None, SignalTarget::Group) {
         Ok(()) => true,
@@ -26,8 +26,8 @@ pub(super) fn has_members(leader: BorrowedFd<'_>, number: u32) -> bool {
     }
 }
 
-/// Sends a signal to every member of the group of this leader. A group without members is left alone, whatever other
-/// group has its number.
+/// Sends a signal to every member of the group of this leader. Does nothing if the group has no members, even if
+/// another group has its number.
 pub(super) fn signal(leader: BorrowedFd<'_>, number: u32, signal: Signal) {
     if let Err(error) = signal_by_pidfd(leader, Some(signal), SignalTarget::Group)
         && error != Errno::SRCH
@@ -37,13 +37,14 @@ pub(super) fn signal(leader: BorrowedFd<'_>, number: u32, signal: Signal) {
     }
 }
 
-/// Whether the number can still mean the group of this leader, for kernels that signal groups by number only.
+/// Returns whether the number can still mean the group of this leader, for kernels that signal groups by number only.
 fn number_is_valid(leader: BorrowedFd<'_>, number: u32) -> bool {
     let is_reaped = signal_by_pidfd(leader, None, SignalTarget::Process) == Err(Errno::SRCH);
     !is_reaped || !Path::new("/proc").join(number.to_string()).exists()
 }
 
-/// A group id as a signal may be sent to. Never 0, 1 or negative: those mean every process.
+/// Returns a group id that a signal may be sent to. Never 0, 1 or negative: these address other groups or every
+/// process.
 pub(super) fn pid_of(group: u32) -> Option<Pid> {
     i32::try_from(group).ok().filter(|raw| *raw > 1).and_then(Pid::from_raw)
 }
@@ -58,13 +59,13 @@ mod tests {
 
     use super::*;
 
-    /// A process that leads a group and has_members until its stdin ends.
+    /// A process that leads a group and lives until its stdin ends.
     fn leader() -> Child {
         Command::new("cat").process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
     }
 
     #[test]
-    fn no_number_that_means_every_process_is_a_group() {
+    fn numbers_that_address_every_process_are_no_group() {
         assert_eq!(pid_of(0), None);
         assert_eq!(pid_of(1), None);
         assert_eq!(pid_of(u32::MAX), None);
@@ -79,7 +80,7 @@ mod tests {
         assert!(number_is_valid(pidfd.as_fd(), gone.id()));
         drop(gone.stdin.take());
         gone.wait().unwrap();
-        // As if the kernel had given the number to the other process: its number beside the pidfd of the first.
+        // The number of the other process beside the pidfd of the first, as if the kernel had reused the number.
         assert!(!has_members(pidfd.as_fd(), other.id()));
         assert!(!number_is_valid(pidfd.as_fd(), other.id()), "kernels without group signals must not reach it either");
         signal(pidfd.as_fd(), other.id(), Signal::KILL);
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn s02_members_that_outlive_their_leader_are_signalled() {
         use std::io::Read as _;
-        // The leader ends at once; the member in the background holds its stdout until it is killed.
+        // The leader exits at once; the member in the background holds its stdout until it is killed.
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & echo started"]).process_group(0).stdout(Stdio::piped());
         let mut leader = command.spawn().unwrap();
@@ -100,9 +101,9 @@ mod tests {
         stdout.read_exact(&mut started).unwrap();
         leader.wait().unwrap();
         assert!(has_members(pidfd.as_fd(), leader.id()));
-        assert!(number_is_valid(pidfd.as_fd(), leader.id()), "the number belongs to the group as long as the member has_members");
+        assert!(number_is_valid(pidfd.as_fd(), leader.id()), "the number belongs to the group as long as the member lives");
         signal(pidfd.as_fd(), leader.id(), Signal::KILL);
-        // Ends when the last holder of the pipe is gone.
+        // Returns when the last process that holds the pipe has exited.
         stdout.read_to_end(&mut Vec::new()).unwrap();
     }
 }

@@ -1,16 +1,17 @@
-//! Sees to it that no child outlives us.
+//! Ends child processes after Mendline dies.
 //!
-//! A child whose parent is killed with SIGKILL gets an end_groups of file on its stdin, and most servers go then. Some do not:
-//! a wrapper's grandchild that holds the pipe, a server that ignores signals. `PR_SET_PDEATHSIG` reaches only direct
-//! children, so there is a guard: a second process of our own program, in its own session, which holds one end_groups of a
-//! socket and nothing else. Each child sends its own id and a pidfd of itself through that socket before it becomes the
-//! server, we send a removal when it is reaped, and when the socket ends, we are gone: the guard gives the groups that are
-//! remaining `EOF_GRACE` to go, then asks, then kills. With no group remaining it ends at once.
+//! A child whose parent is killed with SIGKILL gets an end of file on its stdin, and most servers exit then. Some do
+//! not: a grandchild of a wrapper holds the pipe, or a server ignores signals. `PR_SET_PDEATHSIG` reaches only direct
+//! children. So there is a guard: a second process of the same program, in its own session, which holds one end of a
+//! socket and nothing else. Each child sends its own id and a pidfd of itself through that socket before it executes
+//! the server, and Mendline sends a removal before it reaps the child. When the socket ends, Mendline is gone. The
+//! guard gives the remaining groups `EOF_GRACE` to exit, then sends SIGTERM, and SIGKILL after `TERM_GRACE`. Without a
+//! group it exits at once.
 //!
-//! The guard signals a group only through the pidfd of its leader (`group.rs`), never by a bare number, so it cannot reach a
-//! process that was given the number later. With every notice it drops the groups that are gone; a removal is sent
-//! while the ended process still holds its id, and a start that fails is reported too, since its process may have
-//! announced itself.
+//! The guard signals a group only through the pidfd of its leader (`group.rs`), never by a bare number, so it cannot
+//! reach a later process with the same number. With every notice it drops the groups without members. A removal is sent
+//! while the exited process still holds its id. A failed start is reported too, since its process may have announced
+//! itself.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,33 +33,34 @@ use rustix::process::Signal;
 use super::group;
 use crate::raw;
 
-/// What the guard is called in a process list. Not our own name, so that killing us by name leaves it alone.
+/// The name of the guard in a process list. It differs from the program's name, so that `pkill mendline` does not end
+/// the guard.
 const NAME: &str = "mdl-guard";
 
-/// How long groups have to go by themselves after their stdin ended.
+/// The time that groups have to exit after the end of their stdin.
 const EOF_GRACE: Duration = Duration::from_millis(500);
 
-/// How long they have after having been asked.
+/// The time that groups have to exit after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(1500);
 
-/// How often the guard looks whether groups are gone.
+/// The interval at which the guard checks whether groups are gone.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a clean end_groups waits for the guard, so that it does not stay behind as a zombie under a lazy init.
+/// The time that a clean exit waits for the guard, so that it does not remain as a zombie.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A process leads a group with its id; a pidfd of it comes along.
+/// A process leads a group with its id; a pidfd of it is attached.
 const ADD: u8 = b'+';
 /// The group with this id is gone.
 const REMOVE: u8 = b'-';
-/// A start has failed: if its process announced itself, that group is gone. Which one is not known to the sender.
+/// A start has failed: if its process announced itself, that group is gone. The sender does not know its id.
 const FAILED: u8 = b'!';
 const NOTICE: usize = 5;
 
-/// Groups by the id of their leader, with a pidfd of it.
+/// Groups by the id of their leader, with a pidfd of the leader.
 type Groups = BTreeMap<u32, OwnedFd>;
 
-/// Our side of the guard.
+/// The parent's side of the guard.
 pub struct Guard {
     program: OsString,
     arguments: Vec<OsString>,
@@ -68,14 +70,14 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard: `program` with `arguments`, which has to call [`run`] at once.
+    /// Starts the guard: `program` with `arguments`, which must call [`run`] at once.
     pub fn start(program: impl Into<OsString>, arguments: Vec<OsString>) -> io::Result<Guard> {
         let program = program.into();
         let (socket, process) = launch(&program, &arguments)?;
         Ok(Guard { program, arguments, socket, process, groups: Groups::new() })
     }
 
-    /// Makes sure that there is a guard, and that it knows every group. Called before each start of a child.
+    /// Restarts the guard if it has exited and sends it every group. Called before each start of a child.
     pub fn ensure_running(&mut self) -> io::Result<()> {
         if self.process.try_wait()?.is_none() {
             return Ok(());
@@ -87,34 +89,33 @@ impl Guard {
         Ok(())
     }
 
-    /// Lets the process that `command` starts put itself under guard.
+    /// Makes the process that `command` starts register itself with the guard.
     pub(super) fn announce(&self, command: &mut Command) {
         raw::announce_before_exec(command, Arc::clone(&self.socket), ADD);
     }
 
-    /// The process that was announced has this id and this pidfd.
+    /// Records an announced process with its id and its pidfd.
     pub(super) fn add(&mut self, group: u32, leader: &OwnedFd) {
-        // Without a copy of it, a guard that has to be replaced is not told of this group.
+        // Without a copy, a restarted guard does not learn of this group.
         if let Ok(leader) = leader.try_clone() {
             self.groups.insert(group, leader);
         }
     }
 
-    /// The group is gone. Called before its leader is reaped.
+    /// Removes a group that is gone. Called before its leader is reaped.
     pub(super) fn remove(&mut self, group: u32) {
         self.groups.remove(&group);
         self.send(REMOVE, group);
     }
 
-    /// A process that was to be announced was not started, or has ended before it became the program. Called after it was
-    /// reaped.
+    /// Reports that an announced process was not started, or exited before `exec`. Called after it was reaped.
     pub(super) fn report_failed_start(&self) {
         self.send(FAILED, 0);
     }
 
     fn send(&self, tag: u8, group: u32) {
         let notice = notice(tag, group);
-        // Failing means that the guard is dead; the next start of a child revives it and tells it everything.
+        // An error means that the guard has exited; the next start of a child restarts it and sends every group.
         let _ = rustix::net::send(self.socket.as_fd(), &notice, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
@@ -144,7 +145,7 @@ fn launch(program: &OsString, arguments: &[OsString]) -> io::Result<(Arc<OwnedFd
     Ok((Arc::new(ours), process))
 }
 
-/// The whole life of the guard process. Its stdin is the socket.
+/// The main function of the guard process. Its stdin is the socket.
 pub fn run() -> ExitCode {
     raw::ignore_termination_signals();
     let _ = rustix::thread::set_name(c"mdl-guard");
@@ -166,7 +167,8 @@ fn track_groups(socket: impl AsFd) -> Groups {
     }
 }
 
-/// The next notice: its tag, the group that it is about and the pidfd of the leader if one came along. `None` at the end_groups.
+/// Receives the next notice: its tag, the id of its group and the pidfd of the leader if one is attached. `None` at the
+/// end of the socket.
 fn receive(socket: impl AsFd) -> Result<Option<(u8, u32, Option<OwnedFd>)>, Errno> {
     let mut notice = [0; NOTICE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -181,7 +183,7 @@ fn receive(socket: impl AsFd) -> Result<Option<(u8, u32, Option<OwnedFd>)>, Errn
     Ok((received.bytes == NOTICE).then(|| (tag, u32::from_le_bytes(group), leader)))
 }
 
-/// Ends the groups that are remaining: by themselves, asked, killed.
+/// Ends the remaining groups: waits, sends SIGTERM, waits, sends SIGKILL.
 fn end_groups(mut groups: Groups, mut wait: impl FnMut()) {
     for (grace, signal) in [(EOF_GRACE, Signal::TERM), (TERM_GRACE, Signal::KILL)] {
         let begin = Instant::now();
@@ -212,7 +214,7 @@ mod tests {
 
     const NONE: [u32; 0] = [];
 
-    /// The two sides of a guard, of which the far one runs in a thread.
+    /// The two sides of a guard; the guard's side runs in a thread.
     struct Pair {
         socket: Arc<OwnedFd>,
         listener: JoinHandle<Groups>,
@@ -237,7 +239,7 @@ mod tests {
             command
         }
 
-        /// Ends our side, as the kernel does when we are killed, and returns the guard's list.
+        /// Closes the parent's side, as the kernel does when Mendline is killed, and returns the guard's list.
         fn list(self) -> Groups {
             rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both).unwrap();
             self.listener.join().unwrap()
@@ -249,20 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_a_tag_and_an_id() {
+    fn notice_is_tag_and_id() {
         assert_eq!(notice(ADD, 0x0102_0304), [b'+', 4, 3, 2, 1]);
     }
 
     #[test]
-    fn groups_that_are_gone_need_no_patience() {
+    fn groups_without_members_are_not_waited_for() {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
         let leader = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        end_groups(Groups::from([(child.id(), leader)]), || panic!("they are waited for"));
+        end_groups(Groups::from([(child.id(), leader)]), || panic!("the guard waits for them"));
     }
 
     #[test]
-    fn a_child_that_runs_is_on_the_list_until_it_is_taken_off() {
+    fn running_child_is_listed_until_removed() {
         let (kept, removed) = (Pair::start(), Pair::start());
         let (mut first, mut second) =
             (kept.announced("cat").spawn().unwrap(), removed.announced("cat").spawn().unwrap());
@@ -302,9 +304,9 @@ mod tests {
     fn s02_child_reaped_without_removal_is_not_signalled() {
         let pair = Pair::start();
         let mut child = pair.announced("true").spawn().unwrap();
-        // As when we are killed before a removal is sent, and the leader is reaped by init.
+        // As if Mendline were killed before it sends a removal, and init reaped the leader.
         child.wait().unwrap();
-        end_groups(pair.list(), || panic!("it is waited for"));
+        end_groups(pair.list(), || panic!("the guard waits for it"));
     }
 
     #[test]
