@@ -1,43 +1,43 @@
-//! Work in the background that may be held up for ever, and its end.
+//! Background work that may block forever, and a bounded wait for its end.
 //!
-//! A pipe that nobody reads and a disk that hangs must not keep a process from ending. A machine that has too much to do must
-//! not cost it its final writes. So a worker says when it does what may be held up ([`Worker::risk`]), and whoever waits for its
-//! end gives up only when one such piece of work has taken the whole of [`STALL_LIMIT`], or all of it [`TOTAL_LIMIT`].
+//! A full pipe or a hanging disk must not keep the process from exiting. A busy machine must not lose its final writes.
+//! So a worker marks each operation that may block ([`Worker::risk`]). The wait for its end gives up only when one such
+//! operation takes longer than [`STALL_LIMIT`], or the whole wait longer than [`TOTAL_LIMIT`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long one piece of work may take at the end.
+/// The longest time that the wait allows for one blocking operation.
 const STALL_LIMIT: Duration = Duration::from_millis(500);
 
-/// How long all of it may take, whatever it is.
+/// The longest time that the wait takes in total.
 const TOTAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Work that goes on elsewhere.
+/// A handle to work on another thread.
 pub(crate) struct Work {
     steps: Arc<AtomicU64>,
-    /// Nothing is ever sent: it ends when the worker does.
+    /// Nothing is sent: the channel disconnects when the worker is dropped.
     ended: Receiver<()>,
 }
 
-/// Who does it. When this is dropped, the work is done.
+/// The thread's side of [`Work`]. Dropping it marks the work as done.
 pub(crate) struct Worker {
-    /// Odd while something may be held up.
+    /// Odd during an operation that may block.
     steps: Arc<AtomicU64>,
     _ends: SyncSender<()>,
 }
 
 impl Work {
-    /// Work, and the one who is to do it.
+    /// Creates the two sides of a piece of work.
     pub(crate) fn new() -> (Work, Worker) {
         let steps = Arc::new(AtomicU64::new(0));
         let (ends, ended) = sync_channel(0);
         (Work { steps: Arc::clone(&steps), ended }, Worker { steps, _ends: ends })
     }
 
-    /// Waits until it is done, or does not get on.
+    /// Waits until the work is done or has stalled.
     pub(crate) fn wait(&self) {
         self.wait_for(STALL_LIMIT);
     }
@@ -56,7 +56,7 @@ impl Work {
 }
 
 impl Worker {
-    /// Does what may be held up.
+    /// Runs an operation that may block.
     pub(crate) fn risk<T>(&self, work: impl FnOnce() -> T) -> T {
         self.steps.fetch_add(1, Ordering::Relaxed);
         let done = work();
@@ -104,7 +104,7 @@ mod tests {
         });
         begun.recv().unwrap();
         work.wait_for(SHORT);
-        assert!(work.ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty), "it is still at work");
+        assert!(work.ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty), "the worker still runs");
         drop(release);
         work.wait();
     }
