@@ -1,7 +1,7 @@
-//! From a first_hop to a connection that speaks HTTP: dial, tunnel, TLS, and the first words.
+//! Establishes a connection: dial, proxy tunnel, TLS, and the HTTP/2 handshake.
 //!
-//! One deadline covers all of it. Where it strikes is told, because "no answer" and "no end to the TLS handshake" send
-//! a person to different machines.
+//! One deadline covers all steps. The error names the step that exceeded it, because "no answer" and "no end of the TLS
+//! handshake" point to different machines.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -24,26 +24,26 @@ use super::keepalive::Http2Keepalive;
 use super::target::{Protocol, Target};
 use super::tls::{HandshakeFault, TlsContext, handshake_fault, server_name};
 
-/// How much a peer may send on one HTTP/2 stream before we have read it …
+/// The flow-control window of one HTTP/2 stream.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// … and on all of them: some that nobody reads must not stop the others.
+/// The flow-control window of an HTTP/2 connection: streams that are not read must not stop the others.
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
-/// How much longer than the limit a head of HTTP/2 may be before the library, which cannot say why, turns it down. What
-/// lies between is turned down by us.
+/// The factor by which an HTTP/2 response head may exceed the limit before the library refuses it without a reason.
+/// Heads between the two limits are refused here, with a reason.
 const HEAD_SLACK: usize = 4;
-/// What is believed of a peer's limit until it has told it.
+/// The assumed stream limit of a peer until it announces its own.
 const FIRST_STREAMS: usize = 16;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoConnection {
-    /// It could not be made now.
+    /// The connection could not be made now.
     Failed(String),
-    /// It must not be made: the peer is not trusted, or we are not let through.
+    /// The connection must not be made: the peer is not trusted, or the proxy denies access.
     Forbidden(String),
 }
 
-/// Where to dial for this target.
+/// Returns the host and port to dial for this target: the proxy or the server.
 pub(super) fn first_hop(target: &Target) -> HostPort {
     match &target.proxy {
         Some(proxy) => HostPort { host: proxy.host.clone(), port: proxy.port },
@@ -51,7 +51,7 @@ pub(super) fn first_hop(target: &Target) -> HostPort {
     }
 }
 
-/// Makes a connection of what `dial` brings.
+/// Establishes a connection on the stream that `dial` returns.
 pub(super) async fn connect<Io>(
     dial: impl Future<Output = Result<Dialed<Io>, DialError>>,
     target: Arc<Target>,
@@ -83,7 +83,7 @@ where
         let handshake = timeout_at(deadline, tls_handshake(io, &target, &tls)).await;
         let stream =
             handshake.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
-        tracker.encrypt();
+        tracker.set_encrypted();
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2") || target.protocol == Protocol::Http2;
         (MaybeTlsStream::Tls(Box::new(stream)), http2)
     } else {
@@ -127,13 +127,13 @@ where
     })
 }
 
-/// A tracked connection, with TLS above it or not.
+/// A tracked stream, with or without TLS.
 pub(super) enum MaybeTlsStream<Io> {
     Plain(TrackedIo<Io>),
     Tls(Box<TlsStream<TrackedIo<Io>>>),
 }
 
-/// One body for all methods: both kinds of stream do the same, each in its own way.
+/// Runs the same expression on both kinds of stream.
 macro_rules! on_stream {
     ($stream:expr, $io:ident => $act:expr) => {
         match $stream {

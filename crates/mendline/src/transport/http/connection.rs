@@ -1,7 +1,7 @@
-//! One connection: what it speaks, whom it carries, how long it may idle_limit.
+//! One connection: its HTTP version, its exchanges and its idle limit.
 //!
-//! Its driver (the future that reads and writes) is polled here and not spawned: so a connection that is dropped has
-//! written its last byte, and what its tracker shows from then on is the truth.
+//! Its driver (the future that reads and writes) is polled here and not spawned. So a dropped connection writes nothing
+//! more, and its write tracker is final.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -27,18 +27,18 @@ use super::write_tracker::{WriteTracker, Http1Io};
 use super::keepalive::Http2Keepalive;
 use super::request::{Outgoing, Segments};
 
-/// How long an HTTP/1 connection is_idle when the server does not say: many close after five seconds.
+/// The idle limit of an HTTP/1 connection if the server does not announce one: many servers close after five seconds.
 const IDLE_HTTP1: Duration = Duration::from_secs(4);
-/// How long an HTTP/2 connection is_idle: proxies close after a minute, and a farewell (GOAWAY) makes that harmless.
+/// The idle limit of an HTTP/2 connection: proxies close after a minute, and a GOAWAY makes that harmless.
 const IDLE_HTTP2: Duration = Duration::from_secs(50);
-/// No server's word makes a connection idle_limit longer than this.
+/// The longest idle limit, whatever the server announces.
 const MAX_IDLE: Duration = Duration::from_secs(60);
-/// A connection that was alive so briefly ago is not about to be closed for idleness.
+/// A connection that was alive this recently is not about to be closed for idleness.
 const RECENT: Duration = Duration::from_secs(1);
-/// How much of a body that nobody wants is read to keep its connection.
+/// The most bytes of an unwanted body that are read to keep its connection.
 const MAX_LEFTOVER: usize = 64 * 1024;
 
-/// The two HTTPs.
+/// The HTTP connection of either version.
 pub(super) enum HttpConnection<Io: AsyncRead + AsyncWrite + Unpin> {
     Http1 {
         sender: http1::SendRequest<Outgoing>,
@@ -51,12 +51,12 @@ pub(super) enum HttpConnection<Io: AsyncRead + AsyncWrite + Unpin> {
     },
 }
 
-/// How fresh a connection must be.
+/// The required freshness of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freshness {
-    /// As the exchange wants it.
+    /// As the exchange requires.
     By(Reuse),
-    /// Never used before: another one has just been found dead.
+    /// Never used: a used one was just found dead.
     Unused,
 }
 
@@ -65,12 +65,12 @@ pub(super) struct Connection<Io: AsyncRead + AsyncWrite + Unpin> {
     http: HttpConnection<Io>,
     tracker: Arc<WriteTracker>,
     looks_open: Option<LooksOpen>,
-    /// Exchanges that it carries now.
+    /// The number of current exchanges.
     exchanges: usize,
     used: bool,
-    /// It takes no new exchange: the peer has said goodbye, or something unread is left on it.
+    /// The connection takes no new exchange: the peer sent a GOAWAY, or an unwanted body is left.
     closing: bool,
-    /// What is left of a body that nobody wants, and how much of it has been read.
+    /// An unwanted rest of a body, and how much of it was read.
     leftover: Option<(Incoming, usize)>,
     idle_since: Instant,
     idle_limit: Duration,
@@ -102,22 +102,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         }
     }
 
-    /// Whether an exchange that it takes now comes after others.
+    /// Returns whether it has carried an exchange before.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// Whether it carries nothing now.
+    /// Returns whether it carries no exchange.
     pub(super) fn is_idle(&self) -> bool {
         self.exchanges == 0
     }
 
-    /// When it has rested for long enough; `None` while it carries something.
+    /// Returns the time when its idle limit ends; `None` while it carries an exchange.
     pub(super) fn idle_deadline(&self) -> Option<Instant> {
         self.is_idle().then(|| self.idle_since + self.idle_limit)
     }
 
-    /// Reads and writes. Ready when the connection is over, with words.
+    /// Reads and writes. Ready with the reason when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         match &mut self.http {
             HttpConnection::Http1 { driver, .. } => {
@@ -134,14 +134,14 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                 if let Some(Poll::Ready(words)) = keepalive.as_mut().map(|keepalive| keepalive.poll(cx)) {
                     return Poll::Ready(words);
                 }
-                // Not the readiness counts but the error: after a GOAWAY no new stream is possible.
+                // Only an error matters, not readiness: after a GOAWAY no new stream is possible.
                 self.closing |= matches!(sender.poll_ready(cx), Poll::Ready(Err(_)));
             }
         }
         self.drain(cx)
     }
 
-    /// Reads on what nobody wants, so that the connection can be used again.
+    /// Reads an unwanted body to its end, so that the connection can be reused.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         while let Some((body, read)) = self.leftover.take() {
             let mut body = ResponseBody::Http1(body);
@@ -164,12 +164,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         Poll::Pending
     }
 
-    /// Whether several exchanges may be on it at once.
+    /// Returns whether it can carry several exchanges at once.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.http, HttpConnection::Http2 { .. })
     }
 
-    /// Whether it is fresh enough for an exchange that wants it so.
+    /// Returns whether it meets the required freshness.
     pub(super) fn is_fresh(&self, freshness: Freshness, now: Instant) -> bool {
         if self.is_idle() && now >= self.idle_since + self.idle_limit {
             return false;
@@ -186,7 +186,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         }
     }
 
-    /// Whether it can take one more exchange.
+    /// Returns whether it can take another exchange.
     pub(super) fn has_room(&self) -> bool {
         if self.closing || self.leftover.is_some() {
             return false;
@@ -197,12 +197,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         }
     }
 
-    /// Looks at the socket itself: false once the peer has closed it.
+    /// Checks the socket itself: false once the peer has closed it.
     pub(super) fn looks_open(&self) -> bool {
         self.looks_open.as_ref().is_none_or(|looks_open| looks_open())
     }
 
-    /// Sends a request. `None` if the connection takes it no more; then nothing of it was written.
+    /// Sends a request. Returns `None` if the connection no longer takes it; then nothing was written.
     pub(super) fn send(
         &mut self,
         head: Request<()>,
@@ -232,7 +232,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         Some(sent)
     }
 
-    /// An exchange has come to its proper end here. What is left of its body is read on, if that is worth it.
+    /// Ends a completed exchange. The rest of its body is read if it is short enough.
     pub(super) fn release(&mut self, idle_limit: Option<Duration>, leftover: ResponseBody) {
         self.exchanges -= 1;
         self.idle_since = Instant::now();
@@ -242,15 +242,15 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         }
     }
 
-    /// An exchange was given up. HTTP/2 resets its stream; HTTP/1 has no way to go on, and the answer is whether it
-    /// can.
+    /// Ends an exchange that was given up. HTTP/2 resets its stream. Returns whether the connection can be used again,
+    /// which HTTP/1 cannot.
     pub(super) fn give_up(&mut self) -> bool {
         self.exchanges -= 1;
         self.idle_since = Instant::now();
         matches!(self.http, HttpConnection::Http2 { .. })
     }
 
-    /// Says goodbye as far as that is possible without waiting.
+    /// Closes the connection properly as far as possible without waiting.
     pub(super) fn close(self) {
         let mut cx = Context::from_waker(Waker::noop());
         match self.http {

@@ -1,7 +1,7 @@
 //! One exchange, from its beginning to its `End`.
 //!
-//! It waits for a connection, then for the answer, then reads the body: a stage each. What a stage has learned is a
-//! [`Step`]; what to do with connections and facts because of it is `Http`'s business.
+//! It waits for a connection, then for the response, then is_reading the body: one stage each. A poll returns a [`Step`];
+//! `Http` updates connections and reports facts accordingly.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -21,11 +21,11 @@ pub(super) struct Exchange {
     pub(super) request: HttpRequest,
     pub(super) location: Arc<Location>,
     reuse: Reuse,
-    /// How often it has been redirected.
+    /// The number of redirects that were followed.
     pub(super) redirects: u32,
-    /// Whether it was failed that a connection carries it.
+    /// Whether `Reached` was reported.
     pub(super) reached: bool,
-    /// A reused connection was found dead before the first byte, so this is the is_second_try one.
+    /// A reused connection was dead before the first byte, so this is the second try.
     pub(super) is_second_try: bool,
     pub(super) stage: Stage,
     pub(super) waker: Waker,
@@ -37,26 +37,26 @@ pub(super) enum Stage {
     Reading { assignment: Assignment, body: ResponseBody, reader: Reader, idle_limit: Option<Duration> },
 }
 
-/// What carries an exchange.
+/// The connection that an exchange was sent on, and the progress of its request.
 pub(super) struct Assignment {
     pub(super) connection: ConnectionId,
-    /// Whether others had used the connection before.
+    /// Whether the connection was used before.
     pub(super) reused: bool,
     pub(super) evidence: Evidence,
     upload: Option<Upload>,
-    /// Why the connection broke, when it knows better than the stream does.
+    /// The reason why the connection broke, if it is more precise than that of the stream.
     pub(super) broken: Option<String>,
 }
 
-/// What a poll has brought.
+/// The result of a poll.
 pub(super) enum Step {
-    /// Nothing yet.
+    /// Nothing is ready.
     Wait,
-    /// The head came; the exchange has no stage until it is given one.
+    /// The head of the response arrived; the caller sets the next stage.
     Answered { assignment: Assignment, parts: Box<Parts>, body: ResponseBody },
-    /// Something of its body was read.
+    /// The result of reading from the body.
     Read(Read),
-    /// It failed.
+    /// The exchange failed.
     Failed(Failure),
 }
 
@@ -65,7 +65,7 @@ impl Exchange {
         Exchange { request, location, reuse, redirects: 0, reached: false, is_second_try: false, stage: Stage::Waiting, waker }
     }
 
-    /// How fresh its connection must be.
+    /// Returns how fresh its connection must be.
     pub(super) fn freshness(&self) -> Freshness {
         if self.is_second_try { Freshness::Unused } else { Freshness::By(self.reuse) }
     }
@@ -77,12 +77,12 @@ impl Exchange {
         }
     }
 
-    /// Whether what it does next is to read from its body.
-    pub(super) fn reads(&self) -> bool {
+    /// Returns whether the next poll is_reading from the body.
+    pub(super) fn is_reading(&self) -> bool {
         matches!(self.stage, Stage::Reading { .. })
     }
 
-    /// How much of its body it holds.
+    /// Returns how many bytes of its body are buffered.
     pub(super) fn held(&self) -> usize {
         if let Stage::Reading { reader, .. } = &self.stage { reader.held() } else { 0 }
     }
@@ -124,8 +124,9 @@ impl Assignment {
         }
     }
 
-    /// Whether the request may have been written whole, so that nothing of it is still to come on this connection.
-    pub(super) fn is_clear(&self) -> bool {
+    /// Returns whether the whole request may have been written, so that no part of it is still to be sent on this
+    /// connection.
+    pub(super) fn is_request_written(&self) -> bool {
         self.evidence.written(false) == Written::Whole
     }
 }

@@ -1,7 +1,7 @@
-//! Is the peer at the other end of an HTTP/2 connection still there?
+//! Keepalive of an HTTP/2 connection.
 //!
-//! One that has been silent for [`IDLE`] is sent a PING; any byte is a sign of life, and without one for [`TIMEOUT`]
-//! the connection is given up. HTTP/1 has no such question; there the probes of TCP have to do.
+//! A peer that has sent nothing for [`IDLE`] is sent a PING. If no byte arrives within [`TIMEOUT`], the connection is
+//! given up. HTTP/1 has no ping; there the keepalive of TCP applies.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ impl Http2Keepalive {
         Http2Keepalive { ping, tracker, pinged_at: None, sleep }
     }
 
-    /// Ready when the peer is gone, with words.
+    /// Ready with the reason when the peer does not answer.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         if self.ping.poll_pong(cx).is_ready() {
             self.pinged_at = None;
@@ -51,7 +51,7 @@ impl Http2Keepalive {
                 }
                 _ => {
                     let now = Instant::now();
-                    // A ping that is still on its way is as good as another one.
+                    // If an earlier ping is still in flight, its answer is enough.
                     let _ = self.ping.send_ping(Ping::opaque());
                     self.pinged_at = Some(now);
                     self.sleep.as_mut().reset(now + TIMEOUT);

@@ -1,10 +1,10 @@
 //! The connections of one upstream.
 //!
-//! The pool grows with the exchanges in flight and keeps [`MAX_IDLE`] more at idle_limit. Who takes which is one rule: the
-//! connection that has rested least, because it is the least likely to be closed under our hands, if it is as fresh as
-//! the exchange wants it and still looks open. Before that is judged the connection is polled: it hears of its own end,
-//! and learns that its last exchange is over. Only the one whose turn it is is asked; the others will be when theirs comes,
-//! so that a call costs the same however many idle_limit.
+//! The pool grows with the exchanges in flight and keeps up to [`MAX_IDLE`] idle connections. An exchange takes the
+//! connection that has been idle for the shortest time, because the peer is the least likely to close it, if it is as
+//! fresh as the exchange requires and still looks open. The connection is polled before this check, so that it notices
+//! its own end and that of its last exchange. Only the candidate is polled, so that the cost of a call does not depend
+//! on the number of idle connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future as _;
@@ -20,20 +20,20 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::transfer::{ResponseFuture, Evidence, ResponseBody, Upload};
 use super::connection::{Connection, Freshness};
 
-/// How many connections idle_limit at most. A burst of calls is followed by the next one, and dialing anew costs more than a few
-/// seconds of idle_limit; time idle_deadline what is not needed again.
+/// The most idle connections. One burst of calls often follows another, and a new dial costs more than a few idle
+/// seconds; idle limits close connections that are not needed again.
 const MAX_IDLE: usize = 64;
 
-/// The number of a connection, never used twice.
+/// The number of a connection, never reused.
 pub(super) type ConnectionId = u64;
 
 pub(super) struct Pool<Io: AsyncRead + AsyncWrite + Unpin> {
     entries: BTreeMap<ConnectionId, Entry<Io>>,
-    /// Those that may take an exchange more, the one that has rested least last. One that cannot be shared is not among
-    /// them while it carries something.
+    /// Connections that can take another exchange, the most recently used one last. A busy HTTP/1 connection is not
+    /// among them.
     order: VecDeque<ConnectionId>,
-    /// Wakes the driver when a connection may have rested long enough, and is armed anew only for an earlier moment: who
-    /// is used again and again must not move a timer each time.
+    /// Wakes the driver when an idle limit may have passed. It is reset only to an earlier time, so that a connection
+    /// in frequent use does not move the timer each time.
     idle_timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -58,7 +58,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.entries.get(&id).map(|entry| &entry.connection)
     }
 
-    /// How many connections carry something and can take nothing more. (A shared one is never among them.)
+    /// Returns the number of connections that can take no exchange until their current one ends. HTTP/2 connections do
+    /// not count.
     pub(super) fn busy(&self) -> usize {
         self.entries.len().saturating_sub(self.order.len())
     }
@@ -67,7 +68,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.entries.contains_key(&id)
     }
 
-    /// Lets a connection read and write. If it is over it leaves the pool, and the words say why.
+    /// Polls a connection. If it has ended, removes it and returns the reason.
     pub(super) fn poll(&mut self, id: ConnectionId) -> Option<String> {
         let entry = self.entries.get_mut(&id)?;
         match entry.connection.poll(&mut Context::from_waker(&entry.waker)) {
@@ -79,7 +80,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         }
     }
 
-    /// The best connection for an exchange that wants it this fresh.
+    /// Returns the best connection for an exchange with this requirement.
     pub(super) fn choose(&mut self, freshness: Freshness) -> Option<ConnectionId> {
         let now = Instant::now();
         let mut index = self.order.len();
@@ -105,7 +106,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         None
     }
 
-    /// Sends a request on a connection that was chosen. `None` if it takes it no more, with nothing written.
+    /// Sends a request on a chosen connection. Returns `None` if the connection no longer takes it; then nothing was
+    /// written.
     pub(super) fn send(
         &mut self,
         id: ConnectionId,
@@ -121,7 +123,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         sent
     }
 
-    /// An exchange came to its proper end, and the connection may idle_limit this long.
+    /// Ends a completed exchange; the connection may stay idle this long.
     pub(super) fn release(&mut self, id: ConnectionId, idle_limit: Option<Duration>, leftover: ResponseBody) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.connection.release(idle_limit, leftover);
@@ -129,7 +131,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.become_idle(id);
     }
 
-    /// An exchange was given up. Afterwards the connection is gone if it cannot go on without it.
+    /// Ends an exchange that was given up. Removes the connection if it cannot be used without it.
     pub(super) fn give_up(&mut self, id: ConnectionId) {
         if self.entries.get_mut(&id).is_some_and(|entry| entry.connection.give_up()) {
             self.become_idle(id);
@@ -138,7 +140,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         }
     }
 
-    /// True if connections were closed because they have rested long enough.
+    /// Returns true if connections were closed because their idle limit has passed.
     pub(super) fn poll_idle_timer(&mut self, cx: &mut Context<'_>) -> bool {
         if self.idle_timer.as_mut().is_none_or(|sleep| sleep.as_mut().poll(cx).is_pending()) {
             return false;
@@ -148,16 +150,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.close_expired(Instant::now());
         let next = self.entries.values().filter_map(|entry| entry.connection.idle_deadline()).min();
         self.arm(next);
-        // Asked again it waits for the next one.
+        // The next poll registers the new timer.
         self.entries.len() < before || self.idle_timer.is_some()
     }
 
-    /// Closes every connection that carries nothing.
+    /// Closes every idle connection.
     pub(super) fn close_idle(&mut self) {
         self.close_where(|_, _| true);
     }
 
-    /// Its exchange is over: it is now the one that has rested least, and somebody else may have to go for it.
+    /// Moves a connection to the end of the order after an exchange, and closes surplus ones.
     fn become_idle(&mut self, id: ConnectionId) {
         let now = Instant::now();
         let due = self.get(id).and_then(Connection::idle_deadline);
@@ -172,18 +174,18 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         }
     }
 
-    /// Closes the connections that have rested long enough, and the longest idle ones if there are too many.
+    /// Closes the connections whose idle limit has passed, and the longest idle ones if there are too many.
     fn close_expired(&mut self, now: Instant) {
         let idle = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::is_idle)).count();
         let surplus = idle.saturating_sub(MAX_IDLE);
         self.close_where(|index, connection| index < surplus || connection.idle_deadline().is_some_and(|due| due <= now));
     }
 
-    /// Closes those of the idle connections that are chosen, counted from the longest idle one.
-    fn close_where(&mut self, is_chosen: impl Fn(usize, &Connection<Io>) -> bool) {
+    /// Closes the idle connections that the predicate selects; its index counts from the longest idle one.
+    fn close_where(&mut self, is_selected: impl Fn(usize, &Connection<Io>) -> bool) {
         let idle = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::is_idle)).enumerate();
-        let chosen = idle.filter(|(index, id)| self.get(**id).is_some_and(|connection| is_chosen(*index, connection)));
-        for id in chosen.map(|(_, id)| *id).collect::<Vec<_>>() {
+        let selected = idle.filter(|(index, id)| self.get(**id).is_some_and(|connection| is_selected(*index, connection)));
+        for id in selected.map(|(_, id)| *id).collect::<Vec<_>>() {
             if let Some(entry) = self.remove(id) {
                 entry.connection.close();
             }
@@ -205,7 +207,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     }
 
     fn remove_from_order(&mut self, id: ConnectionId) {
-        // Whoever is chosen stands near the end.
+        // A chosen connection is near the end.
         if let Some(index) = self.order.iter().rposition(|other| *other == id) {
             self.order.remove(index);
         }

@@ -1,16 +1,17 @@
-//! How much of a request can have left this machine?
+//! Tracks how much of a request can have left this machine.
 //!
-//! Whether a call may be sent again hangs on this answer, so nothing here is a guess. A `WriteTracker` counts at two
-//! heights. At the bottom, below TLS, `TrackedIo` counts the bytes that the operating system *accepted*: what it did not
-//! accept, no peer has. At the top `Http1Io` watches the bytes of an HTTP/1 request go by, finds the end of its head and
-//! so knows how long the request is in all. From the two follows [`Written`]: no byte accepted since the request began
-//! is `Nothing`; fewer than it takes to carry the request is `Partly`; all else is `Whole`, which is what a doubt is
-//! called. Under TLS the request needs at least its own length and a tag and header for each record, so fewer encrypted
-//! bytes than that cannot hold it, whatever else went out among them.
+//! The retry decision depends on this, so nothing here is a guess. A `WriteTracker` counts at two layers. At the
+//! bottom, below TLS, `TrackedIo` counts the bytes that the operating system *accepted*: the peer cannot have any other
+//! byte. At the top, `Http1Io` scans the bytes of an HTTP/1 request for the end of its head and so learns the length of
+//! the whole request. [`Written`] follows from the two. No byte accepted since the request began is `Nothing`. Fewer
+//! bytes than the request needs is `Partly`. Anything else is `Whole`, also in doubt. Under TLS the request needs at
+//! least its own length and a header and a tag for each record, so fewer encrypted bytes than that cannot contain it,
+//! whatever else was sent among them.
 //!
-//! `Http1Io` also keeps an answer from being lost to a failed write. A server that refuses a request early answers,
-//! closes, and resets what we still send; the answer lies in our receive buffer. So a failed write is swallowed (and
-//! not counted), and the reading side has [`GRACE`] to deliver what came before the failure is told.
+//! `Http1Io` also keeps a response from being lost to a failed write. A server that refuses a request early answers,
+//! closes, and resets the connection while the request is still being sent; its response is in the receive buffer. So a
+//! failed write is discarded (and not counted), and the reader has [`GRACE`] to deliver the response before the failure
+//! is reported.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -23,37 +24,37 @@ use mendline_core::port::Written;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long the answer of a peer that no longer reads is waited for.
+/// The time to wait for the response of a peer that no longer reads.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The least that TLS adds to each record: five bytes of header and sixteen of tag, in any version and suite we offer.
+/// The least that TLS adds to each record: five bytes of header and sixteen of tag, in every offered version and suite.
 const RECORD_OVERHEAD: u64 = 21;
 /// The most plain bytes that a TLS record holds.
 const RECORD_PLAIN: u64 = 16 * 1024;
 
 const END_OF_HEAD: &[u8; 4] = b"\r\n\r\n";
 
-/// The counts of one connection, shared by its two watchers and by whoever asks.
+/// The counts of one connection, shared by its two layers and by the evidence of its exchanges.
 pub(super) struct WriteTracker(Mutex<Counts>);
 
 struct Counts {
     encrypted: bool,
     /// Bytes that the operating system accepted.
     accepted: u64,
-    /// Plain bytes that the layer below `Http1Io` took.
+    /// Plain bytes that the layer below `Http1Io` accepted.
     passed: u64,
     last_read: Instant,
     request: Request,
 }
 
-/// The request at hand.
+/// The current request.
 #[derive(Clone, Copy, Default)]
 struct Request {
     accepted_before: u64,
     passed_before: u64,
-    /// How many bytes of the end of the head have just gone by.
+    /// The number of bytes of the head's end marker that matched so far.
     matched: usize,
-    /// How long the head is, once its end has gone by.
+    /// The length of the head, once its end was seen.
     head: Option<u64>,
     body: u64,
 }
@@ -69,19 +70,19 @@ impl WriteTracker {
         })))
     }
 
-    /// There is TLS between the two watchers.
-    pub(super) fn encrypt(&self) {
+    /// Records that there is TLS between the two layers.
+    pub(super) fn set_encrypted(&self) {
         self.counts().encrypted = true;
     }
 
-    /// A request with a body of this many bytes begins; all that came before has been flushed.
+    /// Begins a request with a body of this many bytes; all earlier bytes have been flushed.
     pub(super) fn begin(&self, body: u64) {
         let mut counts = self.counts();
         counts.request =
             Request { accepted_before: counts.accepted, passed_before: counts.passed, matched: 0, head: None, body };
     }
 
-    /// What the peer can have of the request that began last.
+    /// Returns how much of the current request the peer can have.
     pub(super) fn written(&self) -> Written {
         let counts = self.counts();
         let request = counts.request;
@@ -101,18 +102,18 @@ impl WriteTracker {
         }
     }
 
-    /// Whether what the operating system has accepted since `before` can hold this many plain bytes.
+    /// Returns whether the bytes accepted since `before` can contain this many plain bytes.
     pub(super) fn can_hold(&self, before: u64, plain: u64) -> bool {
         let counts = self.counts();
         counts.accepted - before >= counts.needed(plain)
     }
 
-    /// How many bytes the operating system has accepted in all.
+    /// Returns how many bytes the operating system has accepted in total.
     pub(super) fn accepted(&self) -> u64 {
         self.counts().accepted
     }
 
-    /// When the peer was last last_read.
+    /// Returns the time of the last read.
     pub(super) fn last_read(&self) -> Instant {
         self.counts().last_read
     }
@@ -123,22 +124,22 @@ impl WriteTracker {
 }
 
 impl Counts {
-    /// The least number of accepted bytes that can hold this many plain ones.
+    /// Returns the least number of accepted bytes that can contain this many plain ones.
     fn needed(&self, plain: u64) -> u64 {
         if self.encrypted { plain + plain.div_ceil(RECORD_PLAIN) * RECORD_OVERHEAD } else { plain }
     }
 }
 
 impl Request {
-    /// Looks for the end of the head in plain bytes that have been taken; `before` of them were taken earlier.
-    fn watch(&mut self, before: u64, bytes: &[u8]) {
+    /// Searches plain bytes for the end of the head; `before` is the number of earlier bytes of the request.
+    fn find_head_end(&mut self, before: u64, bytes: &[u8]) {
         if self.head.is_some() {
             return;
         }
         let mut at = 0;
         while at < bytes.len() {
             if self.matched == 0 {
-                // Nothing but the end of a line can begin it.
+                // The end of the head begins with the end of a line.
                 let Some(skipped) = memchr::memchr(END_OF_HEAD[0], &bytes[at..]) else { return };
                 at += skipped;
             }
@@ -155,7 +156,7 @@ impl Request {
     }
 }
 
-/// The bottom watcher: a stream whose accepted bytes are counted.
+/// The bottom layer: a stream that counts accepted bytes.
 pub(super) struct TrackedIo<Io> {
     io: Io,
     tracker: Arc<WriteTracker>,
@@ -213,14 +214,14 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for TrackedIo<Io> {
     }
 }
 
-/// The top watcher: what HTTP/1 reads and writes.
+/// The top layer: the stream that HTTP/1 reads and writes.
 pub(super) struct Http1Io<Io> {
     io: Io,
     tracker: Arc<WriteTracker>,
     failure: Option<WriteFailure>,
 }
 
-/// A write has failed; the reading side has until then.
+/// A failed write and the time until it is reported.
 struct WriteFailure {
     why: Option<io::Error>,
     grace: Pin<Box<Sleep>>,
@@ -231,7 +232,7 @@ impl<Io> Http1Io<Io> {
         Http1Io { io, tracker, failure: None }
     }
 
-    /// Counts what was taken, or swallows all of it after a failure.
+    /// Counts accepted bytes. After a failure, discards all bytes.
     fn count_passed(&mut self, taken: io::Result<usize>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match taken {
             Ok(count) => {
@@ -240,7 +241,7 @@ impl<Io> Http1Io<Io> {
                 for buf in bufs {
                     let piece = &buf[..buf.len().min(left)];
                     let before = counts.passed - counts.request.passed_before;
-                    counts.request.watch(before, piece);
+                    counts.request.find_head_end(before, piece);
                     counts.passed += piece.len() as u64;
                     left -= piece.len();
                 }
@@ -248,7 +249,7 @@ impl<Io> Http1Io<Io> {
             }
             Err(why) => {
                 self.fail(why);
-                Ok(swallow(bufs))
+                Ok(discard(bufs))
             }
         }
     }
@@ -258,7 +259,7 @@ impl<Io> Http1Io<Io> {
     }
 }
 
-fn swallow(bufs: &[IoSlice<'_>]) -> usize {
+fn discard(bufs: &[IoSlice<'_>]) -> usize {
     bufs.iter().map(|buf| buf.len()).sum()
 }
 
@@ -288,13 +289,13 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Http1Io<Io> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         if this.failure.is_some() {
-            return Poll::Ready(Ok(swallow(bufs)));
+            return Poll::Ready(Ok(discard(bufs)));
         }
         let taken = match bufs {
             [buf] => ready!(Pin::new(&mut this.io).poll_write(cx, buf)),
             _ => ready!(Pin::new(&mut this.io).poll_write_vectored(cx, bufs)),
         };
-        // Whoever reads now must be asked again: the failure ends its waiting.
+        // A pending read must be polled again: the failure bounds its wait.
         let taken = this.count_passed(taken, bufs);
         if this.failure.is_some() {
             cx.waker().wake_by_ref();
@@ -331,7 +332,7 @@ mod tests {
 
     use super::*;
 
-    /// Accepts so many bytes, then fails.
+    /// A stream that accepts so many bytes, then fails.
     struct LimitedIo(usize);
 
     impl AsyncWrite for LimitedIo {
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn written_follows_from_the_bytes_that_were_accepted_at_every_byte() {
+    async fn written_follows_from_accepted_bytes() {
         for accepts in 0..=REQUEST.len() {
             let expected = match accepts {
                 0 => Written::Nothing,
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_request_on_the_same_connection_starts_from_nothing() {
+    async fn second_request_starts_with_nothing_written() {
         let tracker = WriteTracker::new();
         let mut io = Http1Io::new(TrackedIo::new(LimitedIo(1000), Arc::clone(&tracker)), Arc::clone(&tracker));
         tracker.begin(8);
@@ -396,9 +397,9 @@ mod tests {
     }
 
     #[test]
-    fn encrypted_bytes_that_cannot_hold_the_request_are_only_a_part_of_it() {
+    fn too_few_encrypted_bytes_are_partly_written() {
         let tracker = WriteTracker::new();
-        tracker.encrypt();
+        tracker.set_encrypted();
         tracker.begin(30_000);
         let state = |passed: u64, accepted: u64| {
             let mut counts = tracker.counts();
@@ -408,15 +409,15 @@ mod tests {
             drop(counts);
             tracker.written()
         };
-        assert_eq!(state(30_100, 0), Written::Nothing, "TLS took it all, the socket took nothing");
+        assert_eq!(state(30_100, 0), Written::Nothing, "TLS accepted all, the socket nothing");
         assert_eq!(state(30_100, 30_100), Written::Partly, "less than the records need");
         assert_eq!(state(30_100, 30_141), Written::Partly);
         assert_eq!(state(30_100, 30_142), Written::Whole, "two records of the smallest kind");
-        assert_eq!(state(30_099, 99_999), Written::Partly, "the last byte was not even taken by TLS");
+        assert_eq!(state(30_099, 99_999), Written::Partly, "TLS did not accept the last byte");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_write_is_told_to_the_reader_after_a_grace() {
+    async fn failed_write_is_reported_to_reader_after_grace() {
         let tracker = WriteTracker::new();
         let mut io = Http1Io::new(TrackedIo::new(LimitedIo(0), Arc::clone(&tracker)), Arc::clone(&tracker));
         let start = Instant::now();
