@@ -1,11 +1,11 @@
-//! Does a proxy stand between us and a server?
+//! Proxy settings and tunnels.
 //!
-//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in either case, mean what curl means by them: the lower-case name wins,
-//! `NO_PROXY` is a list of names, each with everything below it, and `*` is all. What is on this machine is never request
-//! of a proxy, which would look for it on its own. The environment itself is read by the caller.
+//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in upper or lower case, have the same meaning as for curl: the
+//! lower-case name has priority, `NO_PROXY` is a list of names that include their subdomains, and `*` means every host.
+//! A server on this machine is never reached through a proxy. The caller reads the environment.
 //!
-//! A secure server is reached through a tunnel (`CONNECT`), so that the proxy sees a name and encrypted bytes. A plain
-//! one is request for through the proxy, by its whole URL.
+//! An HTTPS server is reached through a tunnel (`CONNECT`), so that the proxy sees a host name and encrypted bytes. For
+//! an HTTP server, the proxy gets the request with the full URL.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::origin::{Location, Origin};
 
-/// A proxy's response to `CONNECT` is short; one that is longer is not read on.
+/// The longest response to `CONNECT` that is read.
 const MAX_RESPONSE: usize = 8 * 1024;
 
-/// Which servers are reached through which proxy.
+/// The proxies for HTTP and HTTPS, and the exceptions.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyRules {
     plain: Option<Proxy>,
@@ -40,19 +40,19 @@ pub struct Proxy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Exception {
     Everything,
-    /// This host and all below it, perhaps only at one port.
+    /// A host and its subdomains, perhaps only at one port.
     Host {
         name: String,
         port: Option<u16>,
     },
 }
 
-/// Which variable does not name a usable proxy, and why. Never shows its value, which may hold a password.
+/// A variable that does not name a usable proxy, and the reason. Never shows its value, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyFault {
     /// The variable.
     pub variable: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -71,14 +71,14 @@ impl fmt::Debug for Proxy {
 }
 
 impl ProxyRules {
-    /// Takes what concerns proxies from the variables of an environment.
+    /// Reads the proxy variables of an environment.
     pub fn from_variables<N, V>(variables: impl IntoIterator<Item = (N, V)>) -> Result<ProxyRules, ProxyFault>
     where
         N: AsRef<str>,
         V: AsRef<str>,
     {
         let mut rules = ProxyRules::default();
-        // The lower-case spelling wins wherever it stands.
+        // The lower-case name has priority, whatever the order.
         let mut is_set = [false; 3];
         for (name, value) in variables {
             let (name, value) = (name.as_ref(), value.as_ref().trim());
@@ -102,7 +102,7 @@ impl ProxyRules {
         Ok(rules)
     }
 
-    /// The proxy for this origin, if any.
+    /// Returns the proxy for this origin, if any.
     pub fn proxy_for(&self, origin: &Origin) -> Option<&Proxy> {
         if is_this_machine(&origin.host) || self.none.iter().any(|exception| exception.covers(origin)) {
             return None;
@@ -126,7 +126,7 @@ impl Exception {
         if entry == "*" {
             return Some(Exception::Everything);
         }
-        // An IPv6 address has colons of its own; it has a port only in brackets.
+        // An IPv6 address contains colons; it has a port only after brackets.
         let (name, port) = match entry.strip_prefix('[').and_then(|entry| entry.split_once(']')) {
             Some((address, rest)) => (address.to_owned(), rest.strip_prefix(':').and_then(|port| port.parse().ok())),
             None if entry.parse::<IpAddr>().is_ok() => (entry, None),
@@ -152,7 +152,7 @@ impl Exception {
 }
 
 impl Proxy {
-    /// An empty value means none, as everywhere.
+    /// An empty value means no proxy.
     fn parse(variable: &str, value: &str) -> Result<Option<Proxy>, ProxyFault> {
         let fault = |why| ProxyFault { variable: variable.to_owned(), why };
         if value.is_empty() {
@@ -180,7 +180,7 @@ impl Proxy {
     }
 }
 
-/// `user:password`, percent-encoded, as a header.
+/// Turns a percent-encoded `user:password` into a header value.
 fn basic(credentials: &str) -> Result<HeaderValue, ()> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let mut plain = percent_decoded(user)?;
@@ -207,16 +207,16 @@ fn percent_decoded(text: &str) -> Result<Vec<u8>, ()> {
     Ok(bytes)
 }
 
-/// Why a proxy made no tunnel.
+/// The reason why a proxy opened no tunnel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TunnelFault {
-    /// It will not, now or later.
+    /// The proxy denies it permanently.
     Denied(String),
-    /// It could not.
+    /// The attempt failed.
     Failed(String),
 }
 
-/// Asks the proxy at the other end of `io` for a tunnel.
+/// Requests a tunnel from the proxy at the other end of `io`.
 pub(super) async fn tunnel<Io>(io: &mut Io, proxy: &Proxy, origin: &Origin) -> Result<(), TunnelFault>
 where
     Io: AsyncRead + AsyncWrite + Unpin,
@@ -232,7 +232,8 @@ where
     request.extend_from_slice(b"\r\n");
     io.write_all(&request).await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
     io.flush().await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
-    // Read byte by byte up to the blank line: what follows belongs to the tunnel. It happens once per connection.
+    // Read byte by byte up to the blank line: the bytes after it belong to the tunnel. This happens once per
+    // connection.
     let mut response = Vec::with_capacity(256);
     while !response.ends_with(b"\r\n\r\n") {
         if response.len() == MAX_RESPONSE {
@@ -244,7 +245,7 @@ where
         }
     }
     let line = response.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    // Three digits and nothing else is quoted: the rest may repeat the credentials.
+    // Only the three digits are quoted: the rest may repeat the credentials.
     let status = match line {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', status @ ..] => status.split(|byte| *byte == b' ').next(),
         _ => None,
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_chooses_the_proxy_and_lower_case_wins() {
+    fn scheme_selects_proxy_and_lower_case_has_priority() {
         for order in [["HTTP_PROXY", "http_proxy"], ["http_proxy", "HTTP_PROXY"]] {
             let value = |name: &str| if name == "http_proxy" { "lower:1" } else { "upper:1" };
             let rules =
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_cover_a_name_and_all_below_it() {
+    fn exceptions_include_subdomains() {
         let rules =
             rules(&[("http_proxy", "p:1"), ("NO_PROXY", "example.com, .corp, *.lan,10.0.0.1,h:81,[2001:db8::1]:80")]);
         for (url, proxied) in [
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_covers_everything_and_this_machine_is_never_proxied() {
+    fn star_excludes_all_and_local_hosts_are_never_proxied() {
         let starred = rules(&[("http_proxy", "p:1"), ("no_proxy", "*")]);
         assert!(starred.proxy_for(&origin("http://x.test")).is_none());
         let bare = rules(&[("http_proxy", "p:1")]);
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_become_a_header_that_never_prints() {
+    fn credentials_become_a_header_that_is_not_printed() {
         let rules = rules(&[("https_proxy", "http://me:p%40ss@proxy.test:3128")]);
         let proxy = rules.proxy_for(&origin("https://x.test")).unwrap();
         assert_eq!(proxy.authorization.as_ref().unwrap(), &format!("Basic {}", STANDARD.encode("me:p@ss")));
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_names_no_usable_proxy_is_told_without_its_text() {
+    fn unusable_proxy_is_reported_without_its_value() {
         for value in ["socks5://hunter2@x", "http://", "http://a:b:hunter2", "http://%zz:hunter2@x:1"] {
             let fault = ProxyRules::from_variables([("HTTPS_PROXY", value)]).unwrap_err();
             assert_eq!(fault.variable, "HTTPS_PROXY");
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tunnel_is_asked_for_by_name_and_every_refusal_has_words() {
+    async fn tunnel_request_names_host_and_refusals_are_reported() {
         let (made, request) = answered(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
         assert_eq!(made, Ok(()));
         assert_eq!(request, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
