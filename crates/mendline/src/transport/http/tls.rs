@@ -1,11 +1,11 @@
-//! TlsContext.
+//! TLS configuration and certificate verification.
 //!
-//! Whom to believe is decided by the system's own store of authorities, to which the operator may add some of their own
-//! (a company's proxy, a test). A certificate that the operator has added is also believed when a server shows that very
-//! certificate, be it self-signed or that of an authority: its name and its dates still count, and the server still has
-//! to prove that it holds the key. What is wrong with a certificate is told in words that say what to do about it, because
-//! trying again will not help. The store is read when the first secure connection is made and not before: it takes
-//! milliseconds that a server without TLS should not cost.
+//! The system's certificate store decides which certificates are trusted. The operator may add authorities (of a
+//! company's proxy, of a test). A server may also present a certificate that the operator has added itself, be it
+//! self-signed or that of an authority. Then its name and validity are still checked, and the server still has to prove
+//! that it holds the key. Error texts about certificates tell what to do, because a retry does not help. The store is
+//! read for the first TLS connection and not before: this takes milliseconds, which a server without TLS should not
+//! cost.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,14 +23,14 @@ use rustls_platform_verifier::Verifier;
 use super::certificate::Certificate;
 use super::target::Protocol;
 
-/// Whom to trust besides the authorities that the system trusts.
+/// Trusted certificates in addition to those of the system.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     extra_roots: Vec<CertificateDer<'static>>,
     store: Option<PathBuf>,
 }
 
-/// A text does not hold certificates in PEM form.
+/// The error for a text without certificates in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoCertificates;
 
@@ -43,7 +43,7 @@ impl fmt::Display for NoCertificates {
 impl std::error::Error for NoCertificates {}
 
 impl TlsOptions {
-    /// Trusts these authorities too: certificates in PEM form, as a file of `NODE_EXTRA_CA_CERTS` holds them.
+    /// Adds trusted authorities: certificates in PEM form, as in a file of `NODE_EXTRA_CA_CERTS`.
     pub fn trust(&mut self, pem: &[u8]) -> Result<(), NoCertificates> {
         let roots: Vec<_> =
             CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| NoCertificates)?;
@@ -54,12 +54,13 @@ impl TlsOptions {
         Ok(())
     }
 
-    /// Says that the system's store is this file, as `SSL_CERT_FILE` does: what stands in it was chosen by the operator.
+    /// Names the file that replaces the system's store, as `SSL_CERT_FILE` does: the operator has chosen its
+    /// certificates.
     pub fn store(&mut self, file: PathBuf) {
         self.store = Some(file);
     }
 
-    /// Whether the operator has named this very certificate. A store of the operator's own is read only when it matters.
+    /// Returns whether the operator has added this very certificate. The operator's store is read only when needed.
     fn has(&self, certificate: &CertificateDer<'_>) -> bool {
         self.extra_roots.iter().any(|root| root == certificate)
             || self.store.as_ref().is_some_and(|file| {
@@ -70,7 +71,7 @@ impl TlsOptions {
     }
 }
 
-/// Makes the configuration of TLS once, on first use.
+/// The TLS configuration, created on first use.
 pub(super) struct TlsContext {
     options: TlsOptions,
     protocol: Protocol,
@@ -91,7 +92,7 @@ impl TlsContext {
     }
 }
 
-/// The configuration of TLS, whose verifier may be looked over the shoulder.
+/// Creates the TLS configuration, with a verifier that `wrap` may extend.
 fn config<V: ServerCertVerifier + 'static>(
     options: &TlsOptions,
     protocol: Protocol,
@@ -101,7 +102,7 @@ fn config<V: ServerCertVerifier + 'static>(
     let verifier = Verifier::new_with_extra_roots(options.extra_roots.clone(), Arc::clone(&provider))?;
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        // "Dangerous" is to bring another verifier; this one asks the system's first.
+        // "Dangerous" means a custom verifier; this one asks that of the system first.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(wrap(OperatorVerifier { verifier, options: options.clone() })))
         .with_no_client_auth();
@@ -113,7 +114,7 @@ fn config<V: ServerCertVerifier + 'static>(
     Ok(config)
 }
 
-/// The same configuration, and what its verifier will be shown.
+/// Creates the same configuration with a verifier that records the certificate of the peer.
 pub(super) fn recording_config(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, PeerCertificate), String> {
     let peer_certificate = PeerCertificate::default();
     let wrap = |verifier| RecordingVerifier { verifier, peer_certificate: peer_certificate.clone() };
@@ -121,7 +122,7 @@ pub(super) fn recording_config(options: &TlsOptions, protocol: Protocol) -> Resu
     Ok((made, peer_certificate))
 }
 
-/// The certificate that a verifier was shown.
+/// The certificate that the peer has presented.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeerCertificate(Arc<Mutex<Option<Vec<u8>>>>);
 
@@ -131,7 +132,7 @@ impl PeerCertificate {
     }
 }
 
-/// The system's verifier, and beyond it the certificates that the operator has named themselves.
+/// The system's verifier, extended by the certificates that the operator has added.
 #[derive(Debug)]
 struct OperatorVerifier {
     verifier: Verifier,
@@ -154,7 +155,7 @@ impl ServerCertVerifier for OperatorVerifier {
         };
         let is_unknown_issuer = match &why {
             CertificateError::UnknownIssuer => true,
-            // The verifier looks at dates first, then at whose certificate it is, and has no name for this alert_text.
+            // The verifier checks the validity first, then the kind of certificate, and has no name for this error.
             CertificateError::Other(_) => read.is_authority,
             _ => false,
         };
@@ -192,7 +193,7 @@ impl ServerCertVerifier for OperatorVerifier {
     }
 }
 
-/// Checks a certificate that the operator has named: what is left to check is the time and the name.
+/// Checks a certificate that the operator has added: only its validity and its name are left to check.
 fn check_dates_and_name(
     end_entity: &CertificateDer<'_>,
     read: &Certificate,
@@ -215,7 +216,7 @@ fn check_dates_and_name(
     Ok(ServerCertVerified::assertion())
 }
 
-/// The verifier shows names in the notation of its language; ours are as people write them.
+/// Replaces the names in an error by readable ones: those of the verifier are in debug notation.
 fn with_names(why: CertificateError, read: &Certificate, server_name: &ServerName<'_>) -> CertificateError {
     match why {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
@@ -226,12 +227,12 @@ fn with_names(why: CertificateError, read: &Certificate, server_name: &ServerNam
     }
 }
 
-/// Why a certificate that may be right in itself is not believed.
+/// The reason why a certificate that may be correct is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UntrustedCertificate {
-    /// No authority vouches for it.
+    /// It is self-signed.
     SelfSigned,
-    /// It is that of an authority, which is not meant for a server.
+    /// It is that of an authority and not meant for a server.
     Authority,
 }
 
@@ -251,7 +252,7 @@ impl fmt::Display for UntrustedCertificate {
 
 impl std::error::Error for UntrustedCertificate {}
 
-/// The verifier, with a witness beside it that sees what it sees and decides nothing.
+/// A verifier that records the certificate of the peer and leaves the decision to the other one.
 #[derive(Debug)]
 struct RecordingVerifier {
     verifier: OperatorVerifier,
@@ -298,16 +299,16 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, InvalidDnsN
     ServerName::try_from(host.to_owned())
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HandshakeFault {
-    /// The peer is not who it should be; another try will show the same certificate.
+    /// The peer is not trusted; a retry would get the same certificate.
     Untrusted(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
-/// What went wrong with a handshake with `peer`.
+/// Translates the error of a handshake with `peer`.
 pub(super) fn handshake_fault(peer: &str, error: &std::io::Error) -> HandshakeFault {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         let why = match error.kind() {
@@ -330,7 +331,7 @@ pub(super) fn handshake_fault(peer: &str, error: &std::io::Error) -> HandshakeFa
     }
 }
 
-/// Why TLS cannot be used at all.
+/// Translates an error that prevents any use of TLS.
 fn tls_unusable(error: &rustls::Error) -> String {
     let why = match error {
         rustls::Error::General(_) => {
@@ -342,7 +343,7 @@ fn tls_unusable(error: &rustls::Error) -> String {
     format!("TLS cannot be used here ({why})")
 }
 
-/// What the peer's alert means.
+/// Translates an alert of the peer.
 fn alert_text(alert: AlertDescription) -> String {
     let words = match alert {
         AlertDescription::CloseNotify | AlertDescription::UserCanceled => "it closed the connection",
@@ -368,7 +369,7 @@ fn alert_text(alert: AlertDescription) -> String {
     words.to_owned()
 }
 
-/// Why a handshake failed that was neither refused nor distrusted.
+/// Translates an error that is neither an alert nor about a certificate.
 fn tls_error_text(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::PeerIncompatible(_) => "it offers no TLS version or cipher that is accepted here",
@@ -451,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_certificate_is_not_trusted() {
+    fn text_without_certificates_is_an_error() {
         assert_eq!(TlsOptions::default().trust(b"hello"), Err(NoCertificates));
         assert_eq!(TlsOptions::default().trust(b""), Err(NoCertificates));
         let broken = b"-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n";
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn every_common_distrust_says_what_to_do() {
+    fn common_certificate_errors_tell_what_to_do() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         for (error, words) in [
             (
@@ -482,7 +483,7 @@ mod tests {
         }
     }
 
-    /// A word with a capital in it, two colons or an empty pair: the notation of a program, not of people.
+    /// Returns whether a text has a word with an inner capital, two colons or empty parentheses: debug notation.
     fn is_program_text(words: &str) -> bool {
         let inner_capital = |word: &str| {
             let letters = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
