@@ -1,30 +1,30 @@
-//! Content codings: bodies that come compressed although nothing but `identity` was asked for.
+//! Content codings: decompresses bodies although only `identity` was requested.
 //!
-//! Some proxies and frameworks compress whatever they pass on. `gzip` and `deflate` are undone here, piece by piece: what
-//! has come is inflated at once, so that an event of a stream is not held back, and only [`PIECE`] bytes at a time, so that
-//! the reader, which counts them, can stop long before a few kilobytes have become gigabytes. Any other coding
-//! is an error that names it.
+//! Some proxies and frameworks compress every response. `gzip` and `deflate` are decoded here incrementally. Received
+//! bytes are inflated at once, so that an event of a stream is not delayed, and at most [`PIECE`] bytes at a time, so
+//! that the reader, which counts them, can stop long before a few kilobytes become gigabytes. Any other coding is an
+//! error that names it.
 
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_ENCODING, HeaderMap};
 use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
 
-/// How much is inflated at a time.
+/// The most bytes that are inflated at a time.
 const PIECE: usize = 16 * 1024;
 
-/// How much of the name of a coding is shown.
+/// The most characters of a coding's name that are shown.
 const MAX_NAME: usize = 40;
 
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-/// The flags of a gzip header that say what else is in it.
+/// The flags of a gzip header that announce its optional fields.
 const HEADER_CRC: u8 = 2;
 const EXTRA: u8 = 4;
 const NAME: u8 = 8;
 const COMMENT: u8 = 16;
 const RESERVED: u8 = 0xe0;
 
-/// What is needed to read a body with these headers: nothing, usually. `Err` names a coding that cannot be undone.
+/// Returns the inflater for a body with these headers, if it needs one. The error names a coding that is not supported.
 pub(super) fn inflater_for(headers: &HeaderMap) -> Result<Option<Inflater>, String> {
     let mut found = None;
     for value in headers.get_all(CONTENT_ENCODING) {
@@ -49,54 +49,54 @@ fn unsupported(coding: &str) -> String {
     format!("the server answered with the content coding {name:?}, which was not asked for and cannot be read")
 }
 
-/// Undoes a coding.
+/// A decoder of gzip or zlib.
 pub(super) struct Inflater {
     state: Box<InflateState>,
     section: Section,
     is_gzip: bool,
-    /// Something has come.
+    /// Whether any byte was received.
     has_begun: bool,
-    /// What has come and was not looked at.
+    /// Received bytes that are not yet decoded.
     input: Bytes,
-    /// The last piece was full, so that there may be more without more input.
+    /// Whether the last piece was full, so that more output may follow without more input.
     may_have_more: bool,
     output: Box<[u8; PIECE]>,
-    /// Of the member at hand: the check crc and the length of what it holds.
+    /// The checksum and the length of the output of the current gzip member.
     crc: u32,
     length: u32,
 }
 
-/// Where in the format the next byte is.
+/// The section of the format that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Section {
-    /// So many bytes into the ten that every gzip header has, with the flags once they were seen.
+    /// The ten bytes of every gzip header: how many were read, and the flags once they were read.
     Header {
         passed: usize,
         flags: u8,
     },
-    /// In the rest of a header; the flags say what is still to come of it.
+    /// The optional fields of the header; the flags name those that follow.
     Rest {
         flags: u8,
         field: Field,
     },
     Deflated,
-    /// So many bytes into the check crc and length that end a gzip member.
+    /// The checksum and length at the end of a gzip member: how many bytes were read.
     Trailer {
         passed: usize,
         bytes: [u8; 8],
     },
-    /// Whatever follows is none of ours.
+    /// The end; further bytes are ignored.
     Over,
 }
 
-/// A field of a gzip header.
+/// An optional field of a gzip header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
-    /// So many bytes of its length are known.
+    /// The length of the extra field: how many of its bytes were read.
     ExtraLength { passed: u8, length: u16 },
-    /// So many bytes are to be passed.
+    /// So many bytes to skip.
     Skip(u16),
-    /// Up to the next zero.
+    /// A text up to the next zero.
     Text,
 }
 
@@ -123,19 +123,19 @@ impl Inflater {
         }
     }
 
-    /// Takes what has come. All of it must have been inflated that came before.
+    /// Takes received bytes. All earlier ones must have been inflated.
     pub(super) fn push(&mut self, data: Bytes) {
-        debug_assert!(self.input.is_empty(), "what came before is not done");
+        debug_assert!(self.input.is_empty(), "earlier input is not inflated");
         self.has_begun |= !data.is_empty();
         self.input = data;
     }
 
-    /// How many bytes wait to be inflated.
+    /// Returns how many bytes wait to be inflated.
     pub(super) fn waiting(&self) -> usize {
         self.input.len()
     }
 
-    /// The next piece of what has come; none until more is pushed. A piece may be empty.
+    /// Returns the next piece of output; `None` until more is pushed. A piece may be empty.
     pub(super) fn next_piece(&mut self) -> Option<Result<&[u8], &'static str>> {
         loop {
             if self.section == Section::Over {
@@ -151,14 +151,14 @@ impl Inflater {
                 });
             }
             let byte = self.input.get_u8();
-            match self.pass(byte) {
+            match self.read_byte(byte) {
                 Ok(section) => self.section = section,
                 Err(words) => return Some(Err(words)),
             }
         }
     }
 
-    /// Whether the body may end here.
+    /// Returns whether the body may end here.
     pub(super) fn is_complete(&self) -> bool {
         !self.has_begun || matches!(self.section, Section::Over | Section::Header { passed: 0, .. })
     }
@@ -176,15 +176,15 @@ impl Inflater {
             Ok(MZStatus::StreamEnd) if self.is_gzip => self.section = Section::Trailer { passed: 0, bytes: [0; 8] },
             Ok(MZStatus::StreamEnd) => self.section = Section::Over,
             Ok(_) => {}
-            // Nothing more can be said without more input.
+            // More input is needed.
             Err(MZError::Buf) if self.input.is_empty() => self.may_have_more = false,
             Err(_) => return Err("the server's compressed answer is damaged"),
         }
         Ok(done.bytes_written)
     }
 
-    /// Passes one byte outside of what is deflated.
-    fn pass(&mut self, byte: u8) -> Result<Section, &'static str> {
+    /// Reads one byte outside of the deflated data.
+    fn read_byte(&mut self, byte: u8) -> Result<Section, &'static str> {
         const DAMAGED: &str = "the server's compressed answer is not gzip";
         Ok(match self.section {
             Section::Header { passed, .. } if passed < GZIP_MAGIC.len() => {
@@ -229,7 +229,7 @@ impl Inflater {
     }
 }
 
-/// What follows of a header of which these flags are left.
+/// Returns the section that follows in a header with these remaining flags.
 fn next_field(flags: u8) -> Section {
     let fields = [
         (EXTRA, Field::ExtraLength { passed: 0, length: 0 }),
@@ -241,7 +241,7 @@ fn next_field(flags: u8) -> Section {
     next.map_or(Section::Deflated, |(flag, field)| Section::Rest { flags: flags & !flag, field })
 }
 
-/// The check crc of gzip (CRC-32) over what was summed before and these bytes.
+/// Continues the CRC-32 `before` over these bytes.
 fn crc32(before: u32, bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// A gzip member with these flags and everything that they announce.
+    /// Builds a gzip member with these flags and the fields that they announce.
     fn gzip(text: &[u8], flags: u8) -> Vec<u8> {
         let mut out = vec![0x1f, 0x8b, 8, flags, 1, 2, 3, 4, 0, 255];
         for (flag, field) in
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_sum_is_that_of_gzip() {
+    fn checksum_is_crc_32() {
         assert_eq!(crc32(crc32(0, b"1234"), b"56789"), 0xcbf4_3926);
     }
 
