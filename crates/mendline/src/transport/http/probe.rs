@@ -1,9 +1,8 @@
-//! The way to a server, one layer after the other.
+//! Connects to a server step by step.
 //!
-//! A connection is usually made in one go and fails with one sentence. Whoever wants to know *where* it ends (`mendline
-//! doctor`) walks it here instead: name, connection, tunnel, TLS, one exchange. The steps are the ones that calls take, with
-//! the same resolver, proxy, authorities and headers, so that what is found here is what calls will meet. How long a step
-//! may take is the caller's business.
+//! A usual connection is made at once and fails with one error. `mendline doctor` shows *which* step fails and uses
+//! this module instead: name lookup, connection, tunnel, TLS, one exchange. The steps use the same resolver, proxy,
+//! certificates and headers as calls, so their results hold for calls. The caller sets the timeout of each step.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -33,57 +32,57 @@ use super::request::{Heads, Outgoing, Segments};
 use super::target::{Protocol, Target};
 use super::tls::{HandshakeFault, handshake_fault, server_name, recording_config};
 
-/// How much of a body is read: enough for an error message, and for the beginning of a page.
+/// The most bytes of a body that are read: enough for an error message or the beginning of a page.
 const MAX_BODY: usize = 16 * 1024;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// A message to be posted, as text.
+/// A message to post, as text.
 pub type Message = Bytes;
 
-/// One server, to be approached step by step.
+/// A server to probe.
 pub struct Probe {
     target: Target,
 }
 
-/// A TCP connection that was made.
+/// An established TCP connection.
 pub struct TcpConnection {
     stream: TcpStream,
-    /// Where to.
+    /// The address of the peer.
     pub address: SocketAddr,
 }
 
-/// What a TLS handshake showed.
+/// The result of a TLS handshake.
 pub struct TlsHandshake {
-    /// The certificate of the peer, as far as it can be read, trusted or not.
+    /// The certificate of the peer if it can be read, trusted or not.
     pub certificate: Option<Certificate>,
-    /// The connection, or why there is none.
+    /// The connection, or the reason why there is none.
     pub outcome: Result<TlsConnection, TlsError>,
 }
 
-/// Why a TLS handshake came to nothing.
+/// The reason why a TLS handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsError {
-    /// The peer is not who it should be.
+    /// The peer is not trusted.
     Untrusted(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
-/// A TLS connection that was made.
+/// An established TLS connection.
 pub struct TlsConnection {
     stream: Box<dyn Stream>,
     /// `TLS 1.3` or `TLS 1.2`.
     pub version: &'static str,
-    /// Whether HTTP/2 will be spoken.
+    /// Whether the connection uses HTTP/2.
     pub is_http2: bool,
 }
 
-/// What an exchange is drive by.
+/// The stream of a connection.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A connection that an exchange can be made on.
+/// A connection for one exchange.
 pub struct Connection {
     stream: Box<dyn Stream>,
     is_http2: bool,
@@ -101,51 +100,51 @@ impl From<TlsConnection> for Connection {
     }
 }
 
-/// What a server answered, as far as it tells what kind of server it is.
+/// The response of a server.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The status.
     pub status: u16,
-    /// Which HTTP it was said in.
+    /// Whether the response came over HTTP/2.
     pub is_http2: bool,
     headers: HeaderMap,
-    /// The beginning of the body; nothing for a stream of events, which may not end.
+    /// The beginning of the body; empty for an event stream, which may not end.
     pub body: Bytes,
-    /// There is more of it.
+    /// Whether the body is longer.
     pub is_cut: bool,
-    /// Where it sends us, or why we do not go there.
+    /// The target of a redirect, or the reason why it is not followed.
     pub redirect: Option<Result<String, String>>,
 }
 
 impl Response {
-    /// Its kind of content, without parameters and in lower case.
+    /// Returns the content type, without parameters and in lower case.
     pub fn content_type(&self) -> Option<String> {
         let kind = self.header(&header::CONTENT_TYPE)?;
         Some(kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// What the server's clock shows.
+    /// Returns the date of the server's clock.
     pub fn date(&self) -> Option<SystemTime> {
         httpdate::parse_http_date(self.header(&header::DATE)?).ok()
     }
 
-    /// How to become known to it.
+    /// Returns the `WWW-Authenticate` challenges.
     pub fn challenges(&self) -> Vec<String> {
         let all = self.headers.get_all(header::WWW_AUTHENTICATE).into_iter();
         all.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
     }
 
-    /// What it says it is.
+    /// Returns the `Server` header.
     pub fn server(&self) -> Option<&str> {
         self.header(&header::SERVER)
     }
 
-    /// How long it wants to be left alone, as it says it.
+    /// Returns the `Retry-After` header as it was sent.
     pub fn retry_after(&self) -> Option<&str> {
         self.header(&header::RETRY_AFTER)
     }
 
-    /// The session that it has opened for us.
+    /// Returns the id of the session that the server has created.
     pub fn session(&self) -> Option<&str> {
         self.header(&SESSION)
     }
@@ -155,57 +154,57 @@ impl Response {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExchangeError {
-    /// What came is not HTTP.
+    /// The received bytes are not HTTP.
     NotHttp(String),
     /// The connection broke.
     Cut(String),
-    /// The request cannot even be written.
+    /// The request cannot be sent.
     Unsendable(String),
 }
 
 impl Probe {
-    /// For the server of this target.
+    /// Creates a probe for this target.
     pub fn new(target: Target) -> Probe {
         Probe { target }
     }
 
-    /// Where the way begins: at the server, or at the proxy before it.
+    /// Returns the host and port to dial: those of the proxy, or of the server.
     pub fn first_hop(&self) -> HostPort {
         first_hop(&self.target)
     }
 
-    /// The server itself, as host and port.
+    /// Returns the host and port of the server.
     pub fn server(&self) -> HostPort {
         let origin = &self.target.location.origin;
         HostPort { host: origin.host.clone(), port: origin.port }
     }
 
-    /// Whether a proxy stands before it.
+    /// Returns whether the server is reached through a proxy.
     pub fn has_proxy(&self) -> bool {
         self.target.proxy.is_some()
     }
 
-    /// Whether it is connection over TLS.
+    /// Returns whether the server is reached over TLS.
     pub fn is_secure(&self) -> bool {
         self.target.location.origin.secure
     }
 
-    /// The addresses of the place where the way begins.
+    /// Looks up the addresses of the first hop.
     pub async fn look_up(&self) -> Result<Vec<SocketAddr>, DialError> {
         dial::look_up(&self.first_hop()).await
     }
 
-    /// A connection to the first of these addresses that answers.
+    /// Connects to the first of these addresses that answers.
     pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<TcpConnection, DialError> {
         let connect = |address| async move { Ok(TcpConnection { stream: TcpStream::connect(address).await?, address }) };
         let connection = dial::race(dial::interleave_families(addresses), connect).await;
         connection.map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
     }
 
-    /// A tunnel through the proxy at the other end, if this server needs one.
+    /// Opens a tunnel through the proxy, if this server needs one.
     pub async fn tunnel(&self, connection: &mut TcpConnection) -> Result<(), String> {
         let (Some(proxy), true) = (&self.target.proxy, self.is_secure()) else { return Ok(()) };
         let made = tunnel(&mut connection.stream, proxy, &self.target.location.origin).await;
@@ -214,7 +213,7 @@ impl Probe {
         })
     }
 
-    /// A TLS handshake with the peer, and what it showed of itself.
+    /// Performs the TLS handshake.
     pub async fn tls_handshake(&self, connection: TcpConnection) -> TlsHandshake {
         let origin = &self.target.location.origin;
         let broken = |words: String| TlsHandshake { certificate: None, outcome: Err(TlsError::Failed(words)) };
@@ -244,7 +243,7 @@ impl Probe {
         TlsHandshake { certificate: peer_certificate.read(), outcome }
     }
 
-    /// Posts a message, or asks for a stream when there is none. With this session, if there is one.
+    /// Posts a message, or opens an event stream without one.
     pub async fn request(
         &self,
         connection: Connection,
@@ -255,9 +254,9 @@ impl Probe {
         self.exchange(connection, verb, message, headers).await
     }
 
-    /// Ends a session that was opened only to see whether that is possible.
+    /// Deletes a session that was created for the probe.
     pub async fn delete_session(&self, connection: Connection, session: &str) {
-        // A server that does not want to hear of it forgets the session by itself.
+        // If the server refuses, it expires the session itself.
         let _ = self.exchange(connection, Verb::Delete, None, &[("Mcp-Session-Id", session)]).await;
     }
 
@@ -279,10 +278,10 @@ impl Probe {
     }
 }
 
-/// Where an answer sends us, without what may be a secret in it.
-fn redirect_target(answer: &Response, from: &Location) -> Option<Result<String, String>> {
-    let status = StatusCode::from_u16(answer.status).ok().filter(StatusCode::is_redirection)?;
-    let to = answer.header(&header::LOCATION)?;
+/// Returns the target of a redirect without its query, which may be secret.
+fn redirect_target(response: &Response, from: &Location) -> Option<Result<String, String>> {
+    let status = StatusCode::from_u16(response.status).ok().filter(StatusCode::is_redirection)?;
+    let to = response.header(&header::LOCATION)?;
     Some(redirect::follow(status, from, to.trim(), 0).map(|location| {
         let path = location.path.split('?').next().unwrap_or_default();
         format!("{}{path}", location.origin)
@@ -299,13 +298,13 @@ async fn http1(connection: Connection, head: Request<()>, request: &HttpRequest)
         let response = sender.send_request(head.map(|()| Outgoing::new(request.body.as_ref()))).await.map_err(cut)?;
         let (parts, mut incoming) = response.into_parts();
         let mut body = Vec::new();
-        while is_read(&parts.headers, body.len()) {
+        while reads_on(&parts.headers, body.len()) {
             match poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await {
                 Some(Ok(frame)) => body.extend_from_slice(&frame.into_data().unwrap_or_default()),
                 _ => break,
             }
         }
-        Ok(answer(parts, body))
+        Ok(response(parts, body))
     };
     drive(exchange, driver).await
 }
@@ -323,7 +322,7 @@ async fn http2(connection: Connection, head: Request<()>, request: &HttpRequest)
         }
         let (parts, mut incoming) = response.await.map_err(cut)?.into_parts();
         let mut body = Vec::new();
-        while is_read(&parts.headers, body.len()) {
+        while reads_on(&parts.headers, body.len()) {
             match incoming.data().await {
                 Some(Ok(piece)) => {
                     let _ = incoming.flow_control().release_capacity(piece.len());
@@ -332,12 +331,12 @@ async fn http2(connection: Connection, head: Request<()>, request: &HttpRequest)
                 _ => break,
             }
         }
-        Ok(answer(parts, body))
+        Ok(response(parts, body))
     };
     drive(exchange, driver).await
 }
 
-/// The exchange, with its connection driven beside it for as long as it lasts.
+/// Polls an exchange together with the driver of its connection.
 async fn drive<E>(
     exchange: impl Future<Output = Result<Response, ExchangeError>>,
     mut driver: Pin<&mut impl Future<Output = Result<(), E>>>,
@@ -345,20 +344,20 @@ async fn drive<E>(
     let mut exchange = std::pin::pin!(exchange);
     let mut is_over = false;
     poll_fn(|cx| {
-        // The end of the connection is told by the exchange, which knows what it means.
+        // The exchange reports the end of the connection, with its meaning.
         is_over = is_over || driver.as_mut().poll(cx).is_ready();
         exchange.as_mut().poll(cx)
     })
     .await
 }
 
-/// A stream of events is not read: it may never end, and its head says enough.
-fn is_read(headers: &HeaderMap, so_far: usize) -> bool {
+/// Returns whether to read more of a body. An event stream is not read: it may never end, and its head is enough.
+fn reads_on(headers: &HeaderMap, so_far: usize) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     so_far < MAX_BODY && !kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
-fn answer(parts: http::response::Parts, mut body: Vec<u8>) -> Response {
+fn response(parts: http::response::Parts, mut body: Vec<u8>) -> Response {
     let is_cut = body.len() >= MAX_BODY;
     body.truncate(MAX_BODY);
     Response {
@@ -378,7 +377,7 @@ mod tests {
 
     use super::*;
 
-    /// What a probe makes of a peer that answers every connection with these bytes.
+    /// Probes a peer that answers every connection with these bytes.
     async fn answered(bytes: &'static [u8]) -> Result<Response, ExchangeError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_tells_what_kind_of_server_it_is() {
+    async fn response_fields_are_read() {
         let answer = answered(
             b"HTTP/1.1 401 No\r\nContent-Type: Text/HTML; charset=x\r\nWWW-Authenticate: Bearer a=\"b\"\r\n\
               Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 4\r\n\r\nbody",
@@ -413,11 +412,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_redirect_is_told_without_its_query_and_only_within_the_origin() {
+    async fn redirect_is_reported_without_query_and_only_within_origin() {
         let there =
             answered(b"HTTP/1.1 308 Moved\r\nLocation: /other?key=s3cret\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-        let place = there.redirect.unwrap().unwrap();
-        assert!(place.ends_with("/other") && !place.contains("s3cret"), "{place}");
+        let target = there.redirect.unwrap().unwrap();
+        assert!(target.ends_with("/other") && !target.contains("s3cret"), "{target}");
         let away = answered(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n")
             .await
             .unwrap();
@@ -425,13 +424,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_http_is_told_apart_from_a_connection_that_broke() {
+    async fn invalid_http_differs_from_a_broken_connection() {
         assert!(matches!(answered(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(ExchangeError::NotHttp(_))));
         assert!(matches!(answered(b"").await, Err(ExchangeError::Cut(_))));
     }
 
     #[tokio::test]
-    async fn a_stream_of_events_is_not_waited_for() {
+    async fn event_stream_is_not_read() {
         let answer = answered(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await.unwrap();
         assert_eq!((answer.status, answer.body.len()), (200, 0));
     }
