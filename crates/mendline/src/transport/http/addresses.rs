@@ -2,7 +2,7 @@
 //!
 //! A URL with an address means that address. A name means the answer of its name server, which may be an address that
 //! the operator did not intend: the metadata service of a cloud, another machine on the local network or, during a
-//! session, a service on this machine (DNS rebinding). So two kinds of addresses are forbidden, and nothing is sent to
+//! session, a service on this machine (DNS rebinding). So two kinds of addresses are refused, and nothing is sent to
 //! them: addresses that no MCP server should have, and private addresses of a name that had only public ones at its
 //! first lookup by this process. A name that is private from the start is normal on an intranet and stays allowed.
 

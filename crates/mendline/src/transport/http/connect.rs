@@ -98,9 +98,9 @@ where
             .initial_max_send_streams(FIRST_STREAMS)
             .max_header_list_size(u32::try_from(target.head_bytes.saturating_mul(HEAD_SLACK)).unwrap_or(u32::MAX))
             .enable_push(false);
-        let initialized = timeout_at(deadline, builder.handshake(stream)).await;
-        let initialized = initialized.map_err(|_| late(format!("{peer} did not take our handshake")))?;
-        let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
+        let handshake = timeout_at(deadline, builder.handshake(stream)).await;
+        let handshake = handshake.map_err(|_| late(format!("{peer} did not take our handshake")))?;
+        let (sender, mut driver) = handshake.map_err(|error| broke(&error))?;
         let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
         HttpConnection::Http2 { sender, driver: Box::new(driver), keepalive }
     } else {

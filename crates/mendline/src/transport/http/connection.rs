@@ -211,20 +211,20 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         let sent = match &mut self.http {
             HttpConnection::Http1 { sender, .. } => {
                 self.tracker.begin(body.map_or(0, |body| body.len() as u64));
-                let answer = sender.try_send_request(head.map(|()| Outgoing::new(body)));
-                (ResponseFuture::Http1(Box::pin(answer)), None, Evidence::Http1(Arc::clone(&self.tracker)))
+                let response = sender.try_send_request(head.map(|()| Outgoing::new(body)));
+                (ResponseFuture::Http1(Box::pin(response)), None, Evidence::Http1(Arc::clone(&self.tracker)))
             }
             HttpConnection::Http2 { sender, .. } => {
                 let body = body.filter(|body| !body.is_empty());
                 let before = self.tracker.accepted();
-                let Ok((answer, stream)) = sender.send_request(head, body.is_none()) else {
+                let Ok((response, stream)) = sender.send_request(head, body.is_none()) else {
                     self.closing = true;
                     return None;
                 };
                 let length = body.map_or(0, |body| body.len() as u64);
                 let upload = body.map(|body| Upload::new(stream, Segments::whole(body.clone())));
                 let evidence = Evidence::http2(Arc::clone(&self.tracker), before, length);
-                (ResponseFuture::Http2(answer), upload, evidence)
+                (ResponseFuture::Http2(response), upload, evidence)
             }
         };
         self.exchanges += 1;

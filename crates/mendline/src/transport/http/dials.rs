@@ -54,9 +54,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Dials<Io> {
     pub(super) fn poll(&mut self, id: ConnectionId) -> Option<ConnectResult<Io>> {
         let entry = self.running.get_mut(&id)?;
         match entry.dialing.as_mut().poll(&mut Context::from_waker(&entry.waker)) {
-            Poll::Ready(dialing) => {
+            Poll::Ready(result) => {
                 self.running.remove(&id);
-                Some(dialing)
+                Some(result)
             }
             Poll::Pending => None,
         }

@@ -1,6 +1,6 @@
 //! One exchange, from its beginning to its `End`.
 //!
-//! It waits for a connection, then for the response, then is_reading the body: one stage each. A poll returns a [`Step`];
+//! It waits for a connection, then for the response, then reads the body: one stage each. A poll returns a [`Step`];
 //! `Http` updates connections and reports facts accordingly.
 
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the next poll is_reading from the body.
+    /// Returns whether the next poll reads from the body.
     pub(super) fn is_reading(&self) -> bool {
         matches!(self.stage, Stage::Reading { .. })
     }

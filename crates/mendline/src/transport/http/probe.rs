@@ -272,9 +272,9 @@ impl Probe {
         let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
         let head = Heads::default().head(&self.target, location, &request, version).map_err(ExchangeError::Unsendable)?;
-        let answered =
+        let response =
             if connection.is_http2 { http2(connection, head, &request).await } else { http1(connection, head, &request).await };
-        answered.map(|answer| Response { redirect: redirect_target(&answer, location), ..answer })
+        response.map(|response| Response { redirect: redirect_target(&response, location), ..response })
     }
 }
 
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     /// Probes a peer that answers every connection with these bytes.
-    async fn answered(bytes: &'static [u8]) -> Result<Response, ExchangeError> {
+    async fn probe(bytes: &'static [u8]) -> Result<Response, ExchangeError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let peer = tokio::spawn(async move {
@@ -389,35 +389,35 @@ mod tests {
             let _ = stream.shutdown().await;
             while stream.read(&mut first).await.is_ok_and(|count| count > 0) {}
         });
-        let probe = Probe::new(Target::parse(&format!("http://{address}/mcp?key=s3cret")).unwrap());
-        let addresses = probe.look_up().await.unwrap();
-        let connection = probe.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
-        let answer = probe.request(connection.into(), Some(Bytes::from_static(b"{}")), &[]).await;
+        let prober = Probe::new(Target::parse(&format!("http://{address}/mcp?key=s3cret")).unwrap());
+        let addresses = prober.look_up().await.unwrap();
+        let connection = prober.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
+        let response = prober.request(connection.into(), Some(Bytes::from_static(b"{}")), &[]).await;
         peer.abort();
-        answer
+        response
     }
 
     #[tokio::test]
     async fn response_fields_are_read() {
-        let answer = answered(
+        let response = probe(
             b"HTTP/1.1 401 No\r\nContent-Type: Text/HTML; charset=x\r\nWWW-Authenticate: Bearer a=\"b\"\r\n\
               Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 4\r\n\r\nbody",
         )
         .await
         .unwrap();
-        assert_eq!((answer.status, &*answer.body, answer.is_http2), (401, &b"body"[..], false));
-        assert_eq!(answer.content_type().as_deref(), Some("text/html"));
-        assert_eq!(answer.challenges(), ["Bearer a=\"b\""]);
-        assert!(answer.date().is_some() && answer.session().is_none());
+        assert_eq!((response.status, &*response.body, response.is_http2), (401, &b"body"[..], false));
+        assert_eq!(response.content_type().as_deref(), Some("text/html"));
+        assert_eq!(response.challenges(), ["Bearer a=\"b\""]);
+        assert!(response.date().is_some() && response.session().is_none());
     }
 
     #[tokio::test]
     async fn redirect_is_reported_without_query_and_only_within_origin() {
         let there =
-            answered(b"HTTP/1.1 308 Moved\r\nLocation: /other?key=s3cret\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            probe(b"HTTP/1.1 308 Moved\r\nLocation: /other?key=s3cret\r\nContent-Length: 0\r\n\r\n").await.unwrap();
         let target = there.redirect.unwrap().unwrap();
         assert!(target.ends_with("/other") && !target.contains("s3cret"), "{target}");
-        let away = answered(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n")
+        let away = probe(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n")
             .await
             .unwrap();
         assert!(away.redirect.unwrap().unwrap_err().contains("https://login.test, where nothing may be sent"));
@@ -425,13 +425,13 @@ mod tests {
 
     #[tokio::test]
     async fn invalid_http_differs_from_a_broken_connection() {
-        assert!(matches!(answered(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(ExchangeError::NotHttp(_))));
-        assert!(matches!(answered(b"").await, Err(ExchangeError::Cut(_))));
+        assert!(matches!(probe(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(ExchangeError::NotHttp(_))));
+        assert!(matches!(probe(b"").await, Err(ExchangeError::Cut(_))));
     }
 
     #[tokio::test]
     async fn event_stream_is_not_read() {
-        let answer = answered(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await.unwrap();
-        assert_eq!((answer.status, answer.body.len()), (200, 0));
+        let response = probe(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await.unwrap();
+        assert_eq!((response.status, response.body.len()), (200, 0));
     }
 }

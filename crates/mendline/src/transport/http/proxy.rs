@@ -163,12 +163,12 @@ impl Proxy {
             return Err(fault("only proxies that are spoken to over plain HTTP (http://…) are supported"));
         }
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let (credentials, address) = rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
-        let address =
+        let (credentials, authority) = rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
+        let location =
             Location::parse(&format!("http://{authority}/")).map_err(|_| fault("it does not name a host and a port"))?;
         let authorization =
             credentials.map(basic).transpose().map_err(|()| fault("its user name or password cannot be sent"))?;
-        Ok(Some(Proxy { host: address.origin.host, port: address.origin.port, authorization }))
+        Ok(Some(Proxy { host: location.origin.host, port: location.origin.port, authorization }))
     }
 
     pub(super) fn host_and_port(&self) -> String {
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    async fn answered(response: &'static [u8]) -> (Result<(), TunnelFault>, String) {
+    async fn tunnel_with(response: &'static [u8]) -> (Result<(), TunnelFault>, String) {
         let (mut ours, mut theirs) = tokio::io::duplex(1024);
         let proxy = Proxy::parse("x", "http://u:p@proxy.test:3128").unwrap().unwrap();
         let serve = async move {
@@ -353,18 +353,18 @@ mod tests {
 
     #[tokio::test]
     async fn tunnel_request_names_host_and_refusals_are_reported() {
-        let (made, request) = answered(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
+        let (made, request) = tunnel_with(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
         assert_eq!(made, Ok(()));
         assert_eq!(request, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
         let denied = |text: &str| Err(TunnelFault::Denied(format!("the proxy proxy.test:3128 {text}")));
         let failed = |text: &str| Err(TunnelFault::Failed(format!("the proxy proxy.test:3128 {text}")));
-        assert_eq!(answered(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
-        assert_eq!(answered(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
-        assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
-        assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
-        assert_eq!(answered(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
-        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
-        assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
+        assert_eq!(tunnel_with(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
+        assert_eq!(tunnel_with(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
     }
 
     #[tokio::test]
@@ -377,7 +377,7 @@ mod tests {
             b"HTTP/1.1  502 x\r\n\r\n",
             b"HTTP/1.123 dTpw\r\n\r\n",
         ] {
-            assert_eq!(answered(response).await.0, failed, "{response:?}");
+            assert_eq!(tunnel_with(response).await.0, failed, "{response:?}");
         }
     }
 }

@@ -138,7 +138,7 @@ impl Heads {
     }
 
     fn request_target(&mut self, target: &Target, location: &Location, version: Version) -> Result<&RequestTarget, String> {
-        let known = self.request_target.take().filter(|request_target| request_target.version == version && request_target.location == *location);
+        let known = self.request_target.take().filter(|known| known.version == version && known.location == *location);
         let request_target = match known {
             Some(request_target) => request_target,
             None => {

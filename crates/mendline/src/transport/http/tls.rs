@@ -84,7 +84,7 @@ impl TlsContext {
     }
 
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, String> {
-        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| tls_unusable(&error))).clone()
+        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| tls_unusable_text(&error))).clone()
     }
 
     fn make(&self) -> Result<ClientConfig, rustls::Error> {
@@ -118,7 +118,7 @@ fn config<V: ServerCertVerifier + 'static>(
 pub(super) fn recording_config(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, PeerCertificate), String> {
     let peer_certificate = PeerCertificate::default();
     let wrap = |verifier| RecordingVerifier { verifier, peer_certificate: peer_certificate.clone() };
-    let made = config(options, protocol, wrap).map_err(|error| tls_unusable(&error))?;
+    let made = config(options, protocol, wrap).map_err(|error| tls_unusable_text(&error))?;
     Ok((made, peer_certificate))
 }
 
@@ -153,19 +153,19 @@ impl ServerCertVerifier for OperatorVerifier {
         let Some(read) = Certificate::read(end_entity) else {
             return Err(rustls::Error::InvalidCertificate(why));
         };
-        let is_unknown_issuer = match &why {
+        let is_untrusted = match &why {
             CertificateError::UnknownIssuer => true,
             // The verifier checks the validity first, then the kind of certificate, and has no name for this error.
             CertificateError::Other(_) => read.is_authority,
             _ => false,
         };
-        if is_unknown_issuer && self.options.has(end_entity) {
+        if is_untrusted && self.options.has(end_entity) {
             return check_dates_and_name(end_entity, &read, server_name, now);
         }
         let other = |fault: UntrustedCertificate| CertificateError::Other(OtherError(Arc::new(fault)));
         Err(rustls::Error::InvalidCertificate(match why {
-            _ if is_unknown_issuer && read.is_self_signed => other(UntrustedCertificate::SelfSigned),
-            CertificateError::Other(_) if is_unknown_issuer => other(UntrustedCertificate::Authority),
+            _ if is_untrusted && read.is_self_signed => other(UntrustedCertificate::SelfSigned),
+            CertificateError::Other(_) if is_untrusted => other(UntrustedCertificate::Authority),
             why => with_names(why, &read, server_name),
         }))
     }
@@ -332,7 +332,7 @@ pub(super) fn handshake_fault(peer: &str, error: &std::io::Error) -> HandshakeFa
 }
 
 /// Translates an error that prevents any use of TLS.
-fn tls_unusable(error: &rustls::Error) -> String {
+fn tls_unusable_text(error: &rustls::Error) -> String {
     let why = match error {
         rustls::Error::General(_) => {
             "this machine has no store of authorities; install one (ca-certificates), or name a file in SSL_CERT_FILE"
@@ -557,11 +557,11 @@ mod tests {
         let alerts = (0..=255).map(|number| rustls::Error::AlertReceived(AlertDescription::from(number)));
         let certificate = certificate.into_iter().map(rustls::Error::InvalidCertificate);
         for error in certificate.chain(others).chain(alerts) {
-            let tls_unusable = tls_unusable(&error);
+            let tls_unusable_text = tls_unusable_text(&error);
             let fault = handshake_fault("a.test:443", &std::io::Error::other(error));
             let (HandshakeFault::Untrusted(words) | HandshakeFault::Failed(words)) = fault;
             assert!(words.contains("a.test:443") && !is_program_text(&words), "{words}");
-            assert!(!is_program_text(&tls_unusable), "{tls_unusable}");
+            assert!(!is_program_text(&tls_unusable_text), "{tls_unusable_text}");
         }
     }
 }

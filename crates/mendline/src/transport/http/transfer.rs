@@ -51,7 +51,7 @@ pub(super) enum ResponseFuture {
 impl ResponseFuture {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Parts, ResponseBody), Failure>> {
         Poll::Ready(match self {
-            ResponseFuture::Http1(answer) => match ready!(answer.as_mut().poll(cx)) {
+            ResponseFuture::Http1(future) => match ready!(future.as_mut().poll(cx)) {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
                     Ok((parts, ResponseBody::Http1(body)))
@@ -59,7 +59,7 @@ impl ResponseFuture {
                 Err(error) if error.message().is_some() => Err(Failure::Returned),
                 Err(error) => Err(http1_failure(error.error())),
             },
-            ResponseFuture::Http2(answer) => match ready!(Pin::new(answer).poll(cx)) {
+            ResponseFuture::Http2(future) => match ready!(Pin::new(future).poll(cx)) {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
                     Ok((parts, ResponseBody::Http2(body)))
