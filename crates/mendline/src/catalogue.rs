@@ -53,7 +53,8 @@ impl CatalogueFile {
         match File::open(state, &identity) {
             Ok(file) => Some(CatalogueFile { file, identity, log, redactor: Redactor::default() }),
             Err(error) => {
-                let text = format!("cannot open the catalogue of the server: {error}; its lists are not cached on disk");
+                let text =
+                    format!("cannot open the catalogue of the server: {error}; its lists are not cached on disk");
                 log.write(LogLevel::Warn, &text);
                 None
             }

@@ -143,7 +143,7 @@ mod tests {
         let log = Log::to_stderr(LogLevel::Off, Vec::new());
         let identity =
             Identity::remote("https://a.example/mcp").with("authorization", &Secret::new("Bearer s3cr3t-canary"));
-        super::super::CatalogueFile::open(&state.join("mendline"), identity, log.pen()).unwrap()
+        super::super::CatalogueFile::open(&state.join("mendline"), identity, log.handle()).unwrap()
     }
 
     #[test]

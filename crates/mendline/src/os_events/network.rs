@@ -35,7 +35,10 @@ pub struct Network {
 impl Network {
     /// Starts to watch. Must be called inside a tokio runtime.
     pub fn watch() -> io::Result<Network> {
-        Ok(Network { socket: crate::raw::watch(netlink::socket()?, Interest::READABLE)?, debounce: Debounce::default() })
+        Ok(Network {
+            socket: crate::raw::watch(netlink::socket()?, Interest::READABLE)?,
+            debounce: Debounce::default(),
+        })
     }
 
     /// Waits until the network has changed. Cancel-safe: no change is lost if the future is dropped.

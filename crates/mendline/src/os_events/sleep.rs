@@ -25,7 +25,10 @@ pub struct Sleep {
 impl Sleep {
     /// Starts to watch. Must be called inside a tokio runtime.
     pub fn watch() -> io::Result<Sleep> {
-        Ok(Sleep { timer: crate::raw::watch(clock::timer()?, Interest::READABLE)?, detector: SleepDetector::new(clock::read()) })
+        Ok(Sleep {
+            timer: crate::raw::watch(clock::timer()?, Interest::READABLE)?,
+            detector: SleepDetector::new(clock::read()),
+        })
     }
 
     /// Waits until the machine has slept and resumed. Cancel-safe: no sleep is lost if the future is dropped.

@@ -101,7 +101,10 @@ mod tests {
         stdout.read_exact(&mut started).unwrap();
         leader.wait().unwrap();
         assert!(has_members(pidfd.as_fd(), leader.id()));
-        assert!(number_is_valid(pidfd.as_fd(), leader.id()), "the number belongs to the group as long as the member lives");
+        assert!(
+            number_is_valid(pidfd.as_fd(), leader.id()),
+            "the number belongs to the group as long as the member lives"
+        );
         signal(pidfd.as_fd(), leader.id(), Signal::KILL);
         // Returns when the last process that holds the pipe has exited.
         stdout.read_to_end(&mut Vec::new()).unwrap();

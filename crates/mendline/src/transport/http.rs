@@ -27,12 +27,11 @@ mod dials;
 mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
-mod write_tracker;
+mod keepalive;
 mod origin;
 mod pool;
 pub mod probe;
 mod proxy;
-mod keepalive;
 mod ready;
 mod redirect;
 mod request;
@@ -40,6 +39,7 @@ mod response;
 mod target;
 mod tls;
 mod transfer;
+mod write_tracker;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -52,23 +52,23 @@ use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
 
 pub use certificate::Certificate;
-pub use dial::{Dial, DialError, Dialed, LooksOpen, HostPort, Tcp, TcpDial};
+pub use dial::{Dial, DialError, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};
 pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
-use transfer::{Failure, ResponseBody};
 use body::{Read, Reader};
 use budget::Budget;
 use connect::{NoConnection, connect, first_hop};
-use dials::{Dials, Dialing};
+use dials::{Dialing, Dials};
 use exchange::{Assignment, Exchange, Stage, Step};
 use origin::Location;
 use pool::{ConnectionId, Pool};
 use ready::ReadyQueue;
 use request::Heads;
 use tls::TlsContext;
+use transfer::{Failure, ResponseBody};
 
 /// The most polls before the driver gets control again.
 const POLLS_PER_ITERATION: usize = 64;
@@ -313,7 +313,8 @@ impl<D: Dial> Http<D> {
                 return true;
             }
         };
-        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref()) else {
+        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref())
+        else {
             return false;
         };
         let assignment = Assignment::new(connection, reused, evidence, upload);
@@ -529,7 +530,12 @@ impl<D: Dial> Http<D> {
     }
 
     /// Removes a completed exchange from its connection, which stays open unless part of the request is unsent.
-    fn finish(&mut self, assignment: &Assignment, idle_limit: Option<std::time::Duration>, body: ResponseBody) -> Written {
+    fn finish(
+        &mut self,
+        assignment: &Assignment,
+        idle_limit: Option<std::time::Duration>,
+        body: ResponseBody,
+    ) -> Written {
         if !assignment.is_request_written() {
             drop(body);
             return self.abandon(assignment);

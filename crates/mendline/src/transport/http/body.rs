@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use mendline_wire::{SseDecoder, SseEvent};
 
-use super::transfer::{Failure, ResponseBody};
 use super::coding::Inflater;
+use super::transfer::{Failure, ResponseBody};
 
 /// The most bytes that are decompressed before other exchanges are polled.
 const INFLATED_PER_ITERATION: usize = 1 << 20;

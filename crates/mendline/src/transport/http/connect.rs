@@ -18,11 +18,11 @@ use tokio_rustls::client::TlsStream;
 
 use super::connection::{Connection, HttpConnection};
 use super::dial::{DialError, Dialed, HostPort};
-use super::write_tracker::{WriteTracker, TrackedIo, Http1Io};
-use super::proxy::{TunnelFault, tunnel};
 use super::keepalive::Http2Keepalive;
+use super::proxy::{TunnelFault, tunnel};
 use super::target::{Protocol, Target};
 use super::tls::{HandshakeFault, TlsContext, handshake_fault, server_name};
+use super::write_tracker::{Http1Io, TrackedIo, WriteTracker};
 
 /// The flow-control window of one HTTP/2 stream.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -121,9 +121,11 @@ where
     let config = tls.config().map_err(NoConnection::Forbidden)?;
     let name = server_name(&origin.host)
         .map_err(|_| NoConnection::Forbidden(format!("no certificate can be for the name {}", origin.host)))?;
-    TlsConnector::from(config).connect(name, io).await.map_err(|error| match handshake_fault(&origin.host_and_port(), &error) {
-        HandshakeFault::Untrusted(words) => NoConnection::Forbidden(words),
-        HandshakeFault::Failed(words) => NoConnection::Failed(words),
+    TlsConnector::from(config).connect(name, io).await.map_err(|error| {
+        match handshake_fault(&origin.host_and_port(), &error) {
+            HandshakeFault::Untrusted(words) => NoConnection::Forbidden(words),
+            HandshakeFault::Failed(words) => NoConnection::Failed(words),
+        }
     })
 }
 

@@ -20,12 +20,12 @@ use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::transfer::{ResponseFuture, Evidence, ResponseBody, Upload};
 use super::connect::MaybeTlsStream;
 use super::dial::LooksOpen;
-use super::write_tracker::{WriteTracker, Http1Io};
 use super::keepalive::Http2Keepalive;
 use super::request::{Outgoing, Segments};
+use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
+use super::write_tracker::{Http1Io, WriteTracker};
 
 /// The idle limit of an HTTP/1 connection if the server does not announce one: many servers close after five seconds.
 const IDLE_HTTP1: Duration = Duration::from_secs(4);
@@ -77,7 +77,11 @@ pub(super) struct Connection<Io: AsyncRead + AsyncWrite + Unpin> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
-    pub(super) fn new(http: HttpConnection<Io>, tracker: Arc<WriteTracker>, looks_open: Option<LooksOpen>) -> Connection<Io> {
+    pub(super) fn new(
+        http: HttpConnection<Io>,
+        tracker: Arc<WriteTracker>,
+        looks_open: Option<LooksOpen>,
+    ) -> Connection<Io> {
         let idle_limit = match http {
             HttpConnection::Http1 { .. } => IDLE_HTTP1,
             HttpConnection::Http2 { .. } => IDLE_HTTP2,

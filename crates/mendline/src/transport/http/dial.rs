@@ -114,7 +114,8 @@ impl Dial for TcpDial {
         // Counted from now and not from the first poll, as the caller does.
         let deadline = Instant::now() + timeout;
         async move {
-            let addresses = timeout_at(deadline, look_up(&peer)).await.map_err(|_| lookup_timed_out(&peer, timeout))??;
+            let addresses =
+                timeout_at(deadline, look_up(&peer)).await.map_err(|_| lookup_timed_out(&peer, timeout))??;
             let stream = race(interleave_families(addresses), TcpStream::connect)
                 .await
                 .map_err(|(address, error)| DialError::Failed(connect_error_text(&peer, address, &error)))?;
@@ -343,7 +344,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silent_address_delays_next_one_by_stagger() {
-        let (winner, took, _) = race_result(addresses(&[SIX, FOUR]), |address| address.is_ipv4().then_some((10, true))).await;
+        let (winner, took, _) =
+            race_result(addresses(&[SIX, FOUR]), |address| address.is_ipv4().then_some((10, true))).await;
         assert_eq!((&*winner, took), (FOUR, 260));
     }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use http::response::Parts;
 use mendline_core::port::{HttpRequest, Reuse, Written};
 
-use super::transfer::{ResponseFuture, Evidence, Failure, ResponseBody, Upload};
 use super::body::{Read, Reader};
 use super::connection::Freshness;
 use super::origin::Location;
 use super::pool::ConnectionId;
+use super::transfer::{Evidence, Failure, ResponseBody, ResponseFuture, Upload};
 
 /// An exchange that has not ended.
 pub(super) struct Exchange {
@@ -62,7 +62,16 @@ pub(super) enum Step {
 
 impl Exchange {
     pub(super) fn new(request: HttpRequest, location: Arc<Location>, reuse: Reuse, waker: Waker) -> Exchange {
-        Exchange { request, location, reuse, redirects: 0, reached: false, is_second_try: false, stage: Stage::Waiting, waker }
+        Exchange {
+            request,
+            location,
+            reuse,
+            redirects: 0,
+            reached: false,
+            is_second_try: false,
+            stage: Stage::Waiting,
+            waker,
+        }
     }
 
     /// Returns how fresh its connection must be.
@@ -111,7 +120,12 @@ impl Exchange {
 }
 
 impl Assignment {
-    pub(super) fn new(connection: ConnectionId, reused: bool, evidence: Evidence, upload: Option<Upload>) -> Assignment {
+    pub(super) fn new(
+        connection: ConnectionId,
+        reused: bool,
+        evidence: Evidence,
+        upload: Option<Upload>,
+    ) -> Assignment {
         Assignment { connection, reused, evidence, upload, broken: None }
     }
 

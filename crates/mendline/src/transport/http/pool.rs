@@ -17,8 +17,8 @@ use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::transfer::{ResponseFuture, Evidence, ResponseBody, Upload};
 use super::connection::{Connection, Freshness};
+use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
 
 /// The most idle connections. One burst of calls often follows another, and a new dial costs more than a few idle
 /// seconds; idle limits close connections that are not needed again.
@@ -140,7 +140,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         }
     }
 
-    /// Returns true if connections were closed because their idle limit has passed.
+    /// Closes connections whose idle limit has passed. Returns true if it must be polled again.
     pub(super) fn poll_idle_timer(&mut self, cx: &mut Context<'_>) -> bool {
         if self.idle_timer.as_mut().is_none_or(|sleep| sleep.as_mut().poll(cx).is_pending()) {
             return false;
@@ -178,13 +178,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     fn close_expired(&mut self, now: Instant) {
         let idle = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::is_idle)).count();
         let surplus = idle.saturating_sub(MAX_IDLE);
-        self.close_where(|index, connection| index < surplus || connection.idle_deadline().is_some_and(|due| due <= now));
+        self.close_where(|index, connection| {
+            index < surplus || connection.idle_deadline().is_some_and(|due| due <= now)
+        });
     }
 
     /// Closes the idle connections that the predicate selects; its index counts from the longest idle one.
     fn close_where(&mut self, is_selected: impl Fn(usize, &Connection<Io>) -> bool) {
         let idle = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::is_idle)).enumerate();
-        let selected = idle.filter(|(index, id)| self.get(**id).is_some_and(|connection| is_selected(*index, connection)));
+        let selected =
+            idle.filter(|(index, id)| self.get(**id).is_some_and(|connection| is_selected(*index, connection)));
         for id in selected.map(|(_, id)| *id).collect::<Vec<_>>() {
             if let Some(entry) = self.remove(id) {
                 entry.connection.close();

@@ -30,7 +30,7 @@ use super::proxy::{TunnelFault, tunnel};
 use super::redirect;
 use super::request::{Heads, Outgoing, Segments};
 use super::target::{Protocol, Target};
-use super::tls::{HandshakeFault, handshake_fault, server_name, recording_config};
+use super::tls::{HandshakeFault, handshake_fault, recording_config, server_name};
 
 /// The most bytes of a body that are read: enough for an error message or the beginning of a page.
 const MAX_BODY: usize = 16 * 1024;
@@ -199,9 +199,11 @@ impl Probe {
 
     /// Connects to the first of these addresses that answers.
     pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<TcpConnection, DialError> {
-        let connect = |address| async move { Ok(TcpConnection { stream: TcpStream::connect(address).await?, address }) };
+        let connect =
+            |address| async move { Ok(TcpConnection { stream: TcpStream::connect(address).await?, address }) };
         let connection = dial::race(dial::interleave_families(addresses), connect).await;
-        connection.map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
+        connection
+            .map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
     }
 
     /// Opens a tunnel through the proxy, if this server needs one.
@@ -271,9 +273,13 @@ impl Probe {
         let headers = headers.iter().map(|(name, value)| ((*name).into(), Arc::from(*value))).collect();
         let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
-        let head = Heads::default().head(&self.target, location, &request, version).map_err(ExchangeError::Unsendable)?;
-        let response =
-            if connection.is_http2 { http2(connection, head, &request).await } else { http1(connection, head, &request).await };
+        let head =
+            Heads::default().head(&self.target, location, &request, version).map_err(ExchangeError::Unsendable)?;
+        let response = if connection.is_http2 {
+            http2(connection, head, &request).await
+        } else {
+            http1(connection, head, &request).await
+        };
         response.map(|response| Response { redirect: redirect_target(&response, location), ..response })
     }
 }
@@ -304,7 +310,7 @@ async fn http1(connection: Connection, head: Request<()>, request: &HttpRequest)
                 _ => break,
             }
         }
-        Ok(response(parts, body))
+        Ok(to_response(parts, body))
     };
     drive(exchange, driver).await
 }
@@ -331,7 +337,7 @@ async fn http2(connection: Connection, head: Request<()>, request: &HttpRequest)
                 _ => break,
             }
         }
-        Ok(response(parts, body))
+        Ok(to_response(parts, body))
     };
     drive(exchange, driver).await
 }
@@ -357,7 +363,7 @@ fn reads_on(headers: &HeaderMap, so_far: usize) -> bool {
     so_far < MAX_BODY && !kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
-fn response(parts: http::response::Parts, mut body: Vec<u8>) -> Response {
+fn to_response(parts: http::response::Parts, mut body: Vec<u8>) -> Response {
     let is_cut = body.len() >= MAX_BODY;
     body.truncate(MAX_BODY);
     Response {
@@ -417,9 +423,8 @@ mod tests {
             probe(b"HTTP/1.1 308 Moved\r\nLocation: /other?key=s3cret\r\nContent-Length: 0\r\n\r\n").await.unwrap();
         let target = there.redirect.unwrap().unwrap();
         assert!(target.ends_with("/other") && !target.contains("s3cret"), "{target}");
-        let away = probe(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n")
-            .await
-            .unwrap();
+        let away =
+            probe(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n").await.unwrap();
         assert!(away.redirect.unwrap().unwrap_err().contains("https://login.test, where nothing may be sent"));
     }
 

@@ -163,9 +163,10 @@ impl Proxy {
             return Err(fault("only proxies that are spoken to over plain HTTP (http://…) are supported"));
         }
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let (credentials, authority) = rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
-        let location =
-            Location::parse(&format!("http://{authority}/")).map_err(|_| fault("it does not name a host and a port"))?;
+        let (credentials, authority) =
+            rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
+        let location = Location::parse(&format!("http://{authority}/"))
+            .map_err(|_| fault("it does not name a host and a port"))?;
         let authorization =
             credentials.map(basic).transpose().map_err(|()| fault("its user name or password cannot be sent"))?;
         Ok(Some(Proxy { host: location.origin.host, port: location.origin.port, authorization }))
@@ -253,10 +254,13 @@ where
     let status = status.filter(|status| status.len() == 3 && status.iter().all(u8::is_ascii_digit));
     match status.and_then(|status| str::from_utf8(status).ok()) {
         Some("200") => Ok(()),
-        Some("407") => Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.host_and_port()))),
-        Some("403") => {
-            Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {authority} (403)", proxy.host_and_port())))
+        Some("407") => {
+            Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.host_and_port())))
         }
+        Some("403") => Err(TunnelFault::Denied(format!(
+            "the proxy {} does not allow a tunnel to {authority} (403)",
+            proxy.host_and_port()
+        ))),
         None => Err(failed(&"does not answer in HTTP")),
         Some(status) => Err(failed(&format_args!("made no tunnel to {authority} ({status})"))),
     }
@@ -355,11 +359,17 @@ mod tests {
     async fn tunnel_request_names_host_and_refusals_are_reported() {
         let (made, request) = tunnel_with(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
         assert_eq!(made, Ok(()));
-        assert_eq!(request, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
+        assert_eq!(
+            request,
+            "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n"
+        );
         let denied = |text: &str| Err(TunnelFault::Denied(format!("the proxy proxy.test:3128 {text}")));
         let failed = |text: &str| Err(TunnelFault::Failed(format!("the proxy proxy.test:3128 {text}")));
         assert_eq!(tunnel_with(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
-        assert_eq!(tunnel_with(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
+        assert_eq!(
+            tunnel_with(b"HTTP/1.0 403 x\r\n\r\n").await.0,
+            denied("does not allow a tunnel to x.test:443 (403)")
+        );
         assert_eq!(tunnel_with(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
         assert_eq!(tunnel_with(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
         assert_eq!(tunnel_with(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));

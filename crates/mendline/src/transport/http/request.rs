@@ -130,14 +130,20 @@ impl Heads {
         }
         configured(&mut headers, &target.headers);
         for (name, value) in &request.headers {
-            let parsed = self.parse(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
+            let parsed =
+                self.parse(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
             let (name, value) = parsed?;
             headers.insert(name, value);
         }
         Ok(headers)
     }
 
-    fn request_target(&mut self, target: &Target, location: &Location, version: Version) -> Result<&RequestTarget, String> {
+    fn request_target(
+        &mut self,
+        target: &Target,
+        location: &Location,
+        version: Version,
+    ) -> Result<&RequestTarget, String> {
         let known = self.request_target.take().filter(|known| known.version == version && known.location == *location);
         let request_target = match known {
             Some(request_target) => request_target,

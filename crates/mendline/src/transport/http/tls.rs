@@ -115,7 +115,10 @@ fn config<V: ServerCertVerifier + 'static>(
 }
 
 /// Creates the same configuration with a verifier that records the certificate of the peer.
-pub(super) fn recording_config(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, PeerCertificate), String> {
+pub(super) fn recording_config(
+    options: &TlsOptions,
+    protocol: Protocol,
+) -> Result<(ClientConfig, PeerCertificate), String> {
     let peer_certificate = PeerCertificate::default();
     let wrap = |verifier| RecordingVerifier { verifier, peer_certificate: peer_certificate.clone() };
     let made = config(options, protocol, wrap).map_err(|error| tls_unusable_text(&error))?;

@@ -18,8 +18,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use mendline_core::port::Written;
 
-use super::write_tracker::WriteTracker;
 use super::request::{Outgoing, Segments};
+use super::write_tracker::WriteTracker;
 
 /// The most bytes of a body that are handed to an HTTP/2 stream at a time.
 const UPLOAD_STEP: usize = 16 * 1024;
@@ -233,7 +233,9 @@ impl Evidence {
             Evidence::Http2 { tracker, before, .. } if over && tracker.accepted() == *before => Written::Nothing,
             Evidence::Http2 { handed_over: false, .. } => Written::Partly,
             // Too few bytes were sent to contain the whole request.
-            Evidence::Http2 { tracker, before, least, .. } if over && !tracker.can_hold(*before, *least) => Written::Partly,
+            Evidence::Http2 { tracker, before, least, .. } if over && !tracker.can_hold(*before, *least) => {
+                Written::Partly
+            }
             Evidence::Http2 { .. } => Written::Whole,
         }
     }
