@@ -1,54 +1,54 @@
-//! Work in the background that may be held up for ever, and its end.
+//! Background work that may block forever, and a bounded wait for its end.
 //!
-//! A pipe that nobody reads and a disk that hangs must not keep a process from ending. A machine that has too much to do must
-//! not cost it its final writes. So a worker says when it does what may be held up ([`Worker::risk`]), and whoever waits for its
-//! end gives up only when one such piece of work has taken the whole of [`PATIENCE`], or all of it [`LONGEST`].
+//! A full pipe or a hanging disk must not keep the process from exiting. A busy machine must not lose its final writes.
+//! So a worker marks each operation that may block ([`Worker::risk`]). The wait for its end gives up only when one such
+//! operation takes longer than [`STALL_LIMIT`], or the whole wait longer than [`TOTAL_LIMIT`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long one piece of work may take at the end.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The longest time that the wait allows for one blocking operation.
+const STALL_LIMIT: Duration = Duration::from_millis(500);
 
-/// How long all of it may take, whatever it is.
-const LONGEST: Duration = Duration::from_secs(10);
+/// The longest time that the wait takes in total.
+const TOTAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Work that goes on elsewhere.
+/// A handle to work on another thread.
 pub(crate) struct Work {
     steps: Arc<AtomicU64>,
-    /// Nothing is ever sent: it ends when the worker does.
+    /// Nothing is sent: the channel disconnects when the worker is dropped.
     ended: Receiver<()>,
 }
 
-/// Who does it. When this is dropped, the work is done.
+/// The thread's side of [`Work`]. Dropping it marks the work as done.
 pub(crate) struct Worker {
-    /// Odd while something may be held up.
+    /// Odd during an operation that may block.
     steps: Arc<AtomicU64>,
     _ends: SyncSender<()>,
 }
 
 impl Work {
-    /// Work, and the one who is to do it.
+    /// Creates the two sides of a piece of work.
     pub(crate) fn new() -> (Work, Worker) {
         let steps = Arc::new(AtomicU64::new(0));
         let (ends, ended) = sync_channel(0);
         (Work { steps: Arc::clone(&steps), ended }, Worker { steps, _ends: ends })
     }
 
-    /// Waits until it is done, or does not get on.
+    /// Waits until the work is done or has stalled.
     pub(crate) fn wait(&self) {
-        self.wait_for(PATIENCE);
+        self.wait_for(STALL_LIMIT);
     }
 
-    fn wait_for(&self, patience: Duration) {
+    fn wait_for(&self, stall_limit: Duration) {
         let begin = Instant::now();
         let mut seen = self.steps.load(Ordering::Relaxed);
-        while self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+        while self.ended.recv_timeout(stall_limit) == Err(RecvTimeoutError::Timeout) {
             let before = std::mem::replace(&mut seen, self.steps.load(Ordering::Relaxed));
-            let is_held_up = seen == before && seen % 2 == 1;
-            if is_held_up || begin.elapsed() > LONGEST {
+            let is_stalled = seen == before && seen % 2 == 1;
+            if is_stalled || begin.elapsed() > TOTAL_LIMIT {
                 return;
             }
         }
@@ -56,7 +56,7 @@ impl Work {
 }
 
 impl Worker {
-    /// Does what may be held up.
+    /// Runs an operation that may block.
     pub(crate) fn risk<T>(&self, work: impl FnOnce() -> T) -> T {
         self.steps.fetch_add(1, Ordering::Relaxed);
         let done = work();
@@ -76,23 +76,23 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(10);
 
     #[test]
-    fn work_that_is_only_slow_is_waited_for() {
+    fn slow_work_is_waited_for() {
         let (work, worker) = Work::new();
         let done = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&done);
+        let finished = Arc::clone(&done);
         thread::spawn(move || {
             for _ in 0..20 {
                 thread::sleep(SHORT);
                 worker.risk(|| {});
             }
-            told.store(true, Ordering::Relaxed);
+            finished.store(true, Ordering::Relaxed);
         });
         work.wait_for(SHORT);
         assert!(done.load(Ordering::Relaxed));
     }
 
     #[test]
-    fn work_that_is_held_up_is_not() {
+    fn stalled_work_is_not_waited_for() {
         let (work, worker) = Work::new();
         let (release, held) = channel::<()>();
         let (began, begun) = channel();
@@ -104,13 +104,13 @@ mod tests {
         });
         begun.recv().unwrap();
         work.wait_for(SHORT);
-        assert!(work.ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty), "it is still at work");
+        assert!(work.ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty), "the worker still runs");
         drop(release);
         work.wait();
     }
 
     #[test]
-    fn work_that_nobody_does_is_done() {
+    fn work_of_a_dropped_worker_is_done() {
         let (work, worker) = Work::new();
         drop(worker);
         work.wait_for(Duration::MAX);

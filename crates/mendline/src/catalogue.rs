@@ -1,18 +1,19 @@
-//! What is known of servers, on disk.
+//! The list cache of servers on disk.
 //!
 //! One file per server and credential, in the user's state directory:
 //! ```text
 //! $MENDLINE_STATE_DIR | $XDG_STATE_HOME/mendline | ~/.local/state/mendline
-//!   key                   32 random bytes of this user's own, made once
+//!   key                   32 random bytes of this user, created once
 //!   catalogue/
-//!     <identity>.json     what was last heard of one server
-//!     <identity>.bad      one that was set aside: damaged, foreign, or of another format
+//!     <identity>.json     the list cache of one server
+//!     <identity>.bad      a rejected file: damaged, foreign, or of another format
 //! ```
-//! - `identity`: who a server is, and with which credential: a name that gives nothing away;
-//! - `file`: one file: its format, its seal, and whom it may belong to;
-//! - `keeper`: writes in the background, and never in anybody's way.
+//! - `identity`: a server and its credential, and the file name that is derived from them;
+//! - `file`: the format, the authentication and the ownership of one file;
+//! - `keeper`: writes files on a background thread.
 //!
-//! Nothing in here can stop a call. What cannot be read is as if it were not there; what cannot be written is said once.
+//! No error in this module stops a call. A file that cannot be read is treated as missing. A write error is logged
+//! once.
 
 mod file;
 mod identity;
@@ -28,63 +29,65 @@ pub use crate::state::state_directory;
 use file::{File, Found};
 pub use identity::{Identity, is_credential};
 pub use keeper::DiskKeeper;
-use keeper::Writing;
+use keeper::Writer;
 
-/// What is kept of a server, for somebody who only looks: nothing is made, set aside or said.
+/// Reads the list cache of a server. Creates, renames and logs nothing.
 pub fn peek(state: &Path, identity: &Identity) -> Option<ListCache> {
     match File::find(state, identity)?.read() {
-        Found::ListCache(remembered) => Some(remembered),
+        Found::ListCache(cached) => Some(cached),
         Found::Nothing | Found::Untrusted(_) => None,
     }
 }
 
-/// The place of one server's catalogue.
+/// The catalogue file of one server.
 pub struct CatalogueFile {
     file: File,
     identity: Identity,
-    pen: LogHandle,
+    log: LogHandle,
     redactor: Redactor,
 }
 
 impl CatalogueFile {
-    /// The place for this server. `None`, and said why, when there can be none.
-    pub fn open(state: &Path, identity: Identity, pen: LogHandle) -> Option<CatalogueFile> {
+    /// Opens the file of this server. Returns `None` and logs the reason if the state directory cannot be used.
+    pub fn open(state: &Path, identity: Identity, log: LogHandle) -> Option<CatalogueFile> {
         match File::open(state, &identity) {
-            Ok(file) => Some(CatalogueFile { file, identity, pen, redactor: Redactor::default() }),
-            Err(fault) => {
-                pen.write(LogLevel::Warn, &format!("nothing is kept of the server for the next time: {fault}"));
+            Ok(file) => Some(CatalogueFile { file, identity, log, redactor: Redactor::default() }),
+            Err(error) => {
+                let text =
+                    format!("cannot open the catalogue of the server: {error}; its lists are not cached on disk");
+                log.write(LogLevel::Warn, &text);
                 None
             }
         }
     }
 
-    /// Keeps nothing in which this one knows a secret.
+    /// Rejects a list cache that contains a secret of this redactor.
     #[must_use]
     pub fn hiding(self, redactor: Redactor) -> CatalogueFile {
         CatalogueFile { redactor, ..self }
     }
 
-    /// What was kept, grown older by the time that has passed.
+    /// Reads the list cache; the time since it was written is added to the age of its entries.
     pub fn read(&self) -> Option<ListCache> {
         match self.file.read() {
             Found::Nothing => None,
-            Found::ListCache(remembered) => Some(remembered),
+            Found::ListCache(cached) => Some(cached),
             Found::Untrusted(why) => {
                 let done = match self.file.set_aside() {
-                    Ok(to) => format!("set aside as {}", to.display()),
-                    Err(error) => format!("and could not be set aside ({error})"),
+                    Ok(to) => format!("renamed to {}", to.display()),
+                    Err(error) => format!("renaming it failed ({error})"),
                 };
-                let text = format!("what was kept of the server is not trusted: {why}; {done}");
-                self.pen.write(LogLevel::Warn, &text);
+                let text = format!("the catalogue file of the server is rejected: {why}; {done}");
+                self.log.write(LogLevel::Warn, &text);
                 None
             }
         }
     }
 
-    /// Keeps what there is to keep from now on.
+    /// Returns a keeper that writes to this file.
     pub fn keeper(self) -> DiskKeeper {
-        let CatalogueFile { file, identity, pen, redactor } = self;
+        let CatalogueFile { file, identity, log, redactor } = self;
         redactor.learn(&identity.into_secrets());
-        DiskKeeper::new(Writing::new(file, redactor, pen))
+        DiskKeeper::new(Writer::new(file, redactor, log))
     }
 }

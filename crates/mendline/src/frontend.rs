@@ -1,5 +1,5 @@
-//! The side that clients see.
+//! Transports to clients.
 //!
-//! [`stdio`] is the bridge's: one client, on our own stdin and stdout.
+//! [`stdio`] serves one client on the stdin and stdout of this process.
 
 pub mod stdio;

@@ -1,8 +1,8 @@
-//! What goes on around us: the machine sleeps and wakes, its network changes.
+//! Events of the operating system: the machine resumed from sleep, the network changed.
 //!
-//! Neither says anything about a server. Both say that what is believed about the way there may be wrong, and that now is
-//! the time to look. Both are waited for and never polled for: a laptop is not woken to be asked whether it slept. What
-//! this needs of the system is Linux; elsewhere opening either of them fails, and whoever wanted it does without.
+//! Neither event says anything about a server. Both mean that connectivity may have changed and that connections need a
+//! check. Mendline waits for both events and never polls, so it does not wake a sleeping laptop. The implementation is
+//! for Linux; on other systems `watch` fails and the caller continues without these events.
 
 pub mod network;
 pub mod sleep;

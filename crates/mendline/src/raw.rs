@@ -1,9 +1,9 @@
 //! The only module with `unsafe` code.
 //!
-//! Code between `fork` and `exec`, signal dispositions, a signal to a group by the pidfd of its leader and registering a
-//! descriptor with the reactor have no safe form in the standard library, rustix or tokio. They are here, small, each with
-//! the reason why it is sound, so that the lint can stay on everywhere else. No function here has a condition that its
-//! caller must keep for soundness.
+//! Code between `fork` and `exec`, signal dispositions, a signal to a process group by the pidfd of its leader, and the
+//! registration of a descriptor with the reactor have no safe form in the standard library, rustix or tokio. They are
+//! collected here, each with the reason why it is sound, so that the lint stays on everywhere else. No function here
+//! has a soundness condition that its caller must uphold.
 
 #![allow(unsafe_code, reason = "fork, signal dispositions and pidfd signals have no safe interface")]
 
@@ -20,26 +20,26 @@ use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, setsid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Lets the process that `command` starts send `tag`, its own id and a pidfd of itself through `socket` before it becomes
-/// the new program.
+/// Makes the process that `command` starts send `tag`, its own id and a pidfd of itself through `socket` before it
+/// executes the program.
 ///
-/// The copy of the socket that the process inherits closes when the program is executed and not before. So the reader of
-/// the socket cannot see its end before the notice has been sent, even if we are killed between `fork` and `exec`. The
-/// process opens the pidfd itself, so that it cannot belong to a later process with the same id.
+/// The socket that the process inherits closes on `exec` and not before. So the reader of the socket cannot see its end
+/// before the notice is sent, even if Mendline is killed between `fork` and `exec`. The process opens the pidfd itself,
+/// so that it cannot belong to a later process with the same id.
 pub(crate) fn announce_before_exec(command: &mut Command, socket: Arc<OwnedFd>, tag: u8) {
     let announce = move || {
         let id = getpid();
         let mut notice = [tag, 0, 0, 0, 0];
         notice[1..].copy_from_slice(&id.as_raw_nonzero().get().to_le_bytes());
-        // A failure is not handled here: a server that runs unguarded is better than none, and the guard is checked before
-        // the next start.
+        // A failure is ignored: a server without a guard is better than none, and the guard is checked before the next
+        // start.
         if let Ok(pidfd) = pidfd_open(id, PidfdFlags::empty()) {
             let _ = send_with_descriptor(socket.as_fd(), &notice, pidfd.as_fd());
         }
         Ok(())
     };
-    // SAFETY: between `fork` and `exec` only async-signal-safe things may happen. The closure makes four system calls
-    // (getpid, pidfd_open, sendmsg, close) with memory on the stack, allocates nothing and takes no lock.
+    // SAFETY: between `fork` and `exec` only async-signal-safe operations are allowed. The closure makes four system
+    // calls (getpid, pidfd_open, sendmsg, close) with memory on the stack, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(announce);
     }
@@ -59,8 +59,8 @@ pub(crate) fn send_with_descriptor(
     rustix::net::sendmsg(socket, &[IoSlice::new(notice)], &mut control, flags).map(drop)
 }
 
-/// Puts the process that `command` starts into a session of its own, so that no terminal and no signal to our group
-/// reaches it.
+/// Puts the process that `command` starts into a session of its own, so that no terminal and no signal to the process
+/// group of Mendline reaches it.
 pub(crate) fn new_session(command: &mut Command) {
     // SAFETY: the closure makes one system call, allocates nothing and takes no lock.
     unsafe {
@@ -68,15 +68,15 @@ pub(crate) fn new_session(command: &mut Command) {
     }
 }
 
-/// Lets the process that `command` starts inherit its three standard descriptors and no other, also none that our own
-/// parent left open for us without telling.
+/// Makes the process that `command` starts inherit its three standard descriptors and no other, not even one that the
+/// parent of Mendline left open.
 pub(crate) fn inherit_only_standard(command: &mut Command) {
     let close = || {
-        // SAFETY: the descriptors stay open until the program is executed, so those of this process, the one through which
-        // the standard library reports a failed start included, remain valid as long as there is code of ours.
+        // SAFETY: the call marks descriptors close-on-exec and closes none, so every descriptor of this process stays
+        // valid until `exec`, including the one through which the standard library reports a failed start.
         let marked = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
         if marked != 0 {
-            // Linux before 5.11 does not know this. Few processes leave more than these.
+            // Linux before 5.11 lacks this flag. Few processes leave more descriptors open than these.
             for fd in 3..256 {
                 // SAFETY: the same, one descriptor at a time; a number that is not open is refused without an effect.
                 unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -95,11 +95,11 @@ pub(crate) fn inherit_only_standard(command: &mut Command) {
 pub(crate) enum SignalTarget {
     /// The process.
     Process,
-    /// The process group whose leader it is or was. Linux 6.9 and later; earlier ones refuse it with `EINVAL`.
+    /// The process group whose leader it is or was. Needs Linux 6.9; earlier kernels refuse it with `EINVAL`.
     Group,
 }
 
-/// Sends a signal through a pidfd, or only finds out whether it could be sent.
+/// Sends a signal through a pidfd, or with `None` only checks whether a signal can be sent.
 pub(crate) fn signal_by_pidfd(
     pidfd: BorrowedFd<'_>,
     signal: Option<Signal>,
@@ -111,25 +111,26 @@ pub(crate) fn signal_by_pidfd(
         SignalTarget::Group => libc::PIDFD_SIGNAL_PROCESS_GROUP,
     };
     let no_info = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: the call reads no memory of ours, since there is no `siginfo_t`; a descriptor that is no pidfd is refused.
+    // SAFETY: the call reads no memory of this process, since there is no `siginfo_t`; the kernel refuses a descriptor
+    // that is no pidfd.
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), number, no_info, flags) };
     if sent == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
 }
 
-/// A descriptor of ours that the reactor watches.
+/// Registers a descriptor with the reactor.
 pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open and stays the same descriptor until it is dropped, and this crate never replaces the one
-    // inside an `AsyncFd`.
+    // SAFETY: an `OwnedFd` is open and stays the same descriptor until it is dropped, and this crate never replaces the
+    // one inside an `AsyncFd`.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     watched.map_err(Into::into)
 }
 
-/// Makes this process deaf to the signals that ask it to end: hang-up, interrupt, terminate.
+/// Makes this process ignore the signals that ask it to end: SIGHUP, SIGINT and SIGTERM.
 ///
-/// For the guard, which must outlive the process that is being ended, and for servers in tests that will not go.
-pub fn ignore_endings() {
+/// For the guard, which must outlive the process that is being ended, and for test servers that refuse to exit.
+pub fn ignore_termination_signals() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: setting a disposition to "ignore" installs no handler, so no code of ours can run at a bad moment.
+        // SAFETY: setting a disposition to "ignore" installs no handler, so no code of this process runs on a signal.
         unsafe {
             libc::signal(signal, libc::SIG_IGN);
         }

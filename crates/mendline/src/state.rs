@@ -1,7 +1,7 @@
-//! Where this user's state is kept, and whose it must be.
+//! The user's state directory and its ownership.
 //!
-//! The catalogue and the log files live side by side in one directory of the user's own. Both ask here, so that they agree
-//! where it is, and that nobody else may write to it.
+//! The catalogue and the log files share one directory. Both use this module, so that they agree on its path and check
+//! that no other user can write to it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where this user's state is kept, by the environment.
+/// Returns the user's state directory as the environment defines it.
 pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     path("MENDLINE_STATE_DIR")
@@ -17,19 +17,19 @@ pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<Pa
         .or_else(|| Some(path("HOME")?.join(".local/state/mendline")))
 }
 
-/// Makes a folder that is ours alone, or makes sure that it is nobody else's to write.
+/// Creates a directory that only this user may access, or checks that no other user can write to an existing one.
 pub(crate) fn own_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let about = fs::metadata(path)?;
-    check_owner(&about).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
+    let metadata = fs::metadata(path)?;
+    check_owner(&metadata).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
 }
 
-/// Whether only we may change it, and if not, why.
-pub(crate) fn check_owner(about: &fs::Metadata) -> Result<(), &'static str> {
-    if about.uid() != rustix::process::geteuid().as_raw() {
-        Err("it belongs to somebody else")
-    } else if about.permissions().mode() & 0o022 != 0 {
-        Err("others may write to it")
+/// Checks that only this user can write to a file.
+pub(crate) fn check_owner(metadata: &fs::Metadata) -> Result<(), &'static str> {
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        Err("it belongs to another user")
+    } else if metadata.permissions().mode() & 0o022 != 0 {
+        Err("other users can write to it")
     } else {
         Ok(())
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_is_kept_where_the_environment_says_and_never_at_a_relative_place() {
+    fn state_directory_follows_environment_and_is_never_relative() {
         let with = |variables: &'static [(&str, &str)]| {
             state_directory(move |name| {
                 variables.iter().find(|(it, _)| *it == name).map(|(_, value)| OsString::from(value))

@@ -1,9 +1,9 @@
-//! How upstreams are reached.
+//! Transports to upstreams.
 //!
-//! [`child`] runs a server as a process of ours; [`guard`] sees to it that such a process does not outlive us, whatever
-//! ends us; `group` signals such a process with all that it started. [`http`] speaks to a server elsewhere; [`remote`] offers
-//! it to the driver; [`next`] is where the next command or address waits for its moment. The first two are Unix, and so are the socket options in
-//! `http/dial.rs`; what a port to another system has to replace is in these files and in `crate::raw`.
+//! [`child`] runs a server as a child process. [`guard`] ends such a process when Mendline dies. `group` signals a
+//! process group. [`http`] talks to a server over HTTP, and [`remote`] offers it to the driver. [`next`] holds the next
+//! command or target until the engine applies it. The first three are Unix only, and so are the socket options in
+//! `http/dial.rs`. A port to another system replaces these files and `crate::raw`.
 
 pub mod child;
 mod group;
@@ -12,4 +12,4 @@ pub mod http;
 pub mod next;
 pub mod remote;
 
-pub use crate::raw::ignore_endings;
+pub use crate::raw::ignore_termination_signals;

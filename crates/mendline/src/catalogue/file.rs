@@ -1,16 +1,16 @@
-//! One file: its format, its seal, and whom it may belong to.
+//! The format, the authentication and the ownership of one catalogue file.
 //!
-//! The first line says what it is and seals the rest; the rest is [`ListCache`] as the decisions write it.
+//! The first line is a header that authenticates the rest; the rest is a [`ListCache`] as the core writes it.
 //! ```text
-//! mendline-catalogue 1 <written, ms since 1970> <seal>
+//! mendline-catalogue 1 <written, ms since 1970> <HMAC-SHA-256>
 //! {"jsonrpc":"2.0","method":"catalogue", …}
 //! ```
-//! The seal is a keyed hash over the name, the time and the rest, so a file that is damaged, cut short, another server's or
-//! another user's does not pass, and neither does one that somebody wrote who cannot read this user's key. Before a byte is
-//! read, the file has to be a plain one, this user's, and nobody else's to write.
+//! The HMAC covers the file name, the time and the rest. So a file is rejected if it is damaged, truncated, of another
+//! server or of another user, or if its writer cannot read this user's key. Before it is read, the file must be a
+//! regular file that belongs to this user and that no other user can write to.
 //!
-//! A file is replaced whole, by renaming: who reads at the same time reads the old one or the new one. It is not forced to the
-//! disk, which takes seconds where others write, too: what a power cut leaves of it does not pass its seal.
+//! A file is replaced as a whole by a rename: a concurrent reader sees the old file or the new one. It is not synced to
+//! the disk, which can take seconds under load: a file that a power failure damages is rejected by its HMAC.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -27,20 +27,20 @@ use crate::state::{check_owner, own_folder};
 
 const MAGIC: &str = "mendline-catalogue";
 const FORMAT: u32 = 1;
-/// The largest file: the largest catalogue, and what stands around its entries.
-const LARGEST: u64 = 2 * defaults::CATALOGUE_BYTES as u64;
-/// Servers of which something is kept; the one that was used least recently goes first.
-const FILES: usize = 256;
-/// A file half written that is this old has nobody any more who writes it.
-const ABANDONED: Duration = Duration::from_secs(60 * 60);
+/// The largest file: the largest catalogue and the text around its entries.
+const MAX_BYTES: u64 = 2 * defaults::CATALOGUE_BYTES as u64;
+/// The most files in the directory; the least recently used one is removed first.
+const MAX_FILES: usize = 256;
+/// A temporary file of this age is abandoned by its writer.
+const TEMPORARY_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 const KEY_BYTES: usize = 32;
 
-/// What was found in a file's place.
+/// The result of reading a file.
 #[derive(Debug)]
 pub(super) enum Found {
     Nothing,
     ListCache(ListCache),
-    /// Something that may not be trusted, and why.
+    /// A file that is rejected, and the reason.
     Untrusted(String),
 }
 
@@ -53,7 +53,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// The file of this server in a state directory, which is made if it is not there.
+    /// Opens the file of this server in a state directory, which is created if it does not exist.
     pub(super) fn open(state: &Path, identity: &Identity) -> io::Result<File> {
         let folder = state.join("catalogue");
         own_folder(state)?;
@@ -62,16 +62,16 @@ impl File {
         Ok(File { folder, name: identity.name(&key), key })
     }
 
-    /// The file of this server, if anything was ever kept in this state directory.
+    /// Finds the file of this server in an existing state directory. Creates nothing.
     pub(super) fn find(state: &Path, identity: &Identity) -> Option<File> {
         let key = read_key(&state.join("key")).ok()?;
         Some(File { folder: state.join("catalogue"), name: identity.name(&key), key })
     }
 
     pub(super) fn read(&self) -> Found {
-        match read_own(&self.path("json"), LARGEST) {
-            Ok(bytes) => match self.unseal(&bytes, now()) {
-                Ok(remembered) => Found::ListCache(remembered),
+        match read_own(&self.path("json"), MAX_BYTES) {
+            Ok(bytes) => match self.verify(&bytes, now()) {
+                Ok(cached) => Found::ListCache(cached),
                 Err(why) => Found::Untrusted(why),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
@@ -79,39 +79,39 @@ impl File {
         }
     }
 
-    /// Out of the way, where people can look at it.
+    /// Renames the file to `*.bad`, so that it is not read again and people can inspect it.
     pub(super) fn set_aside(&self) -> io::Result<PathBuf> {
         let to = self.path("bad");
         fs::rename(self.path("json"), &to)?;
         Ok(to)
     }
 
-    pub(super) fn write(&self, remembered: &ListCache) -> io::Result<()> {
-        let body = remembered.write();
-        if body.len() as u64 > LARGEST {
-            return Err(io::Error::other("there is too much to keep"));
+    pub(super) fn write(&self, cached: &ListCache) -> io::Result<()> {
+        let body = cached.write();
+        if body.len() as u64 > MAX_BYTES {
+            return Err(io::Error::other("the catalogue is too large"));
         }
-        let half = self.folder.join(format!("{}.{}.tmp", self.name, std::process::id()));
-        let written = self.write_half(&half, &body).and_then(|()| fs::rename(&half, self.path("json")));
+        let temporary = self.folder.join(format!("{}.{}.tmp", self.name, std::process::id()));
+        let written = self.write_temporary(&temporary, &body).and_then(|()| fs::rename(&temporary, self.path("json")));
         if written.is_err() {
-            let _ = fs::remove_file(&half);
+            let _ = fs::remove_file(&temporary);
         }
         written?;
         self.sweep();
         Ok(())
     }
 
-    fn write_half(&self, half: &Path, body: &[u8]) -> io::Result<()> {
-        // One that another process of our number left behind.
-        let _ = fs::remove_file(half);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(half)?;
-        file.write_all(&self.seal(body, now()))?;
+    fn write_temporary(&self, temporary: &Path, body: &[u8]) -> io::Result<()> {
+        // An earlier process with the same id may have left one.
+        let _ = fs::remove_file(temporary);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        file.write_all(&self.header(body, now()))?;
         file.write_all(body)
     }
 
-    fn seal(&self, body: &[u8], written: u64) -> Vec<u8> {
-        let seal: String = self.tag(body, written).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{MAGIC} {FORMAT} {written} {seal}\n").into_bytes()
+    fn header(&self, body: &[u8], written: u64) -> Vec<u8> {
+        let tag: String = self.tag(body, written).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{MAGIC} {FORMAT} {written} {tag}\n").into_bytes()
     }
 
     fn tag(&self, body: &[u8], written: u64) -> hmac::Tag {
@@ -121,45 +121,45 @@ impl File {
         context.sign()
     }
 
-    fn unseal(&self, bytes: &[u8], now: u64) -> Result<ListCache, String> {
+    fn verify(&self, bytes: &[u8], now: u64) -> Result<ListCache, String> {
         let end = bytes.iter().take(200).position(|byte| *byte == b'\n').ok_or("it has no first line")?;
-        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "its first line is no text")?;
+        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "its first line is not text")?;
         let mut words = head.split(' ');
         if words.next() != Some(MAGIC) {
-            return Err("it is no catalogue".to_owned());
+            return Err("it is not a catalogue".to_owned());
         }
-        let format: u32 = words.next().and_then(|word| word.parse().ok()).ok_or("its format is not said")?;
+        let format: u32 = words.next().and_then(|word| word.parse().ok()).ok_or("its first line has no format")?;
         if format != FORMAT {
-            return Err(format!("its format is {format}, and only {FORMAT} is known here"));
+            return Err(format!("its format is {format}, and this version reads only {FORMAT}"));
         }
-        let written: u64 = words.next().and_then(|word| word.parse().ok()).ok_or("its time is not said")?;
+        let written: u64 = words.next().and_then(|word| word.parse().ok()).ok_or("its first line has no time")?;
         let body = &bytes[end + 1..];
-        if self.seal(body, written) != bytes[..=end] {
-            return Err("its seal does not fit: it is damaged, or another's".to_owned());
+        if self.header(body, written) != bytes[..=end] {
+            return Err("its HMAC is wrong: the file is damaged or belongs to another server or user".to_owned());
         }
-        let mut remembered = ListCache::read(body).map_err(|why| why.to_string())?;
-        // A clock that ran backwards says nothing about how old it is.
+        let mut cached = ListCache::read(body).map_err(|why| why.to_string())?;
+        // If the clock ran backwards, the age is unknown.
         let age = now.checked_sub(written).map_or(Duration::MAX, Duration::from_millis);
-        remembered.grow_older(age);
-        Ok(remembered)
+        cached.grow_older(age);
+        Ok(cached)
     }
 
-    /// Keeps the folder within its limits. That it fails is not worth a word.
+    /// Removes surplus and abandoned files. Errors are ignored.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut files = Vec::new();
-        for entry in entries.flatten().take(16 * FILES) {
-            let Ok(age) = entry.metadata().and_then(|about| about.modified()) else { continue };
+        for entry in entries.flatten().take(16 * MAX_FILES) {
+            let Ok(age) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
             let path = entry.path();
-            let is_half = path.extension().is_some_and(|extension| extension == "tmp");
-            if is_half && age.elapsed().is_ok_and(|age| age > ABANDONED) {
+            let is_temporary = path.extension().is_some_and(|extension| extension == "tmp");
+            if is_temporary && age.elapsed().is_ok_and(|age| age > TEMPORARY_MAX_AGE) {
                 let _ = fs::remove_file(&path);
-            } else if !is_half {
+            } else if !is_temporary {
                 files.push((age, path));
             }
         }
         files.sort();
-        for (_, path) in files.iter().take(files.len().saturating_sub(FILES)) {
+        for (_, path) in files.iter().take(files.len().saturating_sub(MAX_FILES)) {
             let _ = fs::remove_file(path);
         }
     }
@@ -169,40 +169,40 @@ impl File {
     }
 }
 
-/// Reads a plain file that is ours alone to write, and not larger than that.
-fn read_own(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+/// Reads a regular file of at most `max_bytes` that only this user can write to.
+fn read_own(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() {
-        return Err(io::Error::other("it is no plain file"));
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
     }
-    check_owner(&about).map_err(io::Error::other)?;
+    check_owner(&metadata).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
-    file.take(largest + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > largest {
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
         return Err(io::Error::other("it is too large"));
     }
     Ok(bytes)
 }
 
-/// This user's key, made when there is none. Whoever is first makes it; the others use what they find.
+/// Reads this user's key, or creates it. If several processes create one, the first wins and all use it.
 fn user_key(state: &Path) -> io::Result<hmac::Key> {
     let path = state.join("key");
     if !path.exists() {
         let mut bytes = [0; KEY_BYTES];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("no random bytes can be had"))?;
-        let half = state.join(format!("key.{}.tmp", std::process::id()));
-        let _ = fs::remove_file(&half);
+        SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system provides no random bytes"))?;
+        let temporary = state.join(format!("key.{}.tmp", std::process::id()));
+        let _ = fs::remove_file(&temporary);
         let made = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&half)
+            .open(&temporary)
             .and_then(|mut file| file.write_all(&bytes))
-            // A link, not a renaming: it never replaces a key that others use already.
-            .and_then(|()| fs::hard_link(&half, &path));
-        let _ = fs::remove_file(&half);
+            // A hard link, not a rename: it never replaces an existing key.
+            .and_then(|()| fs::hard_link(&temporary, &path));
+        let _ = fs::remove_file(&temporary);
         match made {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -215,7 +215,7 @@ fn read_key(path: &Path) -> io::Result<hmac::Key> {
     let bytes = read_own(path, KEY_BYTES as u64)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     if bytes.len() != KEY_BYTES {
-        return Err(io::Error::other(format!("{}: it is no key", path.display())));
+        return Err(io::Error::other(format!("{}: it is not a key", path.display())));
     }
     Ok(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
 }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_found_again_and_only_its_user_can_read_it() {
+    fn written_file_is_found_and_private_to_its_user() {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
         assert!(matches!(file.read(), Found::Nothing));
@@ -259,11 +259,11 @@ mod tests {
         assert_eq!(mode(&file.path("json")), 0o600);
         assert_eq!(mode(&file.folder), 0o700);
         assert_eq!(mode(&state.path().join("mendline/key")), 0o600);
-        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), 1, "nothing half written is left");
+        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), 1, "no temporary file is left");
     }
 
     #[test]
-    fn whoever_only_looks_makes_nothing() {
+    fn find_creates_nothing() {
         let state = tempfile::tempdir().unwrap();
         let identity = Identity::remote("https://a.example/mcp");
         assert!(File::find(&state.path().join("mendline"), &identity).is_none());
@@ -274,48 +274,48 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_differs_in_a_single_byte_or_is_cut_short_is_not_trusted() {
+    fn changed_or_truncated_file_is_rejected() {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
         file.write(&kept()).unwrap();
         let whole = fs::read(file.path("json")).unwrap();
-        assert!(file.unseal(&whole, now()).is_ok());
+        assert!(file.verify(&whole, now()).is_ok());
         for at in 0..whole.len() {
             let mut other = whole.clone();
             other[at] ^= 1;
-            assert!(file.unseal(&other, now()).is_err(), "byte {at}");
-            assert!(file.unseal(&whole[..at], now()).is_err(), "cut at {at}");
+            assert!(file.verify(&other, now()).is_err(), "byte {at}");
+            assert!(file.verify(&whole[..at], now()).is_err(), "cut at {at}");
         }
     }
 
     #[test]
-    fn another_servers_file_and_another_users_are_not_trusted() {
+    fn file_of_another_server_or_user_is_rejected() {
         let (mine, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (a, b) = (file(mine.path(), "https://a.example/mcp"), file(mine.path(), "https://b.example/mcp"));
         a.write(&kept()).unwrap();
         fs::copy(a.path("json"), b.path("json")).unwrap();
-        assert!(why(b.read()).contains("another's"));
-        let stranger = file(theirs.path(), "https://a.example/mcp");
-        assert_ne!(stranger.name, a.name);
-        fs::copy(a.path("json"), stranger.path("json")).unwrap();
-        assert!(why(stranger.read()).contains("another's"));
+        assert!(why(b.read()).contains("another server or user"));
+        let other = file(theirs.path(), "https://a.example/mcp");
+        assert_ne!(other.name, a.name);
+        fs::copy(a.path("json"), other.path("json")).unwrap();
+        assert!(why(other.read()).contains("another server or user"));
     }
 
     #[test]
-    fn a_file_of_a_later_format_is_named_as_one_and_set_aside() {
+    fn file_of_later_format_is_named_and_set_aside() {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
         file.write(&kept()).unwrap();
         let text = fs::read_to_string(file.path("json")).unwrap().replacen("catalogue 1 ", "catalogue 2 ", 1);
         fs::write(file.path("json"), text).unwrap();
-        assert_eq!(why(file.read()), "its format is 2, and only 1 is known here");
+        assert_eq!(why(file.read()), "its format is 2, and this version reads only 1");
         file.set_aside().unwrap();
         assert!(matches!(file.read(), Found::Nothing));
         assert!(file.path("bad").exists());
     }
 
     #[test]
-    fn links_pipes_and_what_others_may_write_to_are_not_trusted() {
+    fn links_pipes_and_files_writable_by_others_are_rejected() {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
         file.write(&kept()).unwrap();
@@ -325,51 +325,51 @@ mod tests {
         why(file.read());
         fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        assert_eq!(why(file.read()), "it is no plain file");
+        assert_eq!(why(file.read()), "it is not a regular file");
         fs::remove_file(&path).unwrap();
         fs::rename(&elsewhere, &path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
-        assert_eq!(why(file.read()), "others may write to it");
+        assert_eq!(why(file.read()), "other users can write to it");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::set_permissions(&file.folder, fs::Permissions::from_mode(0o777)).unwrap();
         let again = File::open(&state.path().join("mendline"), &Identity::remote("https://a.example/mcp"));
-        assert!(again.err().unwrap().to_string().contains("others may write to it"));
+        assert!(again.err().unwrap().to_string().contains("other users can write to it"));
     }
 
     #[test]
-    fn a_key_that_is_none_keeps_everything_shut() {
+    fn invalid_key_is_an_error() {
         let state = tempfile::tempdir().unwrap();
         file(state.path(), "https://a.example/mcp");
         fs::write(state.path().join("mendline/key"), b"short").unwrap();
         let again = File::open(&state.path().join("mendline"), &Identity::remote("https://a.example/mcp"));
-        assert!(again.err().unwrap().to_string().contains("it is no key"));
+        assert!(again.err().unwrap().to_string().contains("it is not a key"));
     }
 
     #[test]
-    fn what_was_written_in_the_future_is_as_old_as_can_be() {
+    fn file_from_the_future_has_maximum_age() {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
         let body = KEPT.as_bytes();
-        let text = [file.seal(body, 5_000), body.to_vec()].concat();
-        let age = |now| String::from_utf8(file.unseal(&text, now).unwrap().write()).unwrap();
+        let text = [file.header(body, 5_000), body.to_vec()].concat();
+        let age = |now| String::from_utf8(file.verify(&text, now).unwrap().write()).unwrap();
         assert!(age(6_500).contains(r#""ageMs":1500,"#));
         assert!(age(4_000).contains(&format!(r#""ageMs":{},"#, u64::MAX)));
     }
 
     #[test]
-    fn the_folder_has_a_limit_and_what_is_half_written_for_long_goes() {
+    fn surplus_and_abandoned_files_are_removed() {
         let state = tempfile::tempdir().unwrap();
         let file = file(state.path(), "https://a.example/mcp");
-        let old = SystemTime::now() - 2 * ABANDONED;
-        for number in 0..FILES + 10 {
+        let old = SystemTime::now() - 2 * TEMPORARY_MAX_AGE;
+        for number in 0..MAX_FILES + 10 {
             let path = file.folder.join(format!("{number}.json"));
             fs::File::create(&path).unwrap().set_modified(old).unwrap();
         }
-        let half = file.folder.join("x.1.tmp");
-        fs::File::create(&half).unwrap().set_modified(old).unwrap();
+        let temporary = file.folder.join("x.1.tmp");
+        fs::File::create(&temporary).unwrap().set_modified(old).unwrap();
         file.write(&kept()).unwrap();
-        assert!(!half.exists());
-        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), FILES);
-        assert!(matches!(file.read(), Found::ListCache(_)), "the newest stays");
+        assert!(!temporary.exists());
+        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), MAX_FILES);
+        assert!(matches!(file.read(), Found::ListCache(_)), "the newest file remains");
     }
 }

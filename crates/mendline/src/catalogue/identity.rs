@@ -1,12 +1,12 @@
-//! Who a server is, and with which credential.
+//! The identity of a server: its command or URL, and its credentials.
 //!
-//! Two entries with the same command and another token are two servers: what one account may see must not be shown to the
-//! other. So everything that makes a server this server goes into its identity, each part with its length so that parts
-//! cannot run into each other. What becomes of it outside is a keyed hash: a file name from which nobody without this user's
-//! key can tell a command line, a URL or a token, not even by guessing.
+//! Two entries with the same command and different tokens are two servers: lists that one account may see must not be
+//! shown to the other. So everything that distinguishes a server is part of its identity, each part with its length, so
+//! that two lists of parts never give the same bytes. Only a keyed hash leaves this module, as a file name. Without
+//! this user's key, it reveals no command line, URL or token, not even to guessing.
 //!
-//! A child inherits our whole environment. Variables that change with every login would make every start the first one, so
-//! only those count whose names speak of credentials.
+//! A child inherits the whole environment. Variables that change with every login would change the identity, so only
+//! variables whose names suggest a credential are part of it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use mendline_core::Secret;
 use ring::hmac;
 
-/// Everything that makes a server this server.
+/// The parts that distinguish a server from others.
 #[derive(Clone)]
 pub struct Identity {
     parts: Vec<u8>,
@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A server that is a child process, started here.
+    /// The identity of a server over stdio.
     pub fn child(
         command: impl IntoIterator<Item = impl AsRef<OsStr>>,
         directory: Option<&std::path::Path>,
@@ -36,7 +36,7 @@ impl Identity {
         identity
     }
 
-    /// A server at a URL.
+    /// The identity of a server at a URL.
     pub fn remote(url: &str) -> Identity {
         let mut identity = Identity { parts: Vec::new(), secrets: Vec::new() };
         identity.part(b"remote");
@@ -44,7 +44,7 @@ impl Identity {
         identity
     }
 
-    /// It is spoken to with this: a header, or a variable of its environment.
+    /// Adds a credential: a header, or a variable of the environment.
     #[must_use]
     pub fn with(mut self, name: &str, value: &Secret) -> Identity {
         self.part(b"credential");
@@ -54,7 +54,7 @@ impl Identity {
         self
     }
 
-    /// Of these variables, those that are credentials count.
+    /// Adds those of these variables that are credentials.
     #[must_use]
     pub fn with_environment(self, variables: impl IntoIterator<Item = (String, String)>) -> Identity {
         let mut credentials: Vec<_> = variables.into_iter().filter(|(name, _)| is_credential(name)).collect();
@@ -62,13 +62,13 @@ impl Identity {
         credentials.into_iter().fold(self, |identity, (name, value)| identity.with(&name, &Secret::new(value)))
     }
 
-    /// Its name for somebody who has this key.
+    /// Returns the file name of this server for the user with this key.
     pub(super) fn name(&self, key: &hmac::Key) -> String {
         let tag = hmac::sign(key, &self.parts);
         tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What must never be written anywhere.
+    /// Returns the secrets, which must never be written to disk or logs.
     pub(super) fn into_secrets(self) -> Vec<Secret> {
         self.secrets
     }
@@ -79,12 +79,12 @@ impl Identity {
     }
 }
 
-/// Does the name of this variable speak of a credential, or of whose it is?
+/// Returns whether the name of a variable suggests a credential or an account.
 pub fn is_credential(name: &str) -> bool {
     const ENDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD"];
     const WORDS: [&str; 8] = ["PASS", "AUTH", "CREDENTIAL", "CREDENTIALS", "PAT", "ACCOUNT", "PROFILE", "TENANT"];
     let name = name.to_ascii_uppercase();
-    // The socket of an agent is another one after every login, and says nothing about who one is.
+    // The socket of an agent differs after every login and identifies no account.
     let is_socket = name.ends_with("_SOCK");
     !is_socket && name.split('_').any(|word| WORDS.contains(&word) || ENDS.iter().any(|end| word.ends_with(end)))
 }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn another_command_place_url_or_credential_is_another_server() {
+    fn command_directory_url_and_credential_distinguish_servers() {
         let token = |value: &str| Secret::new(value.to_owned());
         let here = Some(std::path::Path::new("/here"));
         let all = [
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn another_user_has_other_names_for_the_same_server() {
+    fn name_depends_on_the_key_of_the_user() {
         let server = Identity::remote("https://a.example/mcp");
         assert_ne!(name(&server), server.name(&hmac::Key::new(hmac::HMAC_SHA256, b"of another user")));
     }
 
     #[test]
-    fn only_what_speaks_of_credentials_counts_of_an_environment() {
+    fn only_credential_variables_are_part_of_identity() {
         for name in ["GITHUB_TOKEN", "OPENAI_API_KEY", "openai_apikey", "DB_PASSWORD", "AWS_PROFILE", "NOTION_PAT"] {
             assert!(is_credential(name), "{name}");
         }

@@ -1,8 +1,8 @@
-//! Writes in the background, and never in anybody's way.
+//! Writes the list cache on a background thread.
 //!
-//! A disk may be slow, full or gone; the loop that carries calls must not notice. So one thread writes, started when there is
-//! first something to write, and it writes the newest: what comes while it is busy replaces what waits. When everything ends it
-//! is waited for, unless the disk hangs.
+//! A disk may be slow, full or missing; the driver's loop must not block on it. So one thread writes, started with the
+//! first write. It writes the latest value only: a new value replaces one that is still waiting. On drop the keeper
+//! waits for the thread, unless the disk hangs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -17,19 +17,19 @@ use crate::observe::redact::Redactor;
 
 const STACK: usize = 256 << 10;
 
-/// Keeps the catalogue of one server on disk.
+/// A keeper that writes the catalogue of one server to disk.
 pub struct DiskKeeper {
-    desk: Arc<Desk>,
-    /// Until there is something to write.
-    writing: Option<Writing>,
+    slot: Arc<Slot>,
+    /// Taken by the thread when it starts.
+    writer: Option<Writer>,
     work: Option<Work>,
 }
 
-/// Where the loop and the thread meet.
+/// The latest value, shared by the driver's loop and the thread.
 #[derive(Default)]
-struct Desk {
+struct Slot {
     state: Mutex<State>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -38,85 +38,85 @@ struct State {
     is_over: bool,
 }
 
-/// What the thread needs.
-pub(super) struct Writing {
+/// The state of the writing thread.
+pub(super) struct Writer {
     file: File,
     redactor: Redactor,
-    pen: LogHandle,
-    complained: bool,
+    log: LogHandle,
+    has_warned: bool,
 }
 
 impl DiskKeeper {
-    pub(super) fn new(writing: Writing) -> DiskKeeper {
-        DiskKeeper { desk: Arc::default(), writing: Some(writing), work: None }
+    pub(super) fn new(writer: Writer) -> DiskKeeper {
+        DiskKeeper { slot: Arc::default(), writer: Some(writer), work: None }
     }
 }
 
 impl Keeper for DiskKeeper {
     fn keep(&mut self, _: UpstreamId, what: ListCache) {
-        let mut state = self.desk.lock();
+        let mut state = self.slot.lock();
         state.next = Some(what);
         drop(state);
-        self.desk.news.notify_all();
-        if let Some(writing) = self.writing.take() {
-            let desk = Arc::clone(&self.desk);
+        self.slot.changed.notify_all();
+        if let Some(writer) = self.writer.take() {
+            let slot = Arc::clone(&self.slot);
             let (work, worker) = Work::new();
             self.work = Some(work);
-            // Without a thread nothing is kept, and the calls go on.
+            // Without a thread nothing is written, and calls continue.
             let _ = thread::Builder::new()
                 .name("mendline-keeper".to_owned())
                 .stack_size(STACK)
-                .spawn(move || desk.serve(writing, &worker));
+                .spawn(move || slot.serve(writer, &worker));
         }
     }
 }
 
 impl Drop for DiskKeeper {
     fn drop(&mut self) {
-        self.desk.lock().is_over = true;
-        self.desk.news.notify_all();
+        self.slot.lock().is_over = true;
+        self.slot.changed.notify_all();
         if let Some(work) = &self.work {
             work.wait();
         }
     }
 }
 
-impl Desk {
+impl Slot {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, mut writing: Writing, worker: &Worker) {
+    fn serve(&self, mut writer: Writer, worker: &Worker) {
         loop {
             let state = self.lock();
             let waits = |state: &mut State| state.next.is_none() && !state.is_over;
-            let mut state = self.news.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
             let Some(next) = state.next.take() else { break };
             drop(state);
-            worker.risk(|| writing.write(&next));
+            worker.risk(|| writer.write(&next));
         }
     }
 }
 
-impl Writing {
-    pub(super) fn new(file: File, redactor: Redactor, pen: LogHandle) -> Writing {
-        Writing { file, redactor, pen, complained: false }
+impl Writer {
+    pub(super) fn new(file: File, redactor: Redactor, log: LogHandle) -> Writer {
+        Writer { file, redactor, log, has_warned: false }
     }
 
     fn write(&mut self, what: &ListCache) {
-        // A secret of ours that the server repeats, in whatever form, is not for a disk. What only looks like a credential
-        // is the server's own text, an example in a description for instance.
+        // A configured secret that the server repeats, in any form, is not written to disk. Text that only looks like a
+        // credential is the server's own, such as an example in a description.
         let written = if self.redactor.is_told_by(&what.write()) {
-            Err("the server repeats a credential in what it says of itself".to_owned())
+            Err("the server repeats a credential in its lists or its handshake".to_owned())
         } else {
             self.file.write(what).map_err(|error| error.to_string())
         };
         match written {
-            Ok(()) => self.complained = false,
-            Err(why) if !self.complained => {
-                self.complained = true;
-                let text = format!("what is known of the server cannot be kept for the next time: {why}");
-                self.pen.write(LogLevel::Warn, &text);
+            Ok(()) => self.has_warned = false,
+            Err(why) if !self.has_warned => {
+                self.has_warned = true;
+                let text = format!("cannot write the catalogue of the server: {why}; its lists are not cached on disk");
+                self.log.write(LogLevel::Warn, &text);
             }
             Err(_) => {}
         }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_on_disk_when_the_keeper_has_gone() {
+    fn dropped_keeper_has_written_the_latest_value() {
         let state = tempfile::tempdir().unwrap();
         let mut keeper = file(state.path()).keeper();
         for number in 0..50 {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_a_credential_is_not_kept() {
+    fn list_cache_with_credential_is_not_written() {
         let state = tempfile::tempdir().unwrap();
         let mut keeper = file(state.path()).keeper();
         keeper.keep(UpstreamId(0), catalogue("s3cr3t-canary"));
@@ -174,7 +174,7 @@ mod tests {
         let cookie = Secret::new("sid=0123456789; csrf=abcdefghij");
         redactor.learn(&[basic, cookie, Secret::new("with\"quote/and")]);
         redactor.learn(&secrets_of_url("https://h.example/mcp?key=query-canary-1"));
-        for told in [
+        for text in [
             "open sesame",
             "me:open sesame",
             "b3BlbiBzZXNhbWU",
@@ -187,14 +187,14 @@ mod tests {
         ] {
             let state = tempfile::tempdir().unwrap();
             let mut keeper = file(state.path()).hiding(redactor.clone()).keeper();
-            keeper.keep(UpstreamId(0), catalogue(told));
+            keeper.keep(UpstreamId(0), catalogue(text));
             drop(keeper);
-            assert!(file(state.path()).read().is_none(), "{told}");
+            assert!(file(state.path()).read().is_none(), "{text}");
         }
     }
 
     #[test]
-    fn what_only_looks_like_a_credential_is_kept() {
+    fn text_that_only_resembles_a_credential_is_written() {
         let state = tempfile::tempdir().unwrap();
         let mut keeper = file(state.path()).keeper();
         keeper.keep(UpstreamId(0), catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
@@ -203,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_to_stops_nobody() {
+    fn unwritable_directory_stops_no_call() {
         let state = tempfile::tempdir().unwrap();
         let mut keeper = file(state.path()).keeper();
         let folder = state.path().join("mendline/catalogue");
         std::fs::remove_dir(&folder).unwrap();
-        std::fs::write(&folder, b"a file where a folder was").unwrap();
+        std::fs::write(&folder, b"a file instead of a directory").unwrap();
         for _ in 0..3 {
             keeper.keep(UpstreamId(0), catalogue("tool"));
         }

@@ -1,14 +1,14 @@
-//! Our own stdin and stdout as byte streams that never block.
+//! The stdin and stdout of this process as byte streams that never block.
 //!
-//! Standard descriptors are shared: setting O_NONBLOCK on the open file behind them changes it for the shell, the client
-//! or a sibling that holds the same one, and such programs break in ways that nobody connects with us. So nothing shared is
-//! changed. What the descriptor is decides how:
+//! Standard descriptors are shared: O_NONBLOCK on the open file behind them also applies to the shell, the client or a
+//! sibling process that holds the same file, and breaks such programs. So nothing shared is changed. The kind of
+//! descriptor decides:
 //!
-//! - pipes and terminals are opened a second time through `/proc/self/fd`, which gives an open file of our own;
-//! - sockets (Node gives its children socket pairs) cannot be opened again, but can be asked per call not to wait;
-//! - regular files and `/dev/null` never wait and are read and written plainly.
+//! - pipes and terminals are opened again through `/proc/self/fd`, which gives an open file of our own;
+//! - sockets (Node gives its children socket pairs) cannot be opened again, but accept a flag per call not to block;
+//! - regular files and `/dev/null` never block and are read and written directly.
 //!
-//! An end of file, an error and a closed reader are passed on as they are; the driver tells the engine.
+//! End of file, errors and a closed reader are passed on; the driver reports them to the engine.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,12 +27,12 @@ use crate::raw;
 
 const SCRATCH: usize = 64 * 1024;
 
-/// Our stdin and stdout. Must be called inside a tokio runtime.
+/// Opens stdin and stdout. Must be called inside a tokio runtime.
 pub fn open() -> io::Result<(Input, Output)> {
     Ok((Input::open(rustix::stdio::stdin())?, Output::open(rustix::stdio::stdout())?))
 }
 
-/// What the client sends us.
+/// The stream from the client.
 pub struct Input(Reading);
 
 enum Reading {
@@ -46,7 +46,7 @@ impl Input {
     pub fn open(fd: BorrowedFd<'_>) -> io::Result<Input> {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
         let reading = match kind(&own)? {
-            Kind::Waits => match reopen(&own, OFlags::RDONLY).and_then(Receiver::from_owned_fd_unchecked) {
+            Kind::Blocking => match reopen(&own, OFlags::RDONLY).and_then(Receiver::from_owned_fd_unchecked) {
                 Ok(pipe) => Reading::Pipe(pipe),
                 Err(error) if refused_by_epoll(&error) => Reading::Plain { file: own, scratch: scratch() },
                 Err(error) => return Err(error),
@@ -75,7 +75,7 @@ impl AsyncRead for Input {
                     });
                     match attempt {
                         Ok(Ok(count)) => {
-                            // Less than asked for means that nothing is left, which saves asking once more.
+                            // A short read means that the socket is empty, which saves another call.
                             if count < wanted {
                                 ready.clear_ready();
                             }
@@ -98,7 +98,7 @@ impl AsyncRead for Input {
     }
 }
 
-/// What the client reads from us.
+/// The stream to the client.
 pub struct Output(Writing);
 
 enum Writing {
@@ -112,7 +112,7 @@ impl Output {
     pub fn open(fd: BorrowedFd<'_>) -> io::Result<Output> {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
         let writing = match kind(&own)? {
-            Kind::Waits => match reopen(&own, OFlags::WRONLY).and_then(Sender::from_owned_fd_unchecked) {
+            Kind::Blocking => match reopen(&own, OFlags::WRONLY).and_then(Sender::from_owned_fd_unchecked) {
                 Ok(pipe) => Writing::Pipe(pipe),
                 Err(error) if refused_by_epoll(&error) => Writing::Plain(own),
                 Err(error) => return Err(error),
@@ -162,7 +162,7 @@ impl AsyncWrite for Output {
         true
     }
 
-    /// Nothing is held back, so there is nothing to flush; but whoever waits for an answer learns here that nobody reads it.
+    /// Nothing is buffered, so there is nothing to flush. The flush reports whether the client has closed its end.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_abandoned = match &self.0 {
             Writing::Pipe(pipe) => is_abandoned(pipe.as_fd()),
@@ -177,39 +177,38 @@ impl AsyncWrite for Output {
     }
 }
 
-/// Whether the other end of a pipe or a socket is closed, which the kernel tells without anything being written.
+/// Returns whether the other end of a pipe or a socket is closed, without writing to it.
 fn is_abandoned(fd: BorrowedFd<'_>) -> bool {
-    let mut looked_at = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
-    let looked = rustix::event::poll(&mut looked_at, Some(&Timespec::default()));
-    looked.is_ok() && looked_at[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+    polled.is_ok() && fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 enum Kind {
     /// A pipe or a terminal.
-    Waits,
+    Blocking,
     Socket,
-    /// Never makes anybody wait.
+    /// A file that never blocks.
     Plain,
 }
 
 fn kind(fd: &OwnedFd) -> io::Result<Kind> {
     let mode = rustix::fs::fstat(fd)?.st_mode;
     Ok(match FileType::from_raw_mode(mode) {
-        FileType::Fifo | FileType::CharacterDevice => Kind::Waits,
+        FileType::Fifo | FileType::CharacterDevice => Kind::Blocking,
         FileType::Socket => Kind::Socket,
         _ => Kind::Plain,
     })
 }
 
-/// The same pipe or terminal as an open file of our own.
+/// Opens the same pipe or terminal as an open file of our own.
 fn reopen(fd: &OwnedFd, access: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(own) => Ok(own),
-        // A pipe that another user made (`sudo -u`) may not be opened again, one that nobody reads any more cannot be, and
-        // without /proc nothing can. Then the shared one is all there is, and not blocking matters more than leaving it as
-        // it was.
+        // A pipe of another user (`sudo -u`) must not be opened again, one without a reader cannot be, and without
+        // /proc none can. Then only the shared file is left, and not blocking matters more than leaving it unchanged.
         Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NXIO) => {
             let shared = fd.try_clone()?;
             let flags = rustix::fs::fcntl_getfl(&shared)?;
@@ -220,7 +219,7 @@ fn reopen(fd: &OwnedFd, access: OFlags) -> io::Result<OwnedFd> {
     }
 }
 
-/// `/dev/null` and its like cannot be waited for.
+/// epoll refuses `/dev/null` and similar files.
 fn refused_by_epoll(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::PERM.raw_os_error())
 }

@@ -1,10 +1,9 @@
-//! Has the network changed?
+//! Detects changes of the network.
 //!
-//! The kernel tells whoever listens on a route socket about every interface, address and route that comes, goes or changes.
-//! Joining a network, or a VPN, is dozens of such messages within a moment, so the first one starts a pause in which
-//! nothing is read, and then all of it is one change; and one change is told at most every few seconds, because a machine
-//! that starts containers all day changes its network all day. Messages that were lost because we did not read count as a
-//! change as well.
+//! The kernel reports every change of an interface, address or route on a netlink route socket. Joining a network or a
+//! VPN produces dozens of messages at once. So the first message starts a pause without reads, and all messages until
+//! its end count as one change. Changes are reported at most every few seconds, because a machine that starts
+//! containers changes its network all the time. Lost messages count as a change.
 
 use std::future::pending;
 use std::io;
@@ -15,129 +14,132 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-/// Changes come in flocks; one that begins is let by before it is told.
-const FLOCK: Duration = Duration::from_millis(500);
+/// The pause after the first message of a burst.
+const DEBOUNCE: Duration = Duration::from_millis(500);
 
-/// The shortest time between two changes that are told.
-const APART: Duration = Duration::from_secs(5);
+/// The shortest time between two reported changes.
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many messages are read at a time. What is left then is lost or heard later; it is a change either way.
+/// The most messages that are read at a time. The remaining ones are lost or read later; both count as a change.
 const MESSAGES_PER_ITERATION: usize = 256;
 
-/// Longer than any message about one thing; of a longer one the beginning says enough.
-const MESSAGE: usize = 8 * 1024;
+/// Longer than a usual message; the beginning of a longer one is enough.
+const MESSAGE_BYTES: usize = 8 * 1024;
 
-/// Tells when the network has changed.
+/// A watcher of the network.
 pub struct Network {
     socket: AsyncFd<OwnedFd>,
-    calm: Calm,
+    debounce: Debounce,
 }
 
 impl Network {
-    /// Watches from now on. Must be called inside a tokio runtime.
+    /// Starts to watch. Must be called inside a tokio runtime.
     pub fn watch() -> io::Result<Network> {
-        Ok(Network { socket: crate::raw::watch(system::socket()?, Interest::READABLE)?, calm: Calm::default() })
+        Ok(Network {
+            socket: crate::raw::watch(netlink::socket()?, Interest::READABLE)?,
+            debounce: Debounce::default(),
+        })
     }
 
-    /// Waits until the network has changed. May be dropped and called again; nothing is missed.
+    /// Waits until the network has changed. Cancel-safe: no change is lost if the future is dropped.
     pub async fn changed(&mut self) {
-        let due = match self.calm.due {
+        let due = match self.debounce.due {
             Some(due) => due,
             None => {
-                while !self.hear().await {}
-                self.calm.disturb(Instant::now())
+                while !self.wait_for_messages().await {}
+                self.debounce.changed_at(Instant::now())
             }
         };
         sleep_until(due).await;
-        // What has come meanwhile belongs to the same change.
+        // Messages that arrived during the pause belong to the same change.
         self.read();
-        self.calm.tell(Instant::now());
+        self.debounce.reported_at(Instant::now());
     }
 
-    /// Waits for messages. Says whether one of them is about a change.
-    async fn hear(&mut self) -> bool {
+    /// Waits for messages. Returns whether one of them reports a change.
+    async fn wait_for_messages(&mut self) -> bool {
         match self.socket.readable().await {
             Ok(mut ready) => ready.clear_ready(),
-            // The runtime is going.
+            // The runtime is shutting down.
             Err(_) => pending().await,
         }
         match self.read() {
-            Heard::Change => true,
-            Heard::Nothing => false,
-            Heard::Failure => pending().await,
+            ReadResult::Change => true,
+            ReadResult::Nothing => false,
+            ReadResult::Failure => pending().await,
         }
     }
 
-    /// Reads what there is.
-    fn read(&self) -> Heard {
-        let mut buffer = [0; MESSAGE];
-        let mut heard = Heard::Nothing;
+    /// Reads the available messages.
+    fn read(&self) -> ReadResult {
+        let mut buffer = [0; MESSAGE_BYTES];
+        let mut result = ReadResult::Nothing;
         for _ in 0..MESSAGES_PER_ITERATION {
-            match system::receive(self.socket.get_ref(), &mut buffer) {
-                Received::Message(length) if tells_of_a_change(&buffer[..length]) => heard = Heard::Change,
+            match netlink::receive(self.socket.get_ref(), &mut buffer) {
+                Received::Message(length) if reports_change(&buffer[..length]) => result = ReadResult::Change,
                 Received::Message(_) => {}
-                Received::Overflow => heard = Heard::Change,
-                Received::Nothing => return heard,
-                Received::Failure => return Heard::Failure,
+                Received::Overflow => result = ReadResult::Change,
+                Received::Nothing => return result,
+                Received::Failure => return ReadResult::Failure,
             }
         }
-        // Readiness was cleared and there is more: as so much at once is a change, it will be read after the pause.
-        Heard::Change
+        // Readiness was cleared and there may be more. So many messages are a change; the rest is read after the pause.
+        ReadResult::Change
     }
 }
 
-/// What all messages together amount to.
-enum Heard {
+/// The summary of all messages of a read.
+enum ReadResult {
     Change,
     Nothing,
-    /// The socket is of no use any more.
+    /// The socket cannot be used any more.
     Failure,
 }
 
-/// What one read gave.
+/// The result of one receive call.
 enum Received {
     Message(usize),
     /// Messages were lost.
     Overflow,
-    /// None for now.
+    /// No message is available.
     Nothing,
     Failure,
 }
 
-/// When a change may be told.
+/// The state that limits how often changes are reported.
 #[derive(Default)]
-struct Calm {
+struct Debounce {
     due: Option<Instant>,
-    told: Option<Instant>,
+    last_report: Option<Instant>,
 }
 
-impl Calm {
-    /// Something has changed. Says when to tell.
-    fn disturb(&mut self, now: Instant) -> Instant {
-        let passed = now + FLOCK;
-        let due = self.told.map_or(passed, |told| passed.max(told + APART));
+impl Debounce {
+    /// Records a change. Returns the time at which to report it.
+    fn changed_at(&mut self, now: Instant) -> Instant {
+        let settled = now + DEBOUNCE;
+        let due = self.last_report.map_or(settled, |last_report| settled.max(last_report + MIN_INTERVAL));
         *self.due.get_or_insert(due)
     }
 
-    /// It is told now.
-    fn tell(&mut self, now: Instant) {
+    /// Records that the change was reported.
+    fn reported_at(&mut self, now: Instant) {
         self.due = None;
-        self.told = Some(now);
+        self.last_report = Some(now);
     }
 }
 
-/// Is this about an interface, an address or a route? Wireless interfaces also report that they have looked around, which
-/// changes nothing and happens every other minute.
-fn tells_of_a_change(datagram: &[u8]) -> bool {
+/// Returns whether a datagram reports a change of an interface, an address or a route. Wireless interfaces also report
+/// each scan, which changes nothing and happens every few minutes.
+fn reports_change(datagram: &[u8]) -> bool {
     const HEADER: usize = 16;
     const OVERRUN: u16 = 4;
     const NEW_LINK: u16 = 16;
     const CHANGES: [u16; 6] = [NEW_LINK, 17, 20, 21, 24, 25];
     let mut rest = datagram;
-    while let (Some(length), Some(kind)) = (number32(rest, 0), number16(rest, 4)) {
+    while let (Some(length), Some(kind)) = (read_u32(rest, 0), read_u16(rest, 4)) {
         let length = usize::try_from(length).unwrap_or(usize::MAX).max(HEADER);
         let message = &rest[..length.min(rest.len())];
-        let is_scan = kind == NEW_LINK && is_wireless_report(message.get(HEADER..).unwrap_or_default());
+        let is_scan = kind == NEW_LINK && is_wireless_event(message.get(HEADER..).unwrap_or_default());
         if kind == OVERRUN || (CHANGES.contains(&kind) && !is_scan) {
             return true;
         }
@@ -146,12 +148,12 @@ fn tells_of_a_change(datagram: &[u8]) -> bool {
     false
 }
 
-/// Does a message about an interface carry nothing but news of its radio?
-fn is_wireless_report(body: &[u8]) -> bool {
-    const ABOUT_THE_INTERFACE: usize = 16;
+/// Returns whether a message about an interface has a wireless attribute, as the report of a scan does.
+fn is_wireless_event(body: &[u8]) -> bool {
+    const INTERFACE_HEADER: usize = 16;
     const WIRELESS: u16 = 11;
-    let mut rest = body.get(ABOUT_THE_INTERFACE..).unwrap_or_default();
-    while let (Some(length), Some(kind)) = (number16(rest, 0), number16(rest, 2)) {
+    let mut rest = body.get(INTERFACE_HEADER..).unwrap_or_default();
+    while let (Some(length), Some(kind)) = (read_u16(rest, 0), read_u16(rest, 2)) {
         if kind == WIRELESS {
             return true;
         }
@@ -164,16 +166,16 @@ fn aligned(length: usize) -> usize {
     length.saturating_add(3) & !3
 }
 
-fn number16(bytes: &[u8], at: usize) -> Option<u16> {
+fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
-fn number32(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
 #[cfg(target_os = "linux")]
-mod system {
+mod netlink {
     use std::io;
     use std::os::fd::OwnedFd;
 
@@ -188,7 +190,7 @@ mod system {
 
     pub(super) fn socket() -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // The protocol that is about routes has the number 0, which is what no protocol means.
+        // The route protocol has the number 0, which is the same as no protocol.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
         Ok(socket)
@@ -205,7 +207,7 @@ mod system {
 }
 
 #[cfg(not(target_os = "linux"))]
-mod system {
+mod netlink {
     use std::io;
     use std::os::fd::OwnedFd;
 
@@ -224,7 +226,7 @@ mod system {
 mod tests {
     use super::*;
 
-    /// One message of this kind with this body.
+    /// Builds one message of this kind with this body.
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
         let mut message = Vec::new();
         message.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
@@ -235,7 +237,7 @@ mod tests {
         message
     }
 
-    /// A message about an interface with one attribute of this kind.
+    /// Builds a message about an interface with one attribute of this kind.
     fn link(attribute: u16) -> Vec<u8> {
         let mut body = vec![0; 16];
         body.extend(8_u16.to_ne_bytes());
@@ -245,54 +247,54 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_addresses_and_routes_are_changes_and_the_rest_is_not() {
+    fn only_interfaces_addresses_and_routes_are_changes() {
         for kind in [16, 17, 20, 21, 24, 25] {
-            assert!(tells_of_a_change(&message(kind, &[0; 16])), "{kind}");
+            assert!(reports_change(&message(kind, &[0; 16])), "{kind}");
         }
         for kind in [1, 2, 3, 18, 28, 32, 68] {
-            assert!(!tells_of_a_change(&message(kind, &[0; 16])), "{kind}");
+            assert!(!reports_change(&message(kind, &[0; 16])), "{kind}");
         }
-        assert!(tells_of_a_change(&message(4, &[])), "lost messages may have been about anything");
+        assert!(reports_change(&message(4, &[])), "lost messages count as a change");
     }
 
     #[test]
-    fn a_wireless_interface_that_looked_around_has_not_changed() {
+    fn wireless_scan_is_no_change() {
         let (name, wireless) = (3, 11);
-        assert!(tells_of_a_change(&link(name)));
-        assert!(!tells_of_a_change(&link(wireless)));
+        assert!(reports_change(&link(name)));
+        assert!(!reports_change(&link(wireless)));
         let both = [link(wireless), message(20, &[0; 8])].concat();
-        assert!(tells_of_a_change(&both), "the second message is one");
+        assert!(reports_change(&both), "the second message is a change");
     }
 
     #[test]
-    fn odd_bytes_end_the_reading_and_nothing_else() {
+    fn malformed_messages_are_ignored() {
         for datagram in [&[][..], &[1], &[0; 5], &[0; 64], &[0xff; 64]] {
-            assert!(!tells_of_a_change(datagram), "{datagram:?}");
+            assert!(!reports_change(datagram), "{datagram:?}");
         }
         let mut endless = link(11);
-        // An attribute of no length must not be read for ever.
+        // An attribute with length zero must not cause an endless loop.
         endless[32..34].copy_from_slice(&[0, 0]);
-        assert!(!tells_of_a_change(&endless));
+        assert!(!reports_change(&endless));
     }
 
     #[test]
-    fn a_flock_is_one_change_and_the_next_one_waits_its_turn() {
+    fn burst_is_one_change_and_next_report_is_delayed() {
         let start = Instant::now();
         let ms = Duration::from_millis;
-        let mut calm = Calm::default();
-        assert_eq!(calm.disturb(start), start + FLOCK);
-        assert_eq!(calm.disturb(start + ms(400)), start + FLOCK, "the rest of the flock moves nothing");
-        calm.tell(start + FLOCK);
-        assert_eq!(calm.disturb(start + ms(600)), start + FLOCK + APART);
-        calm.tell(start + FLOCK + APART);
+        let mut debounce = Debounce::default();
+        assert_eq!(debounce.changed_at(start), start + DEBOUNCE);
+        assert_eq!(debounce.changed_at(start + ms(400)), start + DEBOUNCE, "the rest of the burst does not move it");
+        debounce.reported_at(start + DEBOUNCE);
+        assert_eq!(debounce.changed_at(start + ms(600)), start + DEBOUNCE + MIN_INTERVAL);
+        debounce.reported_at(start + DEBOUNCE + MIN_INTERVAL);
         let later = start + Duration::from_secs(60);
-        assert_eq!(calm.disturb(later), later + FLOCK, "after a quiet minute it is quick again");
+        assert_eq!(debounce.changed_at(later), later + DEBOUNCE, "after a quiet minute there is no extra delay");
     }
 
     #[tokio::test]
-    async fn the_real_socket_tells_nothing_before_a_flock_can_have_passed() {
+    async fn real_socket_reports_nothing_before_debounce_ends() {
         let mut network = Network::watch().unwrap();
-        let told = tokio::time::timeout(Duration::from_millis(50), network.changed()).await;
-        assert!(told.is_err());
+        let changed = tokio::time::timeout(Duration::from_millis(50), network.changed()).await;
+        assert!(changed.is_err());
     }
 }

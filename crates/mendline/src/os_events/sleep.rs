@@ -1,9 +1,9 @@
-//! Has the machine slept?
+//! Detects that the machine has slept.
 //!
-//! Linux has two clocks that differ in nothing but this: `CLOCK_BOOTTIME` counts the time asleep, `CLOCK_MONOTONIC` does
-//! not. Whatever their difference has grown by since the last look was slept through. The moment to look is told by a timer
-//! that is set for a day nobody will see and is cancelled whenever the wall clock is set, which the kernel also does when
-//! it resumes. That somebody merely set the clock is no sleep: the difference has not grown.
+//! Linux has two clocks that differ only in this: `CLOCK_BOOTTIME` includes the time asleep, `CLOCK_MONOTONIC` does
+//! not. The growth of their difference is the time asleep. A timer tells when to compare them: it is set for a distant
+//! date, and the kernel cancels it whenever the wall clock is set, which also happens on resume. If a user only sets
+//! the clock, the difference does not grow.
 
 use std::future::pending;
 use std::io;
@@ -13,73 +13,77 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A shorter sleep breaks nothing: every peer waits longer than that for a packet.
-const NAP: Duration = Duration::from_secs(2);
+/// The shortest sleep that counts. A shorter one breaks nothing: every peer waits longer than that for a packet.
+const MIN_SLEEP: Duration = Duration::from_secs(2);
 
-/// Tells when the machine has slept.
+/// A watcher for sleep.
 pub struct Sleep {
-    bell: AsyncFd<OwnedFd>,
-    slept: Slept,
+    timer: AsyncFd<OwnedFd>,
+    detector: SleepDetector,
 }
 
 impl Sleep {
-    /// Watches from now on. Must be called inside a tokio runtime.
+    /// Starts to watch. Must be called inside a tokio runtime.
     pub fn watch() -> io::Result<Sleep> {
-        Ok(Sleep { bell: crate::raw::watch(system::bell()?, Interest::READABLE)?, slept: Slept::since(system::read()) })
+        Ok(Sleep {
+            timer: crate::raw::watch(clock::timer()?, Interest::READABLE)?,
+            detector: SleepDetector::new(clock::read()),
+        })
     }
 
-    /// Waits until the machine has slept and is awake again. May be dropped and called again; nothing is missed.
+    /// Waits until the machine has slept and resumed. Cancel-safe: no sleep is lost if the future is dropped.
     pub async fn woken(&mut self) {
         loop {
-            match self.bell.readable().await {
+            match self.timer.readable().await {
                 Ok(mut ready) => {
-                    system::quieten(self.bell.get_ref());
+                    clock::acknowledge(self.timer.get_ref());
                     ready.clear_ready();
                 }
-                // The runtime is going; nobody needs to be woken any more.
+                // The runtime is shutting down.
                 Err(_) => pending().await,
             }
-            if self.slept.look(system::read()) {
+            if self.detector.has_slept(clock::read()) {
                 return;
             }
         }
     }
 }
 
-/// Both clocks at one look.
+/// Both clocks, read at the same time.
 #[derive(Clone, Copy)]
-struct Reading {
+struct Clocks {
     monotonic: Duration,
     boottime: Duration,
 }
 
-impl Reading {
-    /// How far the clock that counts sleep is ahead, in nanoseconds. A container may have set it back.
-    fn ahead(self) -> i128 {
+impl Clocks {
+    /// Returns how far the clock that includes sleep is ahead, in nanoseconds. Negative where a container has set it
+    /// back.
+    fn offset(self) -> i128 {
         let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
         nanos(self.boottime) - nanos(self.monotonic)
     }
 }
 
-/// What was slept through until the last look.
-struct Slept {
-    ahead: i128,
+/// The difference of the clocks at the last check.
+struct SleepDetector {
+    offset: i128,
 }
 
-impl Slept {
-    fn since(reading: Reading) -> Slept {
-        Slept { ahead: reading.ahead() }
+impl SleepDetector {
+    fn new(clocks: Clocks) -> SleepDetector {
+        SleepDetector { offset: clocks.offset() }
     }
 
-    /// Has the machine slept since the last look?
-    fn look(&mut self, reading: Reading) -> bool {
-        let before = std::mem::replace(&mut self.ahead, reading.ahead());
-        self.ahead.saturating_sub(before) > i128::try_from(NAP.as_nanos()).unwrap_or(i128::MAX)
+    /// Returns whether the machine has slept since the last check.
+    fn has_slept(&mut self, clocks: Clocks) -> bool {
+        let before = std::mem::replace(&mut self.offset, clocks.offset());
+        self.offset.saturating_sub(before) > i128::try_from(MIN_SLEEP.as_nanos()).unwrap_or(i128::MAX)
     }
 }
 
 #[cfg(target_os = "linux")]
-mod system {
+mod clock {
     use std::io;
     use std::os::fd::OwnedFd;
     use std::time::Duration;
@@ -90,54 +94,54 @@ mod system {
         timerfd_settime,
     };
 
-    use super::Reading;
+    use super::Clocks;
 
     /// In seconds since 1970: a few centuries from now.
     const NEVER: i64 = 1 << 34;
 
-    /// Something that becomes readable whenever the wall clock jumps.
-    pub(super) fn bell() -> io::Result<OwnedFd> {
-        let bell = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+    /// Creates a timer that becomes readable whenever the wall clock is set.
+    pub(super) fn timer() -> io::Result<OwnedFd> {
+        let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
         let never = Itimerspec { it_interval: nothing, it_value: Timespec { tv_sec: NEVER, tv_nsec: 0 } };
-        match timerfd_settime(&bell, TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET, &never) {
-            // Cancelled means that the clock jumped this very moment; it is armed all the same.
-            Ok(_) | Err(Errno::CANCELED) => Ok(bell),
+        match timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET, &never) {
+            // `CANCELED` means that the clock was set at this moment; the timer is armed nevertheless.
+            Ok(_) | Err(Errno::CANCELED) => Ok(timer),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Takes note of a jump, so that the next one can be told from it.
-    pub(super) fn quieten(bell: &OwnedFd) {
-        // Whether this gives a number or "cancelled": it rang, and that is all there is to know.
-        let _ = rustix::io::read(bell, &mut [0; 8]);
+    /// Clears the readiness of the timer, so that it reports the next change of the clock.
+    pub(super) fn acknowledge(timer: &OwnedFd) {
+        // The result is a number or `ECANCELED`; neither matters.
+        let _ = rustix::io::read(timer, &mut [0; 8]);
     }
 
-    pub(super) fn read() -> Reading {
+    pub(super) fn read() -> Clocks {
         let since_start = |clock| {
             let time = clock_gettime(clock);
             Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
         };
-        Reading { monotonic: since_start(ClockId::Monotonic), boottime: since_start(ClockId::Boottime) }
+        Clocks { monotonic: since_start(ClockId::Monotonic), boottime: since_start(ClockId::Boottime) }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-mod system {
+mod clock {
     use std::io;
     use std::os::fd::OwnedFd;
     use std::time::Duration;
 
-    use super::Reading;
+    use super::Clocks;
 
-    pub(super) fn bell() -> io::Result<OwnedFd> {
+    pub(super) fn timer() -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn quieten(_bell: &OwnedFd) {}
+    pub(super) fn acknowledge(_timer: &OwnedFd) {}
 
-    pub(super) fn read() -> Reading {
-        Reading { monotonic: Duration::ZERO, boottime: Duration::ZERO }
+    pub(super) fn read() -> Clocks {
+        Clocks { monotonic: Duration::ZERO, boottime: Duration::ZERO }
     }
 }
 
@@ -145,45 +149,45 @@ mod system {
 mod tests {
     use super::*;
 
-    fn at(monotonic_ms: u64, boottime_ms: u64) -> Reading {
-        Reading { monotonic: Duration::from_millis(monotonic_ms), boottime: Duration::from_millis(boottime_ms) }
+    fn at(monotonic_ms: u64, boottime_ms: u64) -> Clocks {
+        Clocks { monotonic: Duration::from_millis(monotonic_ms), boottime: Duration::from_millis(boottime_ms) }
     }
 
     #[test]
-    fn a_sleep_is_told_once() {
-        let mut slept = Slept::since(at(1_000, 5_000));
-        assert!(!slept.look(at(61_000, 65_000)), "awake for a minute");
-        assert!(slept.look(at(62_000, 3_666_000)), "asleep for an hour");
-        assert!(!slept.look(at(63_000, 3_667_000)), "that was told already");
-        assert!(slept.look(at(64_000, 3_670_001)), "and again");
+    fn sleep_is_reported_once() {
+        let mut detector = SleepDetector::new(at(1_000, 5_000));
+        assert!(!detector.has_slept(at(61_000, 65_000)), "awake for a minute");
+        assert!(detector.has_slept(at(62_000, 3_666_000)), "asleep for an hour");
+        assert!(!detector.has_slept(at(63_000, 3_667_000)), "that sleep was reported already");
+        assert!(detector.has_slept(at(64_000, 3_670_001)), "and again");
     }
 
     #[test]
-    fn a_nap_is_no_sleep_and_naps_do_not_add_up() {
-        let mut slept = Slept::since(at(0, 0));
-        for look in 1..10 {
-            assert!(!slept.look(at(look, look + 2_000 * look)));
+    fn short_sleeps_do_not_count_and_do_not_add_up() {
+        let mut detector = SleepDetector::new(at(0, 0));
+        for step in 1..10 {
+            assert!(!detector.has_slept(at(step, step + 2_000 * step)));
         }
-        assert!(slept.look(at(10, 9 * 2_000 + 10 + 2_001)));
+        assert!(detector.has_slept(at(10, 9 * 2_000 + 10 + 2_001)));
     }
 
     #[test]
-    fn a_wall_clock_that_was_set_is_no_sleep() {
-        let mut slept = Slept::since(at(1_000, 1_000));
-        assert!(!slept.look(at(1_001, 1_001)), "neither of the two is a wall clock");
+    fn setting_the_wall_clock_is_no_sleep() {
+        let mut detector = SleepDetector::new(at(1_000, 1_000));
+        assert!(!detector.has_slept(at(1_001, 1_001)), "neither of the two is a wall clock");
     }
 
     #[test]
-    fn a_container_whose_clock_was_set_back_sleeps_like_any_other() {
-        let mut slept = Slept::since(at(100_000, 10_000));
-        assert!(!slept.look(at(101_000, 11_000)));
-        assert!(slept.look(at(102_000, 15_000)));
+    fn sleep_is_detected_with_negative_clock_offset() {
+        let mut detector = SleepDetector::new(at(100_000, 10_000));
+        assert!(!detector.has_slept(at(101_000, 11_000)));
+        assert!(detector.has_slept(at(102_000, 15_000)));
     }
 
     #[tokio::test]
-    async fn the_real_bell_does_not_ring_while_nobody_sleeps() {
+    async fn real_timer_reports_nothing_without_sleep() {
         let mut sleep = Sleep::watch().unwrap();
-        let rang = tokio::time::timeout(Duration::from_millis(50), sleep.woken()).await;
-        assert!(rang.is_err(), "nobody slept");
+        let woken = tokio::time::timeout(Duration::from_millis(50), sleep.woken()).await;
+        assert!(woken.is_err(), "the machine did not sleep");
     }
 }

@@ -1,9 +1,9 @@
-//! A server as a process of ours.
+//! A server that runs as a child process.
 //!
-//! Each child leads a process group of its own, so that a wrapper and all that it started can be ended together, and puts
-//! itself under [`Guard`] before it becomes the server. Its end is seen through a pidfd, which tells of it without
-//! reaping: while the dead process still owns its id, its pipes are emptied, the rest of its group is killed and the guard
-//! is told, and only then is it reaped. Whether, when and how hard to end it is the engine's business.
+//! Each child leads its own process group, so that a wrapper and all processes that it started can be ended together.
+//! It registers itself with [`Guard`] before it executes the server. A pidfd reports its exit without reaping it. While
+//! the exited process still owns its id, its pipes are drained, the rest of its group is killed and the guard is
+//! notified. Then it is reaped. The engine decides when to end a child and with which signal.
 
 use std::ffi::OsString;
 use std::io;
@@ -32,25 +32,25 @@ use super::next::Next;
 use crate::driver::{Child, Drained, Host};
 use crate::raw;
 
-/// What the pipe from a child's stdout should hold: a large result then takes fewer turns of both processes. Its stdin
-/// stays as the system makes it, since every byte that lies there unread is a byte of doubt when the child dies.
-const STDOUT_PIPE: usize = 256 * 1024;
+/// The size of the pipe from a child's stdout: a large result then takes fewer context switches. Its stdin keeps the
+/// default size, because every unread byte in it makes the outcome less certain when the child dies.
+const STDOUT_PIPE_BYTES: usize = 256 * 1024;
 
-/// How a child is started.
+/// The command line of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildCommand {
-    /// What to run; looked up in PATH unless it holds a slash.
+    /// The program; searched for in PATH unless it contains a slash.
     pub program: OsString,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<OsString>,
-    /// Variables to set on top of our own environment.
+    /// Variables that are set in addition to the environment of Mendline.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where to run it, if not where we are.
+    /// The working directory, if not that of Mendline.
     pub directory: Option<PathBuf>,
 }
 
 impl ChildCommand {
-    /// A program with its arguments, in our environment and directory.
+    /// A program with its arguments, in the environment and directory of Mendline.
     pub fn new(program: impl Into<OsString>, arguments: impl IntoIterator<Item = OsString>) -> ChildCommand {
         ChildCommand {
             program: program.into(),
@@ -61,7 +61,7 @@ impl ChildCommand {
     }
 }
 
-/// Starts children as processes: one command for each upstream, in the order of the configuration.
+/// A host that starts child processes: one command for each upstream, in the order of the configuration.
 pub struct Children {
     commands: Vec<ChildCommand>,
     guard: Option<Arc<Mutex<Guard>>>,
@@ -69,12 +69,12 @@ pub struct Children {
 }
 
 impl Children {
-    /// A host for these commands. Without a guard, children may outlive us when we are killed.
+    /// Creates a host for these commands. Without a guard, children may outlive Mendline when it is killed.
     pub fn new(commands: Vec<ChildCommand>, guard: Option<Guard>) -> Children {
         Children { commands, guard: guard.map(|guard| Arc::new(Mutex::new(guard))), next: Next::default() }
     }
 
-    /// The command by which the first of them is started from the moment that the engine chooses.
+    /// Returns the slot for the next command of the first upstream, which the engine applies.
     pub fn next(&self) -> Next<ChildCommand> {
         self.next.clone()
     }
@@ -104,38 +104,39 @@ impl Host for Children {
     }
 }
 
-/// A process that was started and not yet buried.
+/// A process that was started and is not yet reaped.
 pub struct LiveChild {
     process: process::Child,
     pidfd: AsyncFd<OwnedFd>,
     pipes: Option<(Sender, Receiver, Receiver)>,
     guard: Option<Arc<Mutex<Guard>>>,
-    buried: bool,
+    reaped: bool,
 }
 
 impl LiveChild {
-    fn start(how: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
-        let mut command = Command::new(&how.program);
-        command.args(&how.arguments).envs(how.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(directory) = &how.directory {
+    fn start(spec: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
+        let mut command = Command::new(&spec.program);
+        command.args(&spec.arguments).envs(spec.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &spec.directory {
             command.current_dir(directory);
         }
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(guard) = &guard {
             let mut guard = guard.lock().unwrap_or_else(PoisonError::into_inner);
-            // A machine on which no guard can be started can probably start no child either, and will say so itself.
-            let _ = guard.revive();
+            // A machine that cannot start a guard can probably start no child either; then the start of the child
+            // reports the error.
+            let _ = guard.ensure_running();
             guard.announce(&mut command);
         }
         let mut process = command.spawn().inspect_err(|_| {
             if let Some(guard) = &guard {
-                guard.lock().unwrap_or_else(PoisonError::into_inner).undo();
+                guard.lock().unwrap_or_else(PoisonError::into_inner).report_failed_start();
             }
         })?;
-        match equip(&mut process, guard.as_deref()) {
-            Ok((pidfd, pipes)) => Ok(LiveChild { process, pidfd, pipes: Some(pipes), guard, buried: false }),
+        match open_handles(&mut process, guard.as_deref()) {
+            Ok((pidfd, pipes)) => Ok(LiveChild { process, pidfd, pipes: Some(pipes), guard, reaped: false }),
             Err(error) => {
-                // It is not reaped, so the number is still that of its group.
+                // The process is not reaped, so its id is still that of its group.
                 let _ = kill_process_group(Pid::from_child(&process), rustix::process::Signal::KILL);
                 reap(&mut process, guard.as_deref());
                 Err(error)
@@ -147,10 +148,10 @@ impl LiveChild {
         group::signal(self.pidfd.get_ref().as_fd(), self.process.id(), signal);
     }
 
-    /// Kills the group, takes it from the guard's list, reaps its leader: in this order, because the id is ours until the
-    /// last step.
+    /// Kills the group, removes it from the guard's list and reaps its leader, in this order: the id stays valid until
+    /// the last step.
     fn end(&mut self) -> Exit {
-        self.buried = true;
+        self.reaped = true;
         self.signal_group(rustix::process::Signal::KILL);
         reap(&mut self.process, self.guard.as_deref())
     }
@@ -170,7 +171,7 @@ impl Child for LiveChild {
     }
 
     fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Readiness is not cleared: an ended process stays ended.
+        // Readiness is not cleared: an exited process stays exited.
         self.pidfd.poll_read_ready(cx).map(drop)
     }
 
@@ -187,11 +188,11 @@ impl Child for LiveChild {
     }
 
     fn unread(&self, stdin: &Sender) -> u64 {
-        let mut look = [PollFd::new(stdin, PollFlags::empty())];
-        let looked = poll(&mut look, Some(&Timespec::default()));
-        // The writing end of a pipe is in error exactly when nobody holds a reading end. As long as somebody does, a process
-        // that left the group for instance, what lies there may still be read.
-        if looked.is_err() || !look[0].revents().contains(PollFlags::ERR) {
+        let mut fds = [PollFd::new(stdin, PollFlags::empty())];
+        let polled = poll(&mut fds, Some(&Timespec::default()));
+        // Poll reports an error on the writing end of a pipe exactly when no process holds a reading end. Otherwise a
+        // process that left the group, for example, may still read these bytes.
+        if polled.is_err() || !fds[0].revents().contains(PollFlags::ERR) {
             return 0;
         }
         rustix::io::ioctl_fionread(stdin).unwrap_or(0)
@@ -208,16 +209,16 @@ impl Child for LiveChild {
 
 impl Drop for LiveChild {
     fn drop(&mut self) {
-        if !self.buried {
+        if !self.reaped {
             self.end();
         }
     }
 }
 
-/// Takes the group from the guard's list, then reaps its leader, which holds the id until then.
+/// Removes the group from the guard's list, then reaps its leader, which holds the id until then.
 fn reap(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
     if let Some(guard) = guard {
-        guard.lock().unwrap_or_else(PoisonError::into_inner).forget(process.id());
+        guard.lock().unwrap_or_else(PoisonError::into_inner).remove(process.id());
     }
     match process.wait() {
         Ok(status) => match (status.code(), status.signal()) {
@@ -225,17 +226,17 @@ fn reap(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> Exit {
             (None, Some(signal)) => Exit::Signal(signal),
             (None, None) => Exit::Code(-1),
         },
-        // The kernel reaped it, as it does where SIGCHLD is ignored; how it ended is lost.
+        // The kernel reaped it, as it does when SIGCHLD is ignored; the exit status is lost.
         Err(_) => Exit::Code(-1),
     }
 }
 
-type Equipment = (AsyncFd<OwnedFd>, (Sender, Receiver, Receiver));
+type Handles = (AsyncFd<OwnedFd>, (Sender, Receiver, Receiver));
 
-fn equip(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> io::Result<Equipment> {
+fn open_handles(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> io::Result<Handles> {
     let pidfd = pidfd_open(Pid::from_child(process), PidfdFlags::empty())?;
     if let Some(guard) = guard {
-        guard.lock().unwrap_or_else(PoisonError::into_inner).remember(process.id(), &pidfd);
+        guard.lock().unwrap_or_else(PoisonError::into_inner).add(process.id(), &pidfd);
     }
     let pidfd = raw::watch(pidfd, Interest::READABLE)?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
@@ -243,16 +244,15 @@ fn equip(process: &mut process::Child, guard: Option<&Mutex<Guard>>) -> io::Resu
     else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    // Refused beyond a per-user sum of pipe memory; then the ordinary size has to do.
-    let _ = rustix::pipe::fcntl_setpipe_size(&stdout, STDOUT_PIPE);
+    // The kernel refuses more than a limit of pipe memory per user; then the default size is used.
+    let _ = rustix::pipe::fcntl_setpipe_size(&stdout, STDOUT_PIPE_BYTES);
     let stdin = Sender::from_owned_fd(OwnedFd::from(stdin))?;
     let stdout = Receiver::from_owned_fd(OwnedFd::from(stdout))?;
     let stderr = Receiver::from_owned_fd(OwnedFd::from(stderr))?;
     Ok((pidfd, (stdin, stdout, stderr)))
 }
 
-/// Reads past tokio's memory of readiness: it may not have heard yet of the last bytes of a process whose end it has
-/// already told us.
+/// Reads without tokio's cached readiness, which may not yet include the last bytes of a process that has exited.
 fn drain(pipe: &Receiver, into: &mut BytesMut) -> Drained {
     let mut last = Vec::with_capacity(64 * 1024);
     loop {
@@ -268,7 +268,7 @@ fn drain(pipe: &Receiver, into: &mut BytesMut) -> Drained {
     }
 }
 
-/// The operating system's reason as a kind and a sentence with a way out.
+/// Translates an error of the operating system into a kind and a text with a next step.
 fn failure(command: &ChildCommand, error: &io::Error) -> SpawnFailure {
     let program = command.program.to_string_lossy();
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -306,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_command_is_named_with_a_way_out() {
+    fn missing_command_is_named_with_next_step() {
         let missing = failure_of("npxx", Errno::NOENT);
         assert_eq!(missing.kind, SpawnFailureKind::NotFound);
         assert_eq!(missing.text, "`npxx` was not found; is it installed and on PATH?");
     }
 
     #[test]
-    fn a_shortage_is_not_taken_for_a_missing_command() {
+    fn resource_shortage_is_not_reported_as_missing_command() {
         for errno in [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE] {
             assert_eq!(failure_of("node", errno).kind, SpawnFailureKind::Exhausted);
         }
@@ -321,10 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_not_blamed_on_the_command() {
+    fn missing_directory_is_named_in_error() {
         let mut command = ChildCommand::new("sh", []);
-        command.directory = Some("/nonexistent/place".into());
+        command.directory = Some("/nonexistent/directory".into());
         let error = io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());
-        assert!(failure(&command, &error).text.contains("/nonexistent/place"));
+        assert!(failure(&command, &error).text.contains("/nonexistent/directory"));
     }
 }

@@ -1,16 +1,17 @@
-//! Sees to it that no child outlives us.
+//! Ends child processes after Mendline dies.
 //!
-//! A child whose parent is killed with SIGKILL gets an end of file on its stdin, and most servers go then. Some do not:
-//! a wrapper's grandchild that holds the pipe, a server that ignores signals. `PR_SET_PDEATHSIG` reaches only direct
-//! children, so there is a guard: a second process of our own program, in its own session, which holds one end of a
-//! socket and nothing else. Each child sends its own id and a pidfd of itself through that socket before it becomes the
-//! server, we send a removal when it is reaped, and when the socket ends, we are gone: the guard gives the groups that are
-//! left `BY_THEMSELVES` to go, then asks, then kills. With no group left it ends at once.
+//! A child whose parent is killed with SIGKILL gets an end of file on its stdin, and most servers exit then. Some do
+//! not: a grandchild of a wrapper holds the pipe, or a server ignores signals. `PR_SET_PDEATHSIG` reaches only direct
+//! children. So there is a guard: a second process of the same program, in its own session, which holds one end of a
+//! socket and nothing else. Each child sends its own id and a pidfd of itself through that socket before it executes
+//! the server, and Mendline sends a removal before it reaps the child. When the socket ends, Mendline is gone. The
+//! guard gives the remaining groups `EOF_GRACE` to exit, then sends SIGTERM, and SIGKILL after `TERM_GRACE`. Without a
+//! group it exits at once.
 //!
-//! The guard signals a group only through the pidfd of its leader (`group.rs`), never by a bare number, so it cannot reach a
-//! process that was given the number later. With every notice it drops the groups that are gone; a removal is sent
-//! while the ended process still holds its id, and a start that fails is reported too, since its process may have
-//! announced itself.
+//! The guard signals a group only through the pidfd of its leader (`group.rs`), never by a bare number, so it cannot
+//! reach a later process with the same number. With every notice it drops the groups without members. A removal is sent
+//! while the exited process still holds its id. A failed start is reported too, since its process may have announced
+//! itself.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,33 +33,34 @@ use rustix::process::Signal;
 use super::group;
 use crate::raw;
 
-/// What the guard is called in a process list. Not our own name, so that killing us by name leaves it alone.
+/// The name of the guard in a process list. It differs from the program's name, so that `pkill mendline` does not end
+/// the guard.
 const NAME: &str = "mdl-guard";
 
-/// How long groups have to go by themselves after their stdin ended.
-const BY_THEMSELVES: Duration = Duration::from_millis(500);
+/// The time that groups have to exit after the end of their stdin.
+const EOF_GRACE: Duration = Duration::from_millis(500);
 
-/// How long they have after having been asked.
-const ASKED: Duration = Duration::from_millis(1500);
+/// The time that groups have to exit after SIGTERM.
+const TERM_GRACE: Duration = Duration::from_millis(1500);
 
-/// How often the guard looks whether groups are gone.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which the guard checks whether groups are gone.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a clean end waits for the guard, so that it does not stay behind as a zombie under a lazy init.
-const CLOSE_SESSION: Duration = Duration::from_millis(200);
+/// The time that a clean exit waits for the guard, so that it does not remain as a zombie.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A process leads a group with its id; a pidfd of it comes along.
+/// A process leads a group with its id; a pidfd of it is attached.
 const ADD: u8 = b'+';
 /// The group with this id is gone.
 const REMOVE: u8 = b'-';
-/// A start has failed: if its process announced itself, that group is gone. Which one is not known to the sender.
+/// A start has failed: if its process announced itself, that group is gone. The sender does not know its id.
 const FAILED: u8 = b'!';
 const NOTICE: usize = 5;
 
-/// Groups by the id of their leader, with a pidfd of it.
+/// Groups by the id of their leader, with a pidfd of the leader.
 type Groups = BTreeMap<u32, OwnedFd>;
 
-/// Our side of the guard.
+/// The parent's side of the guard.
 pub struct Guard {
     program: OsString,
     arguments: Vec<OsString>,
@@ -68,15 +70,15 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard: `program` with `arguments`, which has to call [`keep_watch`] at once.
+    /// Starts the guard: `program` with `arguments`, which must call [`run`] at once.
     pub fn start(program: impl Into<OsString>, arguments: Vec<OsString>) -> io::Result<Guard> {
         let program = program.into();
         let (socket, process) = launch(&program, &arguments)?;
         Ok(Guard { program, arguments, socket, process, groups: Groups::new() })
     }
 
-    /// Makes sure that there is a guard, and that it knows every group. Called before each start of a child.
-    pub fn revive(&mut self) -> io::Result<()> {
+    /// Restarts the guard if it has exited and sends it every group. Called before each start of a child.
+    pub fn ensure_running(&mut self) -> io::Result<()> {
         if self.process.try_wait()?.is_none() {
             return Ok(());
         }
@@ -87,34 +89,33 @@ impl Guard {
         Ok(())
     }
 
-    /// Lets the process that `command` starts put itself under guard.
+    /// Makes the process that `command` starts register itself with the guard.
     pub(super) fn announce(&self, command: &mut Command) {
         raw::announce_before_exec(command, Arc::clone(&self.socket), ADD);
     }
 
-    /// The process that was announced has this id and this pidfd.
-    pub(super) fn remember(&mut self, group: u32, leader: &OwnedFd) {
-        // Without a copy of it, a guard that has to be replaced is not told of this group.
+    /// Records an announced process with its id and its pidfd.
+    pub(super) fn add(&mut self, group: u32, leader: &OwnedFd) {
+        // Without a copy, a restarted guard does not learn of this group.
         if let Ok(leader) = leader.try_clone() {
             self.groups.insert(group, leader);
         }
     }
 
-    /// The group is gone. Called before its leader is reaped.
-    pub(super) fn forget(&mut self, group: u32) {
+    /// Removes a group that is gone. Called before its leader is reaped.
+    pub(super) fn remove(&mut self, group: u32) {
         self.groups.remove(&group);
-        self.tell(REMOVE, group);
+        self.send(REMOVE, group);
     }
 
-    /// A process that was to be announced was not started, or has ended before it became the program. Called after it was
-    /// reaped.
-    pub(super) fn undo(&self) {
-        self.tell(FAILED, 0);
+    /// Reports that an announced process was not started, or exited before `exec`. Called after it was reaped.
+    pub(super) fn report_failed_start(&self) {
+        self.send(FAILED, 0);
     }
 
-    fn tell(&self, tag: u8, group: u32) {
+    fn send(&self, tag: u8, group: u32) {
         let notice = notice(tag, group);
-        // Failing means that the guard is dead; the next start of a child revives it and tells it everything.
+        // An error means that the guard has exited; the next start of a child restarts it and sends every group.
         let _ = rustix::net::send(self.socket.as_fd(), &notice, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
@@ -126,7 +127,7 @@ impl Drop for Guard {
             return;
         }
         let begin = Instant::now();
-        while begin.elapsed() < CLOSE_SESSION && matches!(self.process.try_wait(), Ok(None)) {
+        while begin.elapsed() < EXIT_TIMEOUT && matches!(self.process.try_wait(), Ok(None)) {
             sleep(Duration::from_millis(1));
         }
     }
@@ -144,16 +145,16 @@ fn launch(program: &OsString, arguments: &[OsString]) -> io::Result<(Arc<OwnedFd
     Ok((Arc::new(ours), process))
 }
 
-/// The whole life of the guard process. Its stdin is the socket.
-pub fn keep_watch() -> ExitCode {
-    raw::ignore_endings();
+/// The main function of the guard process. Its stdin is the socket.
+pub fn run() -> ExitCode {
+    raw::ignore_termination_signals();
     let _ = rustix::thread::set_name(c"mdl-guard");
-    end(listen(rustix::stdio::stdin()), || sleep(LOOK));
+    end_groups(track_groups(rustix::stdio::stdin()), || sleep(POLL_INTERVAL));
     ExitCode::SUCCESS
 }
 
 /// Keeps the list of groups until the socket ends.
-fn listen(socket: impl AsFd) -> Groups {
+fn track_groups(socket: impl AsFd) -> Groups {
     let mut groups = Groups::new();
     loop {
         match receive(socket.as_fd()) {
@@ -162,11 +163,12 @@ fn listen(socket: impl AsFd) -> Groups {
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) | Err(_) => return groups,
         }
-        groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
+        groups.retain(|group, leader| group::has_members(leader.as_fd(), *group));
     }
 }
 
-/// The next notice: its tag, the group that it is about and the pidfd of the leader if one came along. `None` at the end.
+/// Receives the next notice: its tag, the id of its group and the pidfd of the leader if one is attached. `None` at the
+/// end of the socket.
 fn receive(socket: impl AsFd) -> Result<Option<(u8, u32, Option<OwnedFd>)>, Errno> {
     let mut notice = [0; NOTICE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -181,14 +183,14 @@ fn receive(socket: impl AsFd) -> Result<Option<(u8, u32, Option<OwnedFd>)>, Errn
     Ok((received.bytes == NOTICE).then(|| (tag, u32::from_le_bytes(group), leader)))
 }
 
-/// Ends the groups that are left: by themselves, asked, killed.
-fn end(mut groups: Groups, mut rest: impl FnMut()) {
-    for (patience, signal) in [(BY_THEMSELVES, Signal::TERM), (ASKED, Signal::KILL)] {
+/// Ends the remaining groups: waits, sends SIGTERM, waits, sends SIGKILL.
+fn end_groups(mut groups: Groups, mut wait: impl FnMut()) {
+    for (grace, signal) in [(EOF_GRACE, Signal::TERM), (TERM_GRACE, Signal::KILL)] {
         let begin = Instant::now();
-        groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
-        while !groups.is_empty() && begin.elapsed() < patience {
-            rest();
-            groups.retain(|group, leader| group::lives(leader.as_fd(), *group));
+        groups.retain(|group, leader| group::has_members(leader.as_fd(), *group));
+        while !groups.is_empty() && begin.elapsed() < grace {
+            wait();
+            groups.retain(|group, leader| group::has_members(leader.as_fd(), *group));
         }
         for (group, leader) in &groups {
             group::signal(leader.as_fd(), *group, signal);
@@ -212,7 +214,7 @@ mod tests {
 
     const NONE: [u32; 0] = [];
 
-    /// The two sides of a guard, of which the far one runs in a thread.
+    /// The two sides of a guard; the guard's side runs in a thread.
     struct Pair {
         socket: Arc<OwnedFd>,
         listener: JoinHandle<Groups>,
@@ -223,10 +225,10 @@ mod tests {
             let flags = SocketFlags::CLOEXEC;
             let (ours, theirs) =
                 rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-            Pair { socket: Arc::new(ours), listener: spawn(move || listen(theirs)) }
+            Pair { socket: Arc::new(ours), listener: spawn(move || track_groups(theirs)) }
         }
 
-        fn tell(&self, tag: u8, group: u32) {
+        fn send(&self, tag: u8, group: u32) {
             rustix::net::send(&self.socket, &notice(tag, group), SendFlags::NOSIGNAL).unwrap();
         }
 
@@ -237,38 +239,38 @@ mod tests {
             command
         }
 
-        /// Ends our side, as the kernel does when we are killed, and returns the guard's list.
+        /// Closes the parent's side, as the kernel does when Mendline is killed, and returns the guard's list.
         fn list(self) -> Groups {
             rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both).unwrap();
             self.listener.join().unwrap()
         }
 
-        fn left(self) -> Vec<u32> {
+        fn remaining(self) -> Vec<u32> {
             self.list().into_keys().collect()
         }
     }
 
     #[test]
-    fn a_notice_is_a_tag_and_an_id() {
+    fn notice_is_tag_and_id() {
         assert_eq!(notice(ADD, 0x0102_0304), [b'+', 4, 3, 2, 1]);
     }
 
     #[test]
-    fn groups_that_are_gone_need_no_patience() {
+    fn groups_without_members_are_not_waited_for() {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
         let leader = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        end(Groups::from([(child.id(), leader)]), || panic!("they are waited for"));
+        end_groups(Groups::from([(child.id(), leader)]), || panic!("the guard waits for them"));
     }
 
     #[test]
-    fn a_child_that_runs_is_on_the_list_until_it_is_taken_off() {
+    fn running_child_is_listed_until_removed() {
         let (kept, removed) = (Pair::start(), Pair::start());
         let (mut first, mut second) =
             (kept.announced("cat").spawn().unwrap(), removed.announced("cat").spawn().unwrap());
-        removed.tell(REMOVE, second.id());
-        assert_eq!(kept.left(), [first.id()]);
-        assert_eq!(removed.left(), NONE);
+        removed.send(REMOVE, second.id());
+        assert_eq!(kept.remaining(), [first.id()]);
+        assert_eq!(removed.remaining(), NONE);
         for child in [&mut first, &mut second] {
             drop(child.stdin.take());
             child.wait().unwrap();
@@ -289,31 +291,31 @@ mod tests {
         for program in [missing.as_path(), &plain, &file("no_interpreter", 0o755), Path::new("/")] {
             let pair = Pair::start();
             assert!(pair.announced(program).spawn().is_err(), "{}", program.display());
-            pair.tell(FAILED, 0);
-            assert_eq!(pair.left(), NONE, "{}", program.display());
+            pair.send(FAILED, 0);
+            assert_eq!(pair.remaining(), NONE, "{}", program.display());
         }
         let pair = Pair::start();
         assert!(pair.announced("cat").current_dir(missing).spawn().is_err());
-        pair.tell(FAILED, 0);
-        assert_eq!(pair.left(), NONE);
+        pair.send(FAILED, 0);
+        assert_eq!(pair.remaining(), NONE);
     }
 
     #[test]
     fn s02_child_reaped_without_removal_is_not_signalled() {
         let pair = Pair::start();
         let mut child = pair.announced("true").spawn().unwrap();
-        // As when we are killed before a removal is sent, and the leader is reaped by init.
+        // As if Mendline were killed before it sends a removal, and init reaped the leader.
         child.wait().unwrap();
-        end(pair.list(), || panic!("it is waited for"));
+        end_groups(pair.list(), || panic!("the guard waits for it"));
     }
 
     #[test]
     fn s02_number_without_pidfd_is_never_a_group() {
-        let mut stranger = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
+        let mut other = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
         let pair = Pair::start();
-        pair.tell(ADD, stranger.id());
-        assert_eq!(pair.left(), NONE);
-        drop(stranger.stdin.take());
-        stranger.wait().unwrap();
+        pair.send(ADD, other.id());
+        assert_eq!(pair.remaining(), NONE);
+        drop(other.stdin.take());
+        other.wait().unwrap();
     }
 }

@@ -1,22 +1,21 @@
-//! One upstream over HTTP, truthfully.
+//! One upstream over HTTP.
 //!
-//! [`Http`] carries out the exchanges that the engine asks for and tells the facts of each in the order that
-//! `mendline_core::port` promises: perhaps `Reached`, perhaps `Head`, then events or a body, and one `End` that says
-//! what the peer can have received of the request. Nothing is decided here but how bytes travel; whether a request may
-//! be sent a second time is decided from these facts, so they have to be right, and where something cannot be known the
-//! fact is the cautious one.
+//! [`Http`] runs the exchanges that the engine starts and reports facts about each in the order that
+//! `mendline_core::port` defines: `Reached` at most once, `Head` at most once, then events or a body, and one `End`,
+//! which says how much of the request the peer can have received. This module decides only how bytes are transferred.
+//! The engine decides from these facts whether a request may be sent again, so they must be correct. If a fact is
+//! uncertain, the cautious value is reported.
 //!
-//! Everything is polled in one place, [`Http::poll_input`], and nothing is spawned: connections (`connection`) live
-//! in a `pool`, each exchange (`exchange`) is a small machine, and a `waker` tells which of them moved. The rest
-//! is the way from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `gauge`,
-//! which counts what was written.
+//! [`Http::poll_input`] polls everything, and nothing is spawned: connections (`connection`) are kept in a `pool`, each
+//! exchange (`exchange`) is a state machine, and the ready queue (`ready`) names those to poll. The other modules lead
+//! from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `write_tracker`, which counts the
+//! bytes written.
 //!
-//! The one time that a request goes out twice is when a connection that others had used turns out dead before it has
-//! taken a single byte; then a fresh one gets its turn, silently, because nothing has happened yet. (A redirect within
-//! the origin is followed too: it proves that the request was not processed, see `redirect`.)
+//! A request is sent twice in one case: a connection that was used before turns out to be dead before it has taken a
+//! single byte. Then the request goes to a fresh connection without a report, because nothing was sent. A redirect
+//! within the origin is followed too, since it proves that the request was not processed (see `redirect`).
 
 mod addresses;
-mod answer;
 mod body;
 mod budget;
 mod certificate;
@@ -28,18 +27,19 @@ mod dials;
 mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
-mod gauge;
+mod keepalive;
 mod origin;
 mod pool;
 pub mod probe;
 mod proxy;
-mod pulse;
 mod ready;
 mod redirect;
 mod request;
 mod response;
 mod target;
 mod tls;
+mod transfer;
+mod write_tracker;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -52,56 +52,56 @@ use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
 
 pub use certificate::Certificate;
-pub use dial::{Dial, DialError, Dialed, LooksOpen, Place, Tcp, TcpDial};
+pub use dial::{Dial, DialError, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};
 pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
-use answer::{Failure, Inflow};
 use body::{Read, Reader};
 use budget::Budget;
-use connect::{NoConnection, connect, place};
-use dials::{Dials, Making};
-use exchange::{Carrier, Exchange, Stage, Step};
+use connect::{NoConnection, connect, first_hop};
+use dials::{Dialing, Dials};
+use exchange::{Assignment, Exchange, Stage, Step};
 use origin::Location;
 use pool::{ConnectionId, Pool};
 use ready::ReadyQueue;
 use request::Heads;
-use tls::Trust;
+use tls::TlsContext;
+use transfer::{Failure, ResponseBody};
 
-/// How much is polled before the driver gets its turn again.
+/// The most polls before the driver gets control again.
 const POLLS_PER_ITERATION: usize = 64;
 
 /// All exchanges with one upstream.
 pub struct Http<D: Dial = TcpDial> {
     target: Arc<Target>,
-    /// Where the target is, for those exchanges that go there.
+    /// The location of the target, shared by the exchanges that go there.
     home: Arc<Location>,
     heads: Heads,
-    trust: Arc<Trust>,
+    tls: Arc<TlsContext>,
     dial: D,
     pool: Pool<D::Io>,
     dials: Dials<D::Io>,
-    /// Boxed, because a tree moves what it holds.
+    /// Boxed, because a tree moves its values.
     exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
-    /// Those without a connection, the longest waiting first.
+    /// Exchanges without a connection, the longest waiting first.
     waiting: VecDeque<ExchangeId>,
-    /// Something has changed for those who wait.
-    stirred: bool,
-    /// Those who could read and may not.
+    /// A connection or a waiting exchange has changed, so that an assignment may be possible.
+    needs_assignment: bool,
+    /// Exchanges whose body has data that must not be read now.
     held: BTreeSet<ExchangeId>,
-    /// What those hold that read.
+    /// The memory of unfinished bodies.
     budget: Budget,
-    /// How many connections may carry something at a time.
+    /// The most connections that may be busy at a time.
     connections: usize,
     facts: VecDeque<Input>,
     ready_queue: ReadyQueue<Key>,
-    /// What the server spoke last.
-    speaks: Option<Version>,
+    /// The HTTP version of the last connection.
+    version: Option<Version>,
 }
 
-/// Whose waker it is.
+/// The owner of a waker.
 #[derive(Clone, Copy, Debug)]
 enum Key {
     Connection(ConnectionId),
@@ -109,38 +109,38 @@ enum Key {
     Exchange(ExchangeId),
 }
 
-/// How many connections carry something at a time when so many calls may be in flight: one for each of them, for each
-/// subscription, and for what is not a call.
+/// Returns how many connections may be busy when so many calls may be in flight: one for each call, for each
+/// subscription, and for requests that are not calls.
 fn connections(calls: usize) -> usize {
     calls.saturating_add(defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS)
 }
 
 impl<D: Dial> Http<D> {
-    /// An upstream that nobody has spoken to yet.
+    /// Creates an upstream without connections.
     pub fn new(target: Target, dial: D) -> Http<D> {
-        let trust = Trust::new(target.tls.clone(), target.protocol);
+        let tls = TlsContext::new(target.tls.clone(), target.protocol);
         Http {
             home: Arc::new(target.location.clone()),
             heads: Heads::default(),
-            trust: Arc::new(trust),
+            tls: Arc::new(tls),
             dial,
             pool: Pool::new(),
             dials: Dials::new(),
             exchanges: BTreeMap::new(),
             waiting: VecDeque::new(),
-            stirred: false,
+            needs_assignment: false,
             held: BTreeSet::new(),
             budget: Budget::new(defaults::LEDGER, target.limits.message_bytes),
             connections: connections(defaults::IN_FLIGHT),
             facts: VecDeque::new(),
             ready_queue: ReadyQueue::new(),
-            speaks: None,
+            version: None,
             target: Arc::new(target),
         }
     }
 
-    /// Begins an exchange. What becomes of it is told by [`Http::poll_input`], which has to be asked afterwards: nobody is
-    /// woken for what the caller does itself.
+    /// Begins an exchange. The caller must call [`Http::poll_input`] afterwards, which reports its facts: no waker is
+    /// woken for actions of the caller.
     pub fn begin(&mut self, exchange: ExchangeId, request: HttpRequest, reuse: Reuse) {
         let waker = self.ready_queue.waker(Key::Exchange(exchange));
         let home = || Ok(Arc::clone(&self.home));
@@ -148,45 +148,45 @@ impl<D: Dial> Http<D> {
             Ok(location) => {
                 self.exchanges.insert(exchange, Box::new(Exchange::new(request, location, reuse, waker)));
                 self.waiting.push_back(exchange);
-                self.stirred = true;
+                self.needs_assignment = true;
             }
             Err(words) => self.end(exchange, EndHow::Forbidden(words), Written::Nothing),
         }
     }
 
-    /// Gives an exchange up. Its `End` follows when [`Http::poll_input`] is asked next, unless it has ended already.
+    /// Aborts an exchange. The next [`Http::poll_input`] reports its `End`, unless it has ended already.
     pub fn abort(&mut self, exchange: ExchangeId) {
         let Some(mut given_up) = self.exchanges.remove(&exchange) else {
             return;
         };
-        self.stirred = true;
+        self.needs_assignment = true;
         let written = match std::mem::replace(&mut given_up.stage, Stage::Waiting) {
             Stage::Waiting => {
                 self.waiting.retain(|waiting| *waiting != exchange);
                 Written::Nothing
             }
-            Stage::Asked { carrier, answer } => {
-                drop(answer);
-                self.let_go(&carrier)
+            Stage::Sent { assignment, response } => {
+                drop(response);
+                self.abandon(&assignment)
             }
-            Stage::Reading { carrier, inflow, .. } => {
-                drop(inflow);
-                self.let_go(&carrier)
+            Stage::Reading { assignment, body, .. } => {
+                drop(body);
+                self.abandon(&assignment)
             }
         };
         self.end(exchange, EndHow::Aborted, written);
     }
 
-    /// The next fact about any exchange. It has to be asked again until it is pending. `may_read` says whether the body
-    /// of an exchange may be read on now.
+    /// Returns the next fact about any exchange. It must be polled until it is pending. `may_read` tells whether the
+    /// body of an exchange may be read now.
     pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
-        self.ready_queue.attend();
+        self.ready_queue.begin_poll();
         self.release_held(&may_read);
         for _ in 0..POLLS_PER_ITERATION {
             if let Some(fact) = self.facts.pop_front() {
                 return Poll::Ready(fact);
             }
-            if std::mem::take(&mut self.stirred) {
+            if std::mem::take(&mut self.needs_assignment) {
                 self.assign();
                 continue;
             }
@@ -194,10 +194,10 @@ impl<D: Dial> Http<D> {
                 Some(Key::Connection(id)) => self.poll_connection(id),
                 Some(Key::Dial(id)) => self.poll_dial(id),
                 Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
-                None if self.pool.poll_retirement(cx) => {}
+                None if self.pool.poll_idle_timer(cx) => {}
                 None if self.is_stuck(cx, &may_read) => self.give_up_largest(),
                 None => {
-                    self.ready_queue.rest(cx);
+                    self.ready_queue.wait(cx);
                     return Poll::Pending;
                 }
             }
@@ -206,37 +206,37 @@ impl<D: Dial> Http<D> {
         Poll::Pending
     }
 
-    /// Whether an exchange that was passed over for want of leave may be read on now.
+    /// Returns whether an exchange that was held back may be read now.
     pub fn may_hear_again(&self, may_read: impl Fn(ExchangeId) -> bool) -> bool {
         self.held.iter().any(|exchange| may_read(*exchange) && self.budget.may_read(*exchange))
     }
 
-    /// How many bytes of unfinished bodies and events are held.
+    /// Returns the number of bytes of unfinished bodies and events that are buffered.
     pub fn buffered(&self) -> usize {
         self.budget.held()
     }
 
-    /// So many calls may be in flight from now on: with what else goes out, that bounds how many connections there are.
+    /// Sets the number of calls that may be in flight, which bounds the number of connections.
     pub fn limit_calls(&mut self, calls: usize) {
         self.connections = connections(calls);
     }
 
-    /// How many bytes of unfinished bodies and events may be held from now on.
+    /// Sets the number of bytes of unfinished bodies and events that may be buffered.
     pub fn limit_buffers(&mut self, bytes: usize) {
         self.budget.set_limit(bytes);
     }
 
-    /// Nothing is open, and nothing is left to be told.
+    /// Returns whether no exchange is open and no fact is left to report.
     pub fn is_over(&self) -> bool {
         self.exchanges.is_empty() && self.facts.is_empty()
     }
 
-    /// Closes every connection that carries nothing. Exchanges that run go on.
+    /// Closes every idle connection. Running exchanges continue.
     pub fn close(&mut self) {
-        self.pool.retire_all();
+        self.pool.close_idle();
     }
 
-    /// What a server named, if it lies where the server itself lives.
+    /// Resolves an endpoint that the server named, if it is within the server's origin.
     fn resolve(&self, named: &str) -> Result<Location, String> {
         let home = &self.target.location;
         match home.resolve(named) {
@@ -261,7 +261,7 @@ impl<D: Dial> Http<D> {
         });
     }
 
-    /// Gives connections to those who wait, and sees to it that as many are dialed as are wanted.
+    /// Assigns connections to waiting exchanges, and dials as many new connections as are needed.
     fn assign(&mut self) {
         for _ in 0..self.waiting.len() {
             if let Some(id) = self.waiting.pop_front()
@@ -270,23 +270,23 @@ impl<D: Dial> Http<D> {
                 self.waiting.push_back(id);
             }
         }
-        // Where one connection can carry everybody, or might, one dial is enough.
-        let shared = match self.speaks {
+        // If one connection can carry all exchanges, or might, one dial is enough.
+        let shared = match self.version {
             Some(version) => version == Version::HTTP_2,
             None => self.target.location.origin.secure || self.target.protocol == Protocol::Http2,
         };
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
-        // However many wait: a server, or a proxy before it, is not flooded with connections.
-        let wanted = wanted.min(self.connections.saturating_sub(self.pool.taken()));
-        let (target, trust, ready_queue, dial) = (&self.target, &self.trust, &self.ready_queue, &self.dial);
-        self.dials.keep(wanted, |id| {
-            let dialed = dial.dial(&place(target), target.connect_timeout);
-            let made: Making<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(trust)));
-            (made, ready_queue.ready_waker(Key::Dial(id)))
+        // The limit keeps a server, or a proxy in front of it, from being flooded with connections.
+        let wanted = wanted.min(self.connections.saturating_sub(self.pool.busy()));
+        let (target, tls, ready_queue, dial) = (&self.target, &self.tls, &self.ready_queue, &self.dial);
+        self.dials.set_wanted(wanted, |id| {
+            let dialed = dial.dial(&first_hop(target), target.connect_timeout);
+            let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(tls)));
+            (dialing, ready_queue.ready_waker(Key::Dial(id)))
         });
     }
 
-    /// True if it waits no longer.
+    /// Returns whether the exchange no longer waits.
     fn assign_one(&mut self, id: ExchangeId) -> bool {
         let Some(freshness) = self.exchanges.get(&id).map(|exchange| exchange.freshness()) else {
             return true;
@@ -299,7 +299,7 @@ impl<D: Dial> Http<D> {
         false
     }
 
-    /// Puts an exchange on a connection. False if the connection did not take it.
+    /// Sends an exchange on a connection. Returns false if the connection did not take it.
     fn send(&mut self, id: ExchangeId, connection: ConnectionId) -> bool {
         let (Some(exchange), Some(chosen)) = (self.exchanges.get_mut(&id), self.pool.get(connection)) else {
             return true;
@@ -313,11 +313,12 @@ impl<D: Dial> Http<D> {
                 return true;
             }
         };
-        let Some((answer, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref()) else {
+        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref())
+        else {
             return false;
         };
-        let carrier = Carrier::new(connection, reused, evidence, upload);
-        exchange.stage = Stage::Asked { carrier, answer };
+        let assignment = Assignment::new(connection, reused, evidence, upload);
+        exchange.stage = Stage::Sent { assignment, response };
         exchange.waker.wake_by_ref();
         if !std::mem::replace(&mut exchange.reached, true) {
             self.facts.push_back(Input::Reached { exchange: id });
@@ -329,19 +330,19 @@ impl<D: Dial> Http<D> {
         let Some(made) = self.dials.poll(id) else {
             return;
         };
-        self.stirred = true;
+        self.needs_assignment = true;
         let how = match made {
             Ok(connection) => {
-                self.speaks = Some(connection.version());
+                self.version = Some(connection.version());
                 self.pool.add(id, connection, self.ready_queue.ready_waker(Key::Connection(id)));
                 return;
             }
             Err(NoConnection::Failed(words)) => EndHow::NoConnection(words),
             Err(NoConnection::Forbidden(words)) => EndHow::Forbidden(words),
         };
-        // If others dial for themselves only the first in line is told; otherwise this one was for all.
-        let told = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
-        for exchange in self.waiting.drain(..told).collect::<Vec<_>>() {
+        // While other dials run, only the first waiting exchange fails; otherwise all fail.
+        let failed = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
+        for exchange in self.waiting.drain(..failed).collect::<Vec<_>>() {
             self.exchanges.remove(&exchange);
             self.end(exchange, how.clone(), Written::Nothing);
         }
@@ -351,10 +352,10 @@ impl<D: Dial> Http<D> {
         let Some(words) = self.pool.poll(id) else {
             return;
         };
-        self.stirred = true;
+        self.needs_assignment = true;
         for exchange in self.exchanges.values_mut() {
-            if let Some(carrier) = exchange.carrier_mut().filter(|carrier| carrier.connection == id) {
-                carrier.broken = Some(words.clone());
+            if let Some(assignment) = exchange.assignment_mut().filter(|assignment| assignment.connection == id) {
+                assignment.broken = Some(words.clone());
             }
         }
     }
@@ -363,28 +364,28 @@ impl<D: Dial> Http<D> {
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
-        if exchange.reads() && !(may_read(id) && self.budget.may_read(id)) {
+        if exchange.is_reading() && !(may_read(id) && self.budget.may_read(id)) {
             self.held.insert(id);
             return;
         }
         match exchange.poll() {
             Step::Wait => {}
-            Step::Read(Read::Wait) => self.note_held(id),
+            Step::Read(Read::Wait) => self.update_held(id),
             Step::Read(Read::Event(event)) => {
                 exchange.waker.wake_by_ref();
-                self.note_held(id);
+                self.update_held(id);
                 let event = ReceivedEvent::new(event, &self.target.limits);
                 self.facts.push_back(Input::StreamEvent { exchange: id, event });
             }
-            Step::Answered { carrier, parts, inflow } => self.answered(id, carrier, &parts, inflow),
+            Step::Answered { assignment, parts, body } => self.answered(id, assignment, &parts, body),
             Step::Read(Read::Done(body)) => {
                 if let Some(text) = body {
                     let received = Received::from_text(text, &self.target.limits);
                     self.facts.push_back(Input::Body { exchange: id, received });
                 }
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
-                if let Some(Stage::Reading { carrier, inflow, rest, .. }) = stage {
-                    let written = self.finish(&carrier, rest, inflow);
+                if let Some(Stage::Reading { assignment, body, idle_limit, .. }) = stage {
+                    let written = self.finish(&assignment, idle_limit, body);
                     self.end(id, EndHow::Complete, written);
                 }
             }
@@ -401,21 +402,20 @@ impl<D: Dial> Http<D> {
         }
     }
 
-    /// Takes down how much an exchange holds of its body.
-    fn note_held(&mut self, id: ExchangeId) {
+    /// Updates how much of its body an exchange buffers.
+    fn update_held(&mut self, id: ExchangeId) {
         let held = self.exchanges.get(&id).map_or(0, |exchange| exchange.held());
-        self.budget.note(id, held);
+        self.budget.update(id, held);
     }
 
-    /// Whether exchanges have been held back for want of memory, and for nothing else, for too long.
+    /// Returns whether exchanges have been held back too long for lack of memory and for no other reason.
     fn is_stuck(&mut self, cx: &mut Context<'_>, may_read: &impl Fn(ExchangeId) -> bool) -> bool {
         let is_starved = |id: &ExchangeId| may_read(*id) && !self.budget.may_read(*id);
         let any_starved = self.held.iter().any(is_starved);
         self.budget.poll_stuck(any_starved, cx)
     }
 
-    /// All that is held of bodies has waited for too long for the rest of any of them: the largest is given up, so that
-    /// the others can be read to their ends.
+    /// Gives up the exchange with the largest buffered body, so that the others can be read to their end.
     fn give_up_largest(&mut self) {
         if let Some(id) = self.budget.largest() {
             let words = "the answers that are being received together hold all the memory there is for them; \
@@ -424,35 +424,35 @@ impl<D: Dial> Http<D> {
         }
     }
 
-    /// The head of a response is here.
-    fn answered(&mut self, id: ExchangeId, carrier: Carrier, parts: &Parts, inflow: Inflow) {
+    /// Handles the head of a response.
+    fn answered(&mut self, id: ExchangeId, assignment: Assignment, parts: &Parts, body: ResponseBody) {
         if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
-            drop(inflow);
+            drop(body);
             self.exchanges.remove(&id);
-            let written = self.let_go(&carrier);
+            let written = self.abandon(&assignment);
             self.end(id, EndHow::TooLarge, written);
             return;
         }
-        if let Some(to) = redirect::leads_to(parts) {
-            return self.redirected(id, &carrier, parts, inflow, &to);
+        if let Some(to) = redirect::target_of(parts) {
+            return self.redirected(id, &assignment, parts, body, &to);
         }
-        let rest = response::rest(parts);
-        let head = response::head(parts, inflow.is_over(), self.target.wall_clock);
+        let idle_limit = response::idle_limit(parts);
+        let head = response::head(parts, body.is_over(), self.target.wall_clock);
         let content = head.content;
         self.facts.push_back(Input::Head { exchange: id, head });
         let limit = self.target.limits.message_bytes;
         if content == Content::Empty {
             self.exchanges.remove(&id);
-            let written = self.finish(&carrier, rest, inflow);
+            let written = self.finish(&assignment, idle_limit, body);
             self.end(id, EndHow::Complete, written);
             return;
         }
-        let inflater = match coding::of(&parts.headers) {
+        let inflater = match coding::inflater_for(&parts.headers) {
             Ok(inflater) => inflater,
             Err(words) => {
-                drop(inflow);
+                drop(body);
                 self.exchanges.remove(&id);
-                let written = self.let_go(&carrier);
+                let written = self.abandon(&assignment);
                 self.end(id, EndHow::Cut(words), written);
                 return;
             }
@@ -463,8 +463,8 @@ impl<D: Dial> Http<D> {
         };
         let announced = response::length(parts).filter(|_| content != Content::Events);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
-            exchange.stage = Stage::Reading { carrier, inflow, reader, rest };
-            // It will not be sent again, so it need not be kept while its answer streams for hours.
+            exchange.stage = Stage::Reading { assignment, body, reader, idle_limit };
+            // The body is not sent again, so it is not kept while the response streams for hours.
             exchange.request.body = None;
             exchange.waker.wake_by_ref();
         }
@@ -473,10 +473,10 @@ impl<D: Dial> Http<D> {
         }
     }
 
-    /// The server wants the exchange to be made elsewhere.
-    fn redirected(&mut self, id: ExchangeId, carrier: &Carrier, parts: &Parts, inflow: Inflow, to: &str) {
-        let head = response::head(parts, inflow.is_over(), self.target.wall_clock);
-        let written = self.finish(carrier, response::rest(parts), inflow);
+    /// Handles a redirect.
+    fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, parts: &Parts, body: ResponseBody, to: &str) {
+        let head = response::head(parts, body.is_over(), self.target.wall_clock);
+        let written = self.finish(assignment, response::idle_limit(parts), body);
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
@@ -494,27 +494,27 @@ impl<D: Dial> Http<D> {
         }
     }
 
-    /// An exchange has failed. If its connection was dead before it took a byte, and others had used it, a fresh one
-    /// gets its turn; otherwise this is the end.
+    /// Handles a failed exchange. If its connection was used before and was dead before it took a byte, the exchange
+    /// gets a fresh connection; otherwise it ends.
     fn fail(&mut self, id: ExchangeId, how: EndHow) {
         let Some(mut exchange) = self.exchanges.remove(&id) else {
             return;
         };
-        self.stirred = true;
-        let carrier = match std::mem::replace(&mut exchange.stage, Stage::Waiting) {
+        self.needs_assignment = true;
+        let assignment = match std::mem::replace(&mut exchange.stage, Stage::Waiting) {
             Stage::Waiting => return,
-            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => carrier,
+            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => assignment,
         };
-        let written = self.let_go(&carrier);
+        let written = self.abandon(&assignment);
         let cut = matches!(how, EndHow::Cut(_));
-        if cut && written == Written::Nothing && carrier.reused && !exchange.second {
-            exchange.second = true;
+        if cut && written == Written::Nothing && assignment.reused && !exchange.is_second_try {
+            exchange.is_second_try = true;
             self.waiting.push_front(id);
             self.exchanges.insert(id, exchange);
             return;
         }
-        let how = match (how, carrier.broken) {
-            (EndHow::Cut(_), Some(better)) if matches!(carrier.evidence, answer::Evidence::Http2 { .. }) => {
+        let how = match (how, assignment.broken) {
+            (EndHow::Cut(_), Some(better)) if matches!(assignment.evidence, transfer::Evidence::Http2 { .. }) => {
                 EndHow::Cut(better)
             }
             (how, _) => how,
@@ -522,28 +522,32 @@ impl<D: Dial> Http<D> {
         self.end(id, how, written);
     }
 
-    /// Takes an exchange that did not end well off its connection. What it left behind is known afterwards.
-    fn let_go(&mut self, carrier: &Carrier) -> Written {
-        self.pool.give_up(carrier.connection);
-        self.stirred = true;
-        carrier.evidence.written(!self.pool.holds(carrier.connection))
+    /// Removes an exchange that did not complete from its connection. Returns how much of its request was written.
+    fn abandon(&mut self, assignment: &Assignment) -> Written {
+        self.pool.give_up(assignment.connection);
+        self.needs_assignment = true;
+        assignment.evidence.written(!self.pool.holds(assignment.connection))
     }
 
-    /// Takes an exchange that ended well off its connection, which may go on unless part of the request is still to
-    /// come.
-    fn finish(&mut self, carrier: &Carrier, rest: Option<std::time::Duration>, inflow: Inflow) -> Written {
-        if !carrier.is_clear() {
-            drop(inflow);
-            return self.let_go(carrier);
+    /// Removes a completed exchange from its connection, which stays open unless part of the request is unsent.
+    fn finish(
+        &mut self,
+        assignment: &Assignment,
+        idle_limit: Option<std::time::Duration>,
+        body: ResponseBody,
+    ) -> Written {
+        if !assignment.is_request_written() {
+            drop(body);
+            return self.abandon(assignment);
         }
-        self.pool.release(carrier.connection, rest, inflow);
-        self.stirred = true;
+        self.pool.release(assignment.connection, idle_limit, body);
+        self.needs_assignment = true;
         Written::Whole
     }
 
     fn end(&mut self, exchange: ExchangeId, how: EndHow, written: Written) {
         self.held.remove(&exchange);
-        self.budget.note(exchange, 0);
+        self.budget.update(exchange, 0);
         self.facts.push_back(Input::End { exchange, how, written });
     }
 }

@@ -1,20 +1,20 @@
-//! What takes effect when the engine says so: the next command of a child, the next address of a server.
+//! A slot for a setting that the engine applies later: the next command of a child, the next target of a server.
 //!
-//! Whoever reads configurations puts it here, at any time and as often as it likes; a host takes the last of it when it is
-//! told to renew. What was put in and never taken is replaced by what comes after it.
+//! The code that reloads the configuration stores a value at any time. A host takes the latest value when the engine
+//! renews the upstream. A new value replaces one that was not taken.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A place for the next one.
+/// A slot for the next value, shared by its clones.
 pub struct Next<T>(Arc<Mutex<Option<T>>>);
 
 impl<T> Next<T> {
-    /// Puts the next one there.
+    /// Stores the next value.
     pub fn put(&self, next: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
     }
 
-    /// Takes the next one, if there is one.
+    /// Takes the next value, if there is one.
     pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

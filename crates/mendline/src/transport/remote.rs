@@ -1,4 +1,4 @@
-//! A server that lives elsewhere, as the driver's host.
+//! A host for a server over HTTP.
 
 use mendline_core::port::{SpawnFailure, SpawnFailureKind};
 use mendline_core::{LinkId, UpstreamId};
@@ -15,12 +15,12 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// A host for the server at this place.
+    /// Creates a host for the server at this target.
     pub fn new(target: Target) -> Remote {
         Remote { http: Some(Http::new(target, TcpDial)), next: Next::default() }
     }
 
-    /// Where it will be when the engine says so.
+    /// Returns the slot for the next target, which the engine applies.
     pub fn next(&self) -> Next<Target> {
         self.next.clone()
     }

@@ -1,19 +1,20 @@
-//! Which addresses of a name may be dialed.
+//! The addresses of a name that may be dialed.
 //!
-//! A URL that holds an address means that address. A name means what its name server says, and that may be an address that
-//! the operator never had in mind: the metadata service of a cloud, another machine on the same wire, or, in the
-//! middle of a session, something on this machine (DNS rebinding). So two kinds of answer are refused, and nothing is
-//! sent: addresses that no MCP server is meant to have, and private addresses of a name that had only public ones when
-//! this process looked it up first. A name that is private from the start is normal on an intranet, and stays allowed.
+//! A URL with an address means that address. A name means the answer of its name server, which may be an address that
+//! the operator did not intend: the metadata service of a cloud, another machine on the local network or, during a
+//! session, a service on this machine (DNS rebinding). So two kinds of addresses are refused, and nothing is sent to
+//! them: addresses that no MCP server should have, and private addresses of a name that had only public ones at its
+//! first lookup by this process. A name that is private from the start is normal on an intranet and stays allowed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
-/// How many names are remembered; a process has one server and perhaps a proxy.
-const NAMES: usize = 1024;
+/// The most names in memory; a process has one server and perhaps a proxy.
+const MAX_NAMES: usize = 1024;
 
-/// Addresses at which clouds offer credentials to every program on a machine, beside the link-local ones.
+/// Addresses of cloud metadata services, which give credentials to every program on a machine, in addition to the
+/// link-local ones.
 const METADATA: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
@@ -24,7 +25,7 @@ const METADATA: [IpAddr; 4] = [
 /// The names that this process has looked up.
 pub(super) static LOOKED_UP: Names = Names::new();
 
-/// For each name, whether all its addresses were public when it was looked up first.
+/// For each name, whether all its addresses were public at the first lookup.
 pub(super) struct Names(Mutex<BTreeMap<String, bool>>);
 
 /// The scope of an address.
@@ -33,11 +34,11 @@ enum Scope {
     Public,
     /// This machine, or a network that is not part of the Internet.
     Private,
-    /// No server that is found by its name lives there.
-    Barred(&'static str),
+    /// An address that no server found by name should have.
+    Forbidden(&'static str),
 }
 
-/// Whether a host is an address, perhaps with a zone, and not a name.
+/// Returns whether a host is an address, perhaps with a zone, and not a name.
 pub(super) fn is_literal(host: &str) -> bool {
     host.split('%').next().is_some_and(|address| address.parse::<IpAddr>().is_ok())
 }
@@ -47,17 +48,17 @@ impl Names {
         Names(Mutex::new(BTreeMap::new()))
     }
 
-    /// Those of the addresses of this name that may be dialed, or why there are none.
+    /// Returns the addresses of this name that may be dialed, or the reason why there are none.
     pub(super) fn admit(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
-        let mut refused = None;
+        let mut forbidden = None;
         addresses.retain(|address| match scope(address.ip()) {
-            Scope::Barred(what) => {
-                refused.get_or_insert((address.ip(), what));
+            Scope::Forbidden(what) => {
+                forbidden.get_or_insert((address.ip(), what));
                 false
             }
             Scope::Public | Scope::Private => true,
         });
-        if let (true, Some((address, what))) = (addresses.is_empty(), refused) {
+        if let (true, Some((address, what))) = (addresses.is_empty(), forbidden) {
             return Err(format!(
                 "the name {host} leads to {address}, {what}; nothing is sent there unless the URL holds the address itself"
             ));
@@ -78,14 +79,14 @@ impl Names {
         Ok(addresses)
     }
 
-    /// Whether all addresses of this name were public at first, which may be now.
+    /// Returns whether all addresses of this name were public at the first lookup, which may be this one.
     fn was_public(&self, host: &str, is_public: bool) -> bool {
         let name = host.trim_end_matches('.').to_ascii_lowercase();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.get(&name) {
             Some(was_public) => *was_public,
             None => {
-                if known.len() < NAMES {
+                if known.len() < MAX_NAMES {
                     known.insert(name, is_public);
                 }
                 is_public
@@ -96,7 +97,7 @@ impl Names {
 
 fn scope(address: IpAddr) -> Scope {
     if METADATA.contains(&address) {
-        return Scope::Barred("where a cloud offers credentials");
+        return Scope::Forbidden("where a cloud offers credentials");
     }
     match address {
         IpAddr::V4(address) => scope_of_four(address),
@@ -110,11 +111,11 @@ fn scope(address: IpAddr) -> Scope {
 fn scope_of_four(address: Ipv4Addr) -> Scope {
     let [first, second, ..] = address.octets();
     if address.is_link_local() {
-        Scope::Barred("a link-local address")
+        Scope::Forbidden("a link-local address")
     } else if first == 0 {
-        Scope::Barred("which is no address of a machine")
+        Scope::Forbidden("which is no address of a machine")
     } else if address.is_multicast() || address.is_broadcast() {
-        Scope::Barred("an address of many machines")
+        Scope::Forbidden("an address of many machines")
     } else if address.is_private() || address.is_loopback() || (first == 100 && second & 0xc0 == 64) {
         Scope::Private
     } else {
@@ -124,11 +125,11 @@ fn scope_of_four(address: Ipv4Addr) -> Scope {
 
 fn scope_of_six(address: Ipv6Addr) -> Scope {
     if address.is_unicast_link_local() {
-        Scope::Barred("a link-local address")
+        Scope::Forbidden("a link-local address")
     } else if address.is_unspecified() {
-        Scope::Barred("which is no address of a machine")
+        Scope::Forbidden("which is no address of a machine")
     } else if address.is_multicast() {
-        Scope::Barred("an address of many machines")
+        Scope::Forbidden("an address of many machines")
     } else if address.is_loopback() || address.is_unique_local() || address.segments()[0] & 0xffc0 == 0xfec0 {
         Scope::Private
     } else {
@@ -136,7 +137,7 @@ fn scope_of_six(address: Ipv6Addr) -> Scope {
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for: mapped, compatible, translated (NAT64) or tunnelled (6to4).
+/// Returns the IPv4 address inside an IPv6 address: mapped, compatible, translated (NAT64) or tunnelled (6to4).
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let four = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -188,7 +189,7 @@ mod tests {
                 "{address}: {why}"
             );
         }
-        // Where there is another address, that one is taken.
+        // Another address of the name is used.
         let other = admitted(&Names::new(), "a.test", &["fe80::1", "192.0.2.1", "169.254.1.1"]);
         assert_eq!(other.unwrap(), ["192.0.2.1"]);
     }

@@ -1,20 +1,20 @@
-//! A response body on its way in: undone if it is compressed, gathered or cut into events, and counted.
+//! Reads a response body: decompresses it, collects it or splits it into events, and counts its bytes.
 //!
-//! What a reader holds is what it could not hand on yet: the beginning of a body, the beginning of an event. It is one
-//! buffer, however small the chunks are that it came in, so what a reader holds is what it costs.
+//! A reader buffers what it cannot pass on yet: the beginning of a body or of an event. It is one buffer, however small
+//! the received chunks are, so the counted bytes are the memory used.
 
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use mendline_wire::{SseDecoder, SseEvent};
 
-use super::answer::{Failure, Inflow};
 use super::coding::Inflater;
+use super::transfer::{Failure, ResponseBody};
 
-/// How much a compressed body may become before others get their turn.
+/// The most bytes that are decompressed before other exchanges are polled.
 const INFLATED_PER_ITERATION: usize = 1 << 20;
 
-/// How a body is read.
+/// A reader of one body.
 pub(super) struct Reader {
     kind: Kind,
     inflater: Option<Inflater>,
@@ -26,40 +26,40 @@ enum Kind {
     Whole(Gathered),
 }
 
-/// A body of which all is wanted at once.
+/// A body that is passed on as a whole.
 enum Gathered {
-    /// What came first, where it lies: most bodies come in one piece, and need no copy.
+    /// The first chunk, without a copy: most bodies arrive in one chunk.
     First(Bytes),
-    /// All that has come.
+    /// All chunks so far.
     Joined(BytesMut),
 }
 
-/// What a poll has brought.
+/// The result of a poll.
 pub(super) enum Read {
-    /// Nothing yet.
+    /// Nothing is ready.
     Wait,
-    /// An event came; there may be more.
+    /// An event; there may be more.
     Event(SseEvent),
-    /// The body is over; of a whole one this is what it holds.
+    /// The end of the body, with its text if it is read as a whole.
     Done(Option<Bytes>),
-    /// A limit was crossed.
+    /// A limit was exceeded.
     TooLarge,
-    /// It failed.
+    /// Reading failed.
     Failed(Failure),
 }
 
 impl Reader {
-    /// Of events, none of them longer than this.
+    /// Creates a reader of events of at most `limit` bytes each.
     pub(super) fn events(limit: usize, inflater: Option<Inflater>) -> Reader {
         Reader { kind: Kind::Events(Box::new(SseDecoder::new(limit))), inflater, limit }
     }
 
-    /// Of one text, not longer than this.
+    /// Creates a reader of one text of at most `limit` bytes.
     pub(super) fn whole(limit: usize, inflater: Option<Inflater>) -> Reader {
         Reader { kind: Kind::Whole(Gathered::First(Bytes::new())), inflater, limit }
     }
 
-    /// How many bytes it holds.
+    /// Returns the number of buffered bytes.
     pub(super) fn held(&self) -> usize {
         let gathered = match &self.kind {
             Kind::Events(decoder) => decoder.held(),
@@ -69,7 +69,7 @@ impl Reader {
         gathered + self.inflater.as_ref().map_or(0, Inflater::waiting)
     }
 
-    pub(super) fn poll(&mut self, inflow: &mut Inflow, cx: &mut Context<'_>) -> Read {
+    pub(super) fn poll(&mut self, body: &mut ResponseBody, cx: &mut Context<'_>) -> Read {
         let mut inflated = 0;
         loop {
             if let Kind::Events(decoder) = &mut self.kind {
@@ -96,7 +96,7 @@ impl Reader {
                     None => {}
                 }
             }
-            match inflow.poll_data(cx) {
+            match body.poll_data(cx) {
                 Poll::Pending => return Read::Wait,
                 Poll::Ready(Some(Ok(data))) => match &mut self.inflater {
                     Some(inflater) => inflater.push(data),
@@ -114,7 +114,7 @@ impl Reader {
 }
 
 impl Kind {
-    /// Takes a chunk; false when it is more than the limit allows.
+    /// Takes a chunk; returns false if the limit is exceeded.
     fn take_chunk(&mut self, data: Bytes, limit: usize) -> bool {
         match self {
             Kind::Whole(Gathered::First(first)) if first.is_empty() => {
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// Takes bytes; false when they are more than the limit allows.
+    /// Takes bytes; returns false if the limit is exceeded.
     fn take(&mut self, data: &[u8], limit: usize) -> bool {
         match self {
             Kind::Events(decoder) => {
@@ -164,11 +164,11 @@ mod tests {
         for at in 0..read.len() {
             assert!(kind.take_chunk(read.slice(at..at + 1), read.len()));
         }
-        assert!(read.is_unique(), "no chunk keeps what it was read into");
+        assert!(read.is_unique(), "no chunk keeps its receive buffer alive");
         assert!(!kind.take(b"x", read.len()), "it is over the limit");
         let mut kind = Kind::Whole(Gathered::First(Bytes::new()));
         kind.take_chunk(read.clone(), read.len());
-        let place = read.as_ptr();
-        assert_eq!(kind.finish().map(|text| text.as_ptr()), Some(place), "one chunk is not copied");
+        let address = read.as_ptr();
+        assert_eq!(kind.finish().map(|text| text.as_ptr()), Some(address), "one chunk is not copied");
     }
 }

@@ -1,9 +1,9 @@
-//! How much memory unfinished bodies and events may take together.
+//! The memory budget of unfinished bodies and events.
 //!
-//! Each has its own limit, but a server may leave hundreds of them unfinished. So what all readers hold is summed up, and
-//! when the sum comes near the limit, only the oldest of those that hold something is read on: it is the nearest to its
-//! end, and room for the rest of it was kept free. When that does not help for a while, because its end does not come
-//! either, the largest of them has to be given up.
+//! Each body has its own limit, but a server may leave hundreds of them unfinished. So the buffered bytes of all
+//! readers are summed up. When the sum nears the limit, only the oldest exchange with buffered bytes is read: it is the
+//! nearest to its end, and the budget reserves memory for the rest of it. If no buffer shrinks for a while, the largest
+//! one is given up.
 
 use std::collections::BTreeMap;
 use std::future::Future as _;
@@ -14,24 +14,24 @@ use std::time::Duration;
 use mendline_core::port::ExchangeId;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long readers are held back before the largest is given up: time enough for the oldest to end over a slow line,
-/// and less than any call's patience.
+/// The time that readers are held back before the largest is given up: enough for the oldest to end over a slow
+/// connection, and shorter than the timeout of a call.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// What readers hold.
+/// The buffered bytes of all readers.
 pub(super) struct Budget {
-    /// Those that hold something.
+    /// Exchanges with buffered bytes.
     held: BTreeMap<ExchangeId, usize>,
     sum: usize,
     limit: usize,
-    /// What the oldest may still need.
+    /// The memory that the oldest may still need.
     reserve: usize,
-    /// When being held back has lasted too long.
+    /// Ends when readers have been held back too long.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl Budget {
-    /// For readers that hold at most so many bytes together, and one alone at most `reserve`.
+    /// Creates a budget of `limit` bytes for all readers, of which one alone needs at most `reserve`.
     pub(super) fn new(limit: usize, reserve: usize) -> Budget {
         Budget { held: BTreeMap::new(), sum: 0, limit, reserve, stuck: None }
     }
@@ -40,13 +40,13 @@ impl Budget {
         self.limit = limit;
     }
 
-    /// How much is held in all.
+    /// Returns the number of buffered bytes.
     pub(super) fn held(&self) -> usize {
         self.sum
     }
 
-    /// This exchange holds so much now.
-    pub(super) fn note(&mut self, exchange: ExchangeId, held: usize) {
+    /// Records the number of buffered bytes of an exchange.
+    pub(super) fn update(&mut self, exchange: ExchangeId, held: usize) {
         let before = match held {
             0 => self.held.remove(&exchange),
             held => self.held.insert(exchange, held),
@@ -54,22 +54,22 @@ impl Budget {
         let before = before.unwrap_or(0);
         self.sum = self.sum - before + held;
         if held < before {
-            // Something has moved, so that nothing is stuck.
+            // A buffer shrank, so nothing is stuck.
             self.stuck = None;
         }
     }
 
-    /// Whether this exchange may be read on.
+    /// Returns whether this exchange may be read.
     pub(super) fn may_read(&self, exchange: ExchangeId) -> bool {
-        self.is_roomy() || self.held.first_key_value().is_none_or(|(oldest, _)| *oldest == exchange)
+        self.has_room() || self.held.first_key_value().is_none_or(|(oldest, _)| *oldest == exchange)
     }
 
-    /// The exchange that holds the most.
+    /// Returns the exchange with the largest buffer.
     pub(super) fn largest(&self) -> Option<ExchangeId> {
         self.held.iter().max_by_key(|(_, held)| **held).map(|(exchange, _)| *exchange)
     }
 
-    /// Whether readers have been held back for too long. `any_starved`: whether any is held back now.
+    /// Returns whether readers have been held back too long. `any_starved` tells whether any is held back now.
     pub(super) fn poll_stuck(&mut self, any_starved: bool, cx: &mut Context<'_>) -> bool {
         if !any_starved {
             self.stuck = None;
@@ -83,7 +83,7 @@ impl Budget {
         is_over
     }
 
-    fn is_roomy(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.sum.saturating_add(self.reserve) <= self.limit
     }
 }
@@ -96,17 +96,17 @@ mod tests {
     fn s05_only_the_oldest_is_read_when_room_is_short() {
         let mut budget = Budget::new(100, 20);
         let [one, two, three] = [1, 2, 3].map(ExchangeId);
-        budget.note(two, 40);
-        budget.note(three, 40);
+        budget.update(two, 40);
+        budget.update(three, 40);
         assert!([one, two, three].iter().all(|id| budget.may_read(*id)));
-        budget.note(three, 41);
+        budget.update(three, 41);
         assert_eq!([one, two, three].map(|id| budget.may_read(id)), [false, true, false]);
         assert_eq!((budget.held(), budget.largest()), (81, Some(three)));
-        budget.note(two, 0);
+        budget.update(two, 0);
         assert!([one, two, three].iter().all(|id| budget.may_read(*id)));
         budget.set_limit(0);
         assert_eq!([one, two, three].map(|id| budget.may_read(id)), [false, false, true]);
-        budget.note(three, 0);
+        budget.update(three, 0);
         assert!([one, two, three].iter().all(|id| budget.may_read(*id)), "one at a time always goes on");
     }
 }

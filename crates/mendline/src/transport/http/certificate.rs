@@ -1,28 +1,27 @@
-//! What a certificate says about itself, for people.
+//! Reads the fields of a certificate that people need.
 //!
-//! Whether it is to be believed is decided by the verifier and by nobody else; this only reads out loud whose it is, who
-//! vouches for it and until when. It reads the few fields that it needs, of bytes that anybody may have sent: whatever is
-//! not as it should be makes it say nothing.
+//! Only the verifier decides whether a certificate is trusted. This module reads the subject, the issuer, the names and
+//! the validity for messages. The bytes may come from any peer: malformed ones give `None`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a certificate says.
+/// The fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Whose it is: its common name, else its organisation; nothing if it says neither.
+    /// The common name of the subject, else its organisation; empty if it has neither.
     pub subject: String,
-    /// Who vouches for it, in the same way.
+    /// The same of the issuer.
     pub issuer: String,
-    /// The names and addresses that it is for.
+    /// The names and addresses that it is valid for.
     pub names: Vec<String>,
-    /// From when on it holds.
+    /// The beginning of its validity.
     pub not_before: SystemTime,
-    /// Until when.
+    /// The end of its validity.
     pub not_after: SystemTime,
-    /// It vouches for itself.
+    /// Whether subject and issuer are the same.
     pub is_self_signed: bool,
-    /// It is that of an authority, made to sign other certificates.
+    /// Whether it is the certificate of an authority, made to sign other certificates.
     pub is_authority: bool,
 }
 
@@ -33,10 +32,10 @@ const BOOLEAN: u8 = 0x01;
 const OCTETS: u8 = 0x04;
 const UTC_TIME: u8 = 0x17;
 const GENERAL_TIME: u8 = 0x18;
-/// `[0]` and `[3]`, with something inside.
+/// The constructed tags `[0]` and `[3]`.
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
-/// `[2]` and `[7]` among the alternative names.
+/// The tags `[2]` and `[7]` among the alternative names.
 const DNS_NAME: u8 = 0x82;
 const ADDRESS: u8 = 0x87;
 
@@ -45,23 +44,23 @@ const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 
-/// How many names are read out.
-const NAMES: usize = 32;
+/// The most names that are read.
+const MAX_NAMES: usize = 32;
 
 impl Certificate {
     /// Reads a certificate in DER form.
     pub(super) fn read(der: &[u8]) -> Option<Certificate> {
-        let (whole, _) = inside(der, SEQUENCE)?;
-        let (mut rest, _) = inside(whole, SEQUENCE)?;
-        if let Some((_, after)) = inside(rest, VERSION) {
+        let (whole, _) = value_of(der, SEQUENCE)?;
+        let (mut rest, _) = value_of(whole, SEQUENCE)?;
+        if let Some((_, after)) = value_of(rest, VERSION) {
             rest = after;
         }
-        let (_, _, rest) = next(rest)?; // The serial number …
-        let (_, _, rest) = next(rest)?; // … and how it is signed.
-        let (issuer, rest) = inside(rest, SEQUENCE)?;
-        let (validity, rest) = inside(rest, SEQUENCE)?;
-        let (subject, rest) = inside(rest, SEQUENCE)?;
-        let (_, _, mut rest) = next(rest)?; // The key.
+        let (_, _, rest) = next(rest)?; // The serial number.
+        let (_, _, rest) = next(rest)?; // The signature algorithm.
+        let (issuer, rest) = value_of(rest, SEQUENCE)?;
+        let (validity, rest) = value_of(rest, SEQUENCE)?;
+        let (subject, rest) = value_of(rest, SEQUENCE)?;
+        let (_, _, mut rest) = next(rest)?; // The public key.
         let (not_before, later) = time(validity)?;
         let (not_after, _) = time(later)?;
         let (mut names, mut is_authority) = (Vec::new(), false);
@@ -73,8 +72,8 @@ impl Certificate {
             rest = after;
         }
         Some(Certificate {
-            subject: called(subject),
-            issuer: called(issuer),
+            subject: common_name(subject),
+            issuer: common_name(issuer),
             names,
             not_before,
             not_after,
@@ -84,7 +83,7 @@ impl Certificate {
     }
 }
 
-/// The next element: its tag, its value, and what follows it.
+/// Reads the next element: its tag, its value, and the bytes after it.
 fn next(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -101,18 +100,18 @@ fn next(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*tag, value, after))
 }
 
-/// The value of the next element, if it is of this kind, and what follows it.
-fn inside(der: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
+/// Reads the value of the next element if it has this tag, and the bytes after it.
+fn value_of(der: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
     let (tag, value, after) = next(der)?;
     (tag == wanted).then_some((value, after))
 }
 
-/// A distinguished name in a word or two.
-fn called(mut name: &[u8]) -> String {
+/// Returns the common name or the organisation of a distinguished name.
+fn common_name(mut name: &[u8]) -> String {
     let (mut common, mut organisation) = (None, None);
-    while let Some((set, after)) = inside(name, SET) {
-        if let Some((pair, _)) = inside(set, SEQUENCE)
-            && let Some((oid, value)) = inside(pair, OID)
+    while let Some((set, after)) = value_of(name, SET) {
+        if let Some((pair, _)) = value_of(set, SEQUENCE)
+            && let Some((oid, value)) = value_of(pair, OID)
             && let Some((_, text, _)) = next(value)
         {
             let text = || String::from_utf8_lossy(text).into_owned();
@@ -131,22 +130,22 @@ fn alternative_names(extensions: &[u8]) -> Option<Vec<String>> {
     extension(extensions, ALTERNATIVE_NAMES).map(names_in)
 }
 
-/// The first of the basic constraints, which is left out where it is false.
+/// Reads the first of the basic constraints, which is omitted if it is false.
 fn signs_others(extensions: &[u8]) -> Option<bool> {
-    let (value, _) = inside(extension(extensions, BASIC_CONSTRAINTS)?, BOOLEAN)?;
+    let (value, _) = value_of(extension(extensions, BASIC_CONSTRAINTS)?, BOOLEAN)?;
     Some(value != [0])
 }
 
-/// What the sequence of this extension holds.
+/// Returns the content of the sequence in this extension.
 fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
-    let (mut all, _) = inside(extensions, SEQUENCE)?;
-    while let Some((extension, after)) = inside(all, SEQUENCE) {
-        let (oid, mut value) = inside(extension, OID)?;
+    let (mut all, _) = value_of(extensions, SEQUENCE)?;
+    while let Some((extension, after)) = value_of(all, SEQUENCE) {
+        let (oid, mut value) = value_of(extension, OID)?;
         if oid == wanted {
-            // Whether it is critical may stand before it.
+            // The flag `critical` may precede the value.
             while let Some((tag, octets, after)) = next(value) {
                 if tag == OCTETS {
-                    return inside(octets, SEQUENCE).map(|(held, _)| held);
+                    return value_of(octets, SEQUENCE).map(|(held, _)| held);
                 }
                 value = after;
             }
@@ -158,7 +157,7 @@ fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
 
 fn names_in(mut der: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
-    while let Some((tag, value, after)) = next(der).filter(|_| names.len() < NAMES) {
+    while let Some((tag, value, after)) = next(der).filter(|_| names.len() < MAX_NAMES) {
         match (tag, value.len()) {
             (DNS_NAME, _) => names.push(String::from_utf8_lossy(value).into_owned()),
             (ADDRESS, 4) => names.extend(<[u8; 4]>::try_from(value).map(|it| Ipv4Addr::from(it).to_string())),
@@ -170,7 +169,7 @@ fn names_in(mut der: &[u8]) -> Vec<String> {
     names
 }
 
-/// A time and what follows it. The short form has two digits for the year, of which those below 50 are in this century.
+/// Reads a time, and the bytes after it. The short form has two digits for the year; those below 50 mean 20xx.
 fn time(der: &[u8]) -> Option<(SystemTime, &[u8])> {
     let (tag, text, after) = next(der)?;
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
@@ -199,7 +198,7 @@ fn time(der: &[u8]) -> Option<(SystemTime, &[u8])> {
     Some((UNIX_EPOCH + Duration::from_secs(seconds), after))
 }
 
-/// Days from the beginning of 1970: the years are counted from March, so that a leap day is the last of its year.
+/// Returns the days since the beginning of 1970. Years begin in March, so that a leap day is the last of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let since_march = (month + 9) % 12;
@@ -216,7 +215,7 @@ mod tests {
     fn made(change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
         let names = vec!["a.test".to_owned(), "*.b.test".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
         let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name.push(DnType::OrganizationName, "Somebody");
+        params.distinguished_name.push(DnType::OrganizationName, "Example Ltd");
         params.distinguished_name.push(DnType::CommonName, "a.test");
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2024, 2, 29);
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_whose_it_is_and_until_when() {
+    fn subject_names_and_validity_are_read() {
         let read = Certificate::read(&made(|_| {})).unwrap();
         assert_eq!((read.subject.as_str(), read.issuer.as_str(), read.is_self_signed), ("a.test", "a.test", true));
         assert_eq!(read.names, ["a.test", "*.b.test", "127.0.0.1", "::1"]);
@@ -254,30 +253,30 @@ mod tests {
     }
 
     #[test]
-    fn years_beyond_2049_are_written_in_full_and_read_so() {
+    fn years_after_2049_are_read() {
         let read = Certificate::read(&made(|params| params.not_after = date_time_ymd(2200, 12, 31))).unwrap();
         assert_eq!(date(read.not_after), "2200-12-31T00:00:00Z");
     }
 
     #[test]
-    fn an_organisation_stands_in_for_a_name_that_is_missing() {
+    fn organisation_replaces_missing_common_name() {
         let read = Certificate::read(&made(|params| {
             assert!(params.distinguished_name.remove(DnType::CommonName));
         }));
-        assert_eq!(read.unwrap().subject, "Somebody");
+        assert_eq!(read.unwrap().subject, "Example Ltd");
     }
 
     #[test]
-    fn a_certificate_that_was_cut_or_bent_anywhere_is_read_without_harm() {
+    fn malformed_certificate_causes_no_panic() {
         let whole = made(|_| {});
         for end in 0..whole.len() {
             assert_eq!(Certificate::read(&whole[..end]), None, "cut at {end}");
         }
         for at in 0..whole.len() {
-            for bent in [0x00, 0x7f, 0x80, 0x84, 0xff] {
+            for byte in [0x00, 0x7f, 0x80, 0x84, 0xff] {
                 let mut der = whole.clone();
-                der[at] = bent;
-                // Anything may come of it but a panic.
+                der[at] = byte;
+                // Any result is fine except a panic.
                 let _ = Certificate::read(&der);
             }
         }

@@ -1,31 +1,31 @@
-//! Content codings: bodies that come compressed although nothing but `identity` was asked for.
+//! Content codings: decompresses bodies although only `identity` was requested.
 //!
-//! Some proxies and frameworks compress whatever they pass on. `gzip` and `deflate` are undone here, piece by piece: what
-//! has come is inflated at once, so that an event of a stream is not held back, and only [`PIECE`] bytes at a time, so that
-//! the reader, which counts them, can stop long before a few kilobytes have become gigabytes. Any other coding
-//! is an error that names it.
+//! Some proxies and frameworks compress every response. `gzip` and `deflate` are decoded here incrementally. Received
+//! bytes are inflated at once, so that an event of a stream is not delayed, and at most [`PIECE`] bytes at a time, so
+//! that the reader, which counts them, can stop long before a few kilobytes become gigabytes. Any other coding is an
+//! error that names it.
 
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_ENCODING, HeaderMap};
 use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
 
-/// How much is inflated at a time.
+/// The most bytes that are inflated at a time.
 const PIECE: usize = 16 * 1024;
 
-/// How much of the name of a coding is shown.
-const NAME_MOST: usize = 40;
+/// The most characters of a coding's name that are shown.
+const MAX_NAME: usize = 40;
 
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-/// The flags of a gzip header that say what else is in it.
+/// The flags of a gzip header that announce its optional fields.
 const HEADER_CRC: u8 = 2;
 const EXTRA: u8 = 4;
 const NAME: u8 = 8;
 const COMMENT: u8 = 16;
 const RESERVED: u8 = 0xe0;
 
-/// What is needed to read a body with these headers: nothing, usually. `Err` names a coding that cannot be undone.
-pub(super) fn of(headers: &HeaderMap) -> Result<Option<Inflater>, String> {
+/// Returns the inflater for a body with these headers, if it needs one. The error names a coding that is not supported.
+pub(super) fn inflater_for(headers: &HeaderMap) -> Result<Option<Inflater>, String> {
     let mut found = None;
     for value in headers.get_all(CONTENT_ENCODING) {
         for coding in value.to_str().unwrap_or("?").split(',').map(str::trim) {
@@ -34,133 +34,133 @@ pub(super) fn of(headers: &HeaderMap) -> Result<Option<Inflater>, String> {
                 () if coding.is_empty() || is("identity") => continue,
                 () if is("gzip") || is("x-gzip") => Inflater::gzip(),
                 () if is("deflate") => Inflater::zlib(),
-                () => return Err(unreadable(coding)),
+                () => return Err(unsupported(coding)),
             };
             if found.replace(inflater).is_some() {
-                return Err(unreadable("compressed twice"));
+                return Err(unsupported("compressed twice"));
             }
         }
     }
     Ok(found)
 }
 
-fn unreadable(coding: &str) -> String {
-    let name: String = coding.chars().filter(|letter| !letter.is_control()).take(NAME_MOST).collect();
+fn unsupported(coding: &str) -> String {
+    let name: String = coding.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
     format!("the server answered with the content coding {name:?}, which was not asked for and cannot be read")
 }
 
-/// Undoes a coding.
+/// A decoder of gzip or zlib.
 pub(super) struct Inflater {
     state: Box<InflateState>,
-    place: Place,
+    section: Section,
     is_gzip: bool,
-    /// Something has come.
+    /// Whether any byte was received.
     has_begun: bool,
-    /// What has come and was not looked at.
+    /// Received bytes that are not yet decoded.
     input: Bytes,
-    /// The last piece was full, so that there may be more without more input.
+    /// Whether the last piece was full, so that more output may follow without more input.
     may_have_more: bool,
     output: Box<[u8; PIECE]>,
-    /// Of the member at hand: the check sum and the length of what it holds.
-    sum: u32,
+    /// The checksum and the length of the output of the current gzip member.
+    crc: u32,
     length: u32,
 }
 
-/// Where in the format the next byte is.
+/// The section of the format that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// So many bytes into the ten that every gzip header has, with the flags once they were seen.
+enum Section {
+    /// The ten bytes of every gzip header: how many were read, and the flags once they were read.
     Header {
         passed: usize,
         flags: u8,
     },
-    /// In the rest of a header; the flags say what is still to come of it.
+    /// The optional fields of the header; the flags name those that follow.
     Rest {
         flags: u8,
         field: Field,
     },
     Deflated,
-    /// So many bytes into the check sum and length that end a gzip member.
+    /// The checksum and length at the end of a gzip member: how many bytes were read.
     Trailer {
         passed: usize,
         bytes: [u8; 8],
     },
-    /// Whatever follows is none of ours.
+    /// The end; further bytes are ignored.
     Over,
 }
 
-/// A field of a gzip header.
+/// An optional field of a gzip header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
-    /// So many bytes of its length are known.
+    /// The length of the extra field: how many of its bytes were read.
     ExtraLength { passed: u8, length: u16 },
-    /// So many bytes are to be passed.
+    /// So many bytes to skip.
     Skip(u16),
-    /// Up to the next zero.
+    /// A text up to the next zero.
     Text,
 }
 
 impl Inflater {
     fn gzip() -> Inflater {
-        Inflater::new(DataFormat::Raw, Place::Header { passed: 0, flags: 0 })
+        Inflater::new(DataFormat::Raw, Section::Header { passed: 0, flags: 0 })
     }
 
     fn zlib() -> Inflater {
-        Inflater::new(DataFormat::Zlib, Place::Deflated)
+        Inflater::new(DataFormat::Zlib, Section::Deflated)
     }
 
-    fn new(format: DataFormat, place: Place) -> Inflater {
+    fn new(format: DataFormat, section: Section) -> Inflater {
         Inflater {
             state: InflateState::new_boxed(format),
-            is_gzip: place != Place::Deflated,
-            place,
+            is_gzip: section != Section::Deflated,
+            section,
             has_begun: false,
             input: Bytes::new(),
             may_have_more: false,
             output: Box::new([0; PIECE]),
-            sum: 0,
+            crc: 0,
             length: 0,
         }
     }
 
-    /// Takes what has come. All of it must have been inflated that came before.
+    /// Takes received bytes. All earlier ones must have been inflated.
     pub(super) fn push(&mut self, data: Bytes) {
-        debug_assert!(self.input.is_empty(), "what came before is not done");
+        debug_assert!(self.input.is_empty(), "earlier input is not inflated");
         self.has_begun |= !data.is_empty();
         self.input = data;
     }
 
-    /// How many bytes wait to be inflated.
+    /// Returns how many bytes wait to be inflated.
     pub(super) fn waiting(&self) -> usize {
         self.input.len()
     }
 
-    /// The next piece of what has come; none until more is pushed. A piece may be empty.
+    /// Returns the next piece of output; `None` until more is pushed. A piece may be empty.
     pub(super) fn next_piece(&mut self) -> Option<Result<&[u8], &'static str>> {
         loop {
-            if self.place == Place::Over {
+            if self.section == Section::Over {
                 self.input.clear();
             }
-            if self.input.is_empty() && !(self.may_have_more && self.place == Place::Deflated) {
+            if self.input.is_empty() && !(self.may_have_more && self.section == Section::Deflated) {
                 return None;
             }
-            if self.place == Place::Deflated {
+            if self.section == Section::Deflated {
                 return Some(match self.inflate() {
                     Ok(length) => Ok(&self.output[..length]),
                     Err(words) => Err(words),
                 });
             }
             let byte = self.input.get_u8();
-            match self.pass(byte) {
-                Ok(place) => self.place = place,
+            match self.read_byte(byte) {
+                Ok(section) => self.section = section,
                 Err(words) => return Some(Err(words)),
             }
         }
     }
 
-    /// Whether the body may end here.
+    /// Returns whether the body may end here.
     pub(super) fn is_complete(&self) -> bool {
-        !self.has_begun || matches!(self.place, Place::Over | Place::Header { passed: 0, .. })
+        !self.has_begun || matches!(self.section, Section::Over | Section::Header { passed: 0, .. })
     }
 
     fn inflate(&mut self) -> Result<usize, &'static str> {
@@ -169,68 +169,68 @@ impl Inflater {
         self.may_have_more = done.bytes_written == PIECE;
         let piece = &self.output[..done.bytes_written];
         if self.is_gzip {
-            self.sum = check_sum(self.sum, piece);
+            self.crc = crc32(self.crc, piece);
             self.length = self.length.wrapping_add(done.bytes_written as u32);
         }
         match done.status {
-            Ok(MZStatus::StreamEnd) if self.is_gzip => self.place = Place::Trailer { passed: 0, bytes: [0; 8] },
-            Ok(MZStatus::StreamEnd) => self.place = Place::Over,
+            Ok(MZStatus::StreamEnd) if self.is_gzip => self.section = Section::Trailer { passed: 0, bytes: [0; 8] },
+            Ok(MZStatus::StreamEnd) => self.section = Section::Over,
             Ok(_) => {}
-            // Nothing more can be said without more input.
+            // More input is needed.
             Err(MZError::Buf) if self.input.is_empty() => self.may_have_more = false,
             Err(_) => return Err("the server's compressed answer is damaged"),
         }
         Ok(done.bytes_written)
     }
 
-    /// Passes one byte outside of what is deflated.
-    fn pass(&mut self, byte: u8) -> Result<Place, &'static str> {
+    /// Reads one byte outside of the deflated data.
+    fn read_byte(&mut self, byte: u8) -> Result<Section, &'static str> {
         const DAMAGED: &str = "the server's compressed answer is not gzip";
-        Ok(match self.place {
-            Place::Header { passed, .. } if passed < GZIP_MAGIC.len() => {
+        Ok(match self.section {
+            Section::Header { passed, .. } if passed < GZIP_MAGIC.len() => {
                 if byte != GZIP_MAGIC[passed] {
                     return Err(DAMAGED);
                 }
-                Place::Header { passed: passed + 1, flags: 0 }
+                Section::Header { passed: passed + 1, flags: 0 }
             }
-            Place::Header { passed: 3, .. } if byte & RESERVED != 0 => return Err(DAMAGED),
-            Place::Header { passed: 3, .. } => Place::Header { passed: 4, flags: byte },
-            Place::Header { passed, flags } if passed < 9 => Place::Header { passed: passed + 1, flags },
-            Place::Header { flags, .. } => next_field(flags),
-            Place::Rest { flags, field } => match field {
+            Section::Header { passed: 3, .. } if byte & RESERVED != 0 => return Err(DAMAGED),
+            Section::Header { passed: 3, .. } => Section::Header { passed: 4, flags: byte },
+            Section::Header { passed, flags } if passed < 9 => Section::Header { passed: passed + 1, flags },
+            Section::Header { flags, .. } => next_field(flags),
+            Section::Rest { flags, field } => match field {
                 Field::ExtraLength { passed: 0, .. } => {
-                    Place::Rest { flags, field: Field::ExtraLength { passed: 1, length: u16::from(byte) } }
+                    Section::Rest { flags, field: Field::ExtraLength { passed: 1, length: u16::from(byte) } }
                 }
                 Field::ExtraLength { length, .. } => match length | u16::from(byte) << 8 {
                     0 => next_field(flags),
-                    length => Place::Rest { flags, field: Field::Skip(length) },
+                    length => Section::Rest { flags, field: Field::Skip(length) },
                 },
-                Field::Skip(left) if left > 1 => Place::Rest { flags, field: Field::Skip(left - 1) },
-                Field::Text if byte != 0 => Place::Rest { flags, field },
+                Field::Skip(left) if left > 1 => Section::Rest { flags, field: Field::Skip(left - 1) },
+                Field::Text if byte != 0 => Section::Rest { flags, field },
                 Field::Skip(_) | Field::Text => next_field(flags),
             },
-            Place::Trailer { passed, mut bytes } => {
+            Section::Trailer { passed, mut bytes } => {
                 bytes[passed] = byte;
                 if passed < 7 {
-                    return Ok(Place::Trailer { passed: passed + 1, bytes });
+                    return Ok(Section::Trailer { passed: passed + 1, bytes });
                 }
-                let [sum, length] =
+                let [crc, length] =
                     [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
-                if (sum, length) != (self.sum, self.length) {
+                if (crc, length) != (self.crc, self.length) {
                     return Err("the server's compressed answer does not fit its check sum");
                 }
                 // Another member may follow.
                 self.state = InflateState::new_boxed(DataFormat::Raw);
-                (self.sum, self.length) = (0, 0);
-                Place::Header { passed: 0, flags: 0 }
+                (self.crc, self.length) = (0, 0);
+                Section::Header { passed: 0, flags: 0 }
             }
-            place @ (Place::Deflated | Place::Over) => place,
+            section @ (Section::Deflated | Section::Over) => section,
         })
     }
 }
 
-/// What follows of a header of which these flags are left.
-fn next_field(flags: u8) -> Place {
+/// Returns the section that follows in a header with these remaining flags.
+fn next_field(flags: u8) -> Section {
     let fields = [
         (EXTRA, Field::ExtraLength { passed: 0, length: 0 }),
         (NAME, Field::Text),
@@ -238,11 +238,11 @@ fn next_field(flags: u8) -> Place {
         (HEADER_CRC, Field::Skip(2)),
     ];
     let next = fields.into_iter().find(|(flag, _)| flags & flag != 0);
-    next.map_or(Place::Deflated, |(flag, field)| Place::Rest { flags: flags & !flag, field })
+    next.map_or(Section::Deflated, |(flag, field)| Section::Rest { flags: flags & !flag, field })
 }
 
-/// The check sum of gzip (CRC-32) over what was summed before and these bytes.
-fn check_sum(before: u32, bytes: &[u8]) -> u32 {
+/// Continues the CRC-32 `before` over these bytes.
+fn crc32(before: u32, bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
         let mut at = 0;
@@ -257,7 +257,7 @@ fn check_sum(before: u32, bytes: &[u8]) -> u32 {
         }
         table
     };
-    !bytes.iter().fold(!before, |sum, byte| sum >> 8 ^ TABLE[usize::from(sum as u8 ^ byte)])
+    !bytes.iter().fold(!before, |crc, byte| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)])
 }
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// A gzip member with these flags and everything that they announce.
+    /// Builds a gzip member with these flags and the fields that they announce.
     fn gzip(text: &[u8], flags: u8) -> Vec<u8> {
         let mut out = vec![0x1f, 0x8b, 8, flags, 1, 2, 3, 4, 0, 255];
         for (flag, field) in
@@ -277,7 +277,7 @@ mod tests {
             }
         }
         out.extend(compress_to_vec(text, 6));
-        out.extend(check_sum(0, text).to_le_bytes());
+        out.extend(crc32(0, text).to_le_bytes());
         out.extend((text.len() as u32).to_le_bytes());
         out
     }
@@ -296,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn the_check_sum_is_that_of_gzip() {
-        assert_eq!(check_sum(check_sum(0, b"1234"), b"56789"), 0xcbf4_3926);
+    fn checksum_is_crc_32() {
+        assert_eq!(crc32(crc32(0, b"1234"), b"56789"), 0xcbf4_3926);
     }
 
     #[test]
@@ -334,13 +334,13 @@ mod tests {
     #[test]
     fn r23_unknown_coding_is_named() {
         let headers = |value: &str| HeaderMap::from_iter([(CONTENT_ENCODING, value.parse().unwrap())]);
-        assert!(of(&HeaderMap::new()).unwrap().is_none());
-        assert!(of(&headers("identity")).unwrap().is_none());
-        assert!(of(&headers("GZip")).unwrap().is_some());
-        assert!(of(&headers(" x-gzip , identity")).unwrap().is_some());
-        let words = of(&headers("br")).err().unwrap();
+        assert!(inflater_for(&HeaderMap::new()).unwrap().is_none());
+        assert!(inflater_for(&headers("identity")).unwrap().is_none());
+        assert!(inflater_for(&headers("GZip")).unwrap().is_some());
+        assert!(inflater_for(&headers(" x-gzip , identity")).unwrap().is_some());
+        let words = inflater_for(&headers("br")).err().unwrap();
         assert!(words.contains("\"br\""), "{words}");
-        assert!(of(&headers("gzip, gzip")).is_err());
-        assert!(of(&headers(&"z".repeat(4000))).err().unwrap().len() < 200);
+        assert!(inflater_for(&headers("gzip, gzip")).is_err());
+        assert!(inflater_for(&headers(&"z".repeat(4000))).err().unwrap().len() < 200);
     }
 }

@@ -1,7 +1,7 @@
-//! From a place to a connection that speaks HTTP: dial, tunnel, TLS, and the first words.
+//! Establishes a connection: dial, proxy tunnel, TLS, and the HTTP/2 handshake.
 //!
-//! One deadline covers all of it. Where it strikes is told, because "no answer" and "no end to the TLS handshake" send
-//! a person to different machines.
+//! One deadline covers all steps. The error names the step that exceeded it, because "no answer" and "no end of the TLS
+//! handshake" point to different machines.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -16,81 +16,81 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::connection::{Connection, Speech};
-use super::dial::{DialError, Dialed, Place};
-use super::gauge::{Gauge, Gauged, Wire};
+use super::connection::{Connection, HttpConnection};
+use super::dial::{DialError, Dialed, HostPort};
+use super::keepalive::Http2Keepalive;
 use super::proxy::{TunnelFault, tunnel};
-use super::pulse::Pulse;
 use super::target::{Protocol, Target};
-use super::tls::{HandshakeFault, Trust, judge, server_name};
+use super::tls::{HandshakeFault, TlsContext, handshake_fault, server_name};
+use super::write_tracker::{Http1Io, TrackedIo, WriteTracker};
 
-/// How much a peer may send on one HTTP/2 stream before we have read it …
+/// The flow-control window of one HTTP/2 stream.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// … and on all of them: some that nobody reads must not stop the others.
+/// The flow-control window of an HTTP/2 connection: streams that are not read must not stop the others.
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
-/// How much longer than the limit a head of HTTP/2 may be before the library, which cannot say why, turns it down. What
-/// lies between is turned down by us.
+/// The factor by which an HTTP/2 response head may exceed the limit before the library refuses it without a reason.
+/// Heads between the two limits are refused here, with a reason.
 const HEAD_SLACK: usize = 4;
-/// What is believed of a peer's limit until it has told it.
+/// The assumed stream limit of a peer until it announces its own.
 const FIRST_STREAMS: usize = 16;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoConnection {
-    /// It could not be made now.
+    /// The connection could not be made now.
     Failed(String),
-    /// It must not be made: the peer is not trusted, or we are not let through.
+    /// The connection must not be made: the peer is not trusted, or the proxy denies access.
     Forbidden(String),
 }
 
-/// Where to dial for this target.
-pub(super) fn place(target: &Target) -> Place {
+/// Returns the host and port to dial for this target: the proxy or the server.
+pub(super) fn first_hop(target: &Target) -> HostPort {
     match &target.proxy {
-        Some(proxy) => Place { host: proxy.host.clone(), port: proxy.port },
-        None => Place { host: target.location.origin.host.clone(), port: target.location.origin.port },
+        Some(proxy) => HostPort { host: proxy.host.clone(), port: proxy.port },
+        None => HostPort { host: target.location.origin.host.clone(), port: target.location.origin.port },
     }
 }
 
-/// Makes a connection of what `dial` brings.
+/// Establishes a connection on the stream that `dial` returns.
 pub(super) async fn connect<Io>(
     dial: impl Future<Output = Result<Dialed<Io>, DialError>>,
     target: Arc<Target>,
-    trust: Arc<Trust>,
+    tls: Arc<TlsContext>,
 ) -> Result<Connection<Io>, NoConnection>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = Instant::now() + target.connect_timeout;
-    let patience = humantime::format_duration(target.connect_timeout);
-    let late = |what: String| NoConnection::Failed(format!("{what} within {patience}"));
-    let here = place(&target);
-    let dialed = timeout_at(deadline, dial).await.map_err(|_| late(format!("{here} did not answer")))?;
+    let timeout = humantime::format_duration(target.connect_timeout);
+    let late = |what: String| NoConnection::Failed(format!("{what} within {timeout}"));
+    let peer = first_hop(&target);
+    let dialed = timeout_at(deadline, dial).await.map_err(|_| late(format!("{peer} did not answer")))?;
     let Dialed { io, looks_open } = dialed.map_err(|error| match error {
         DialError::Failed(words) => NoConnection::Failed(words),
         DialError::Forbidden(words) => NoConnection::Forbidden(words),
     })?;
-    let gauge = Gauge::new();
-    let mut io = Gauged::new(io, Arc::clone(&gauge));
+    let tracker = WriteTracker::new();
+    let mut io = TrackedIo::new(io, Arc::clone(&tracker));
     let origin = &target.location.origin;
-    let (line, http2) = if origin.secure {
+    let (stream, http2) = if origin.secure {
         if let Some(proxy) = &target.proxy {
             let made = timeout_at(deadline, tunnel(&mut io, proxy, origin)).await;
-            made.map_err(|_| late(format!("the proxy {here} made no tunnel")))?.map_err(|fault| match fault {
+            made.map_err(|_| late(format!("the proxy {peer} made no tunnel")))?.map_err(|fault| match fault {
                 TunnelFault::Denied(words) => NoConnection::Forbidden(words),
                 TunnelFault::Failed(words) => NoConnection::Failed(words),
             })?;
         }
-        let shaken = timeout_at(deadline, shake_hands(io, &target, &trust)).await;
+        let handshake = timeout_at(deadline, tls_handshake(io, &target, &tls)).await;
         let stream =
-            shaken.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
-        gauge.encrypt();
+            handshake.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
+        tracker.set_encrypted();
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2") || target.protocol == Protocol::Http2;
-        (Line::Tls(Box::new(stream)), http2)
+        (MaybeTlsStream::Tls(Box::new(stream)), http2)
     } else {
-        (Line::Plain(io), target.protocol == Protocol::Http2)
+        (MaybeTlsStream::Plain(io), target.protocol == Protocol::Http2)
     };
-    let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{here} broke off ({error})"));
-    let speech = if http2 {
+    let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{peer} broke off ({error})"));
+    let http = if http2 {
         let mut builder = h2::client::Builder::new();
         builder
             .initial_window_size(STREAM_WINDOW)
@@ -98,60 +98,62 @@ where
             .initial_max_send_streams(FIRST_STREAMS)
             .max_header_list_size(u32::try_from(target.head_bytes.saturating_mul(HEAD_SLACK)).unwrap_or(u32::MAX))
             .enable_push(false);
-        let initialized = timeout_at(deadline, builder.handshake(line)).await;
-        let initialized = initialized.map_err(|_| late(format!("{here} did not take our handshake")))?;
-        let (sender, mut driver) = initialized.map_err(|error| broke(&error))?;
-        let pulse = driver.ping_pong().map(|ping| Pulse::new(ping, Arc::clone(&gauge)));
-        Speech::Http2 { sender, driver: Box::new(driver), pulse }
+        let handshake = timeout_at(deadline, builder.handshake(stream)).await;
+        let handshake = handshake.map_err(|_| late(format!("{peer} did not take our handshake")))?;
+        let (sender, mut driver) = handshake.map_err(|error| broke(&error))?;
+        let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
+        HttpConnection::Http2 { sender, driver: Box::new(driver), keepalive }
     } else {
-        let io = TokioIo::new(Wire::new(line, Arc::clone(&gauge)));
+        let io = TokioIo::new(Http1Io::new(stream, Arc::clone(&tracker)));
         let mut builder = http1::Builder::new();
         builder.max_header_size(target.head_bytes);
         let (sender, driver) = builder.handshake(io).await.map_err(|error| broke(&error))?;
-        Speech::Http1 { sender, driver: Box::new(driver) }
+        HttpConnection::Http1 { sender, driver: Box::new(driver) }
     };
-    Ok(Connection::new(speech, gauge, looks_open))
+    Ok(Connection::new(http, tracker, looks_open))
 }
 
-async fn shake_hands<Io>(io: Io, target: &Target, trust: &Trust) -> Result<TlsStream<Io>, NoConnection>
+async fn tls_handshake<Io>(io: Io, target: &Target, tls: &TlsContext) -> Result<TlsStream<Io>, NoConnection>
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
     let origin = &target.location.origin;
-    let config = trust.config().map_err(NoConnection::Forbidden)?;
+    let config = tls.config().map_err(NoConnection::Forbidden)?;
     let name = server_name(&origin.host)
         .map_err(|_| NoConnection::Forbidden(format!("no certificate can be for the name {}", origin.host)))?;
-    TlsConnector::from(config).connect(name, io).await.map_err(|error| match judge(&origin.host_and_port(), &error) {
-        HandshakeFault::Untrusted(words) => NoConnection::Forbidden(words),
-        HandshakeFault::Failed(words) => NoConnection::Failed(words),
+    TlsConnector::from(config).connect(name, io).await.map_err(|error| {
+        match handshake_fault(&origin.host_and_port(), &error) {
+            HandshakeFault::Untrusted(words) => NoConnection::Forbidden(words),
+            HandshakeFault::Failed(words) => NoConnection::Failed(words),
+        }
     })
 }
 
-/// A gauged connection, with TLS above it or not.
-pub(super) enum Line<Io> {
-    Plain(Gauged<Io>),
-    Tls(Box<TlsStream<Gauged<Io>>>),
+/// A tracked stream, with or without TLS.
+pub(super) enum MaybeTlsStream<Io> {
+    Plain(TrackedIo<Io>),
+    Tls(Box<TlsStream<TrackedIo<Io>>>),
 }
 
-/// One body for all methods: both kinds of line do the same, each in its own way.
-macro_rules! on_line {
-    ($line:expr, $io:ident => $act:expr) => {
-        match $line {
-            Line::Plain($io) => $act,
-            Line::Tls($io) => $act,
+/// Runs the same expression on both kinds of stream.
+macro_rules! on_stream {
+    ($stream:expr, $io:ident => $act:expr) => {
+        match $stream {
+            MaybeTlsStream::Plain($io) => $act,
+            MaybeTlsStream::Tls($io) => $act,
         }
     };
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<Io> {
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for MaybeTlsStream<Io> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_read(cx, buf))
+        on_stream!(&mut *self, io => Pin::new(io).poll_read(cx, buf))
     }
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<Io> {
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for MaybeTlsStream<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_write(cx, buf))
+        on_stream!(&mut *self, io => Pin::new(io).poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -159,18 +161,18 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<Io> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_write_vectored(cx, bufs))
+        on_stream!(&mut *self, io => Pin::new(io).poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        on_line!(self, io => io.is_write_vectored())
+        on_stream!(self, io => io.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_flush(cx))
+        on_stream!(&mut *self, io => Pin::new(io).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_line!(&mut *self, io => Pin::new(io).poll_shutdown(cx))
+        on_stream!(&mut *self, io => Pin::new(io).poll_shutdown(cx))
     }
 }

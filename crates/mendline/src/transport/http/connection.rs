@@ -1,7 +1,7 @@
-//! One connection: what it speaks, whom it carries, how long it may rest.
+//! One connection: its HTTP version, its exchanges and its idle limit.
 //!
-//! Its driver (the future that reads and writes) is polled here and not spawned: so a connection that is dropped has
-//! written its last byte, and what its gauge shows from then on is the truth.
+//! Its driver (the future that reads and writes) is polled here and not spawned. So a dropped connection writes nothing
+//! more, and its write tracker is final.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -20,141 +20,145 @@ use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::answer::{Answer, Evidence, Inflow, Upload};
-use super::connect::Line;
+use super::connect::MaybeTlsStream;
 use super::dial::LooksOpen;
-use super::gauge::{Gauge, Wire};
-use super::pulse::Pulse;
+use super::keepalive::Http2Keepalive;
 use super::request::{Outgoing, Segments};
+use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
+use super::write_tracker::{Http1Io, WriteTracker};
 
-/// How long an HTTP/1 connection rests when the server does not say: many close after five seconds.
-const REST_HTTP1: Duration = Duration::from_secs(4);
-/// How long an HTTP/2 connection rests: proxies close after a minute, and a farewell (GOAWAY) makes that harmless.
-const REST_HTTP2: Duration = Duration::from_secs(50);
-/// No server's word makes a connection rest longer than this.
-const REST_MOST: Duration = Duration::from_secs(60);
-/// A connection that was alive so briefly ago is not about to be closed for idleness.
-const JUST_NOW: Duration = Duration::from_secs(1);
-/// How much of a body that nobody wants is read to keep its connection.
-const LEFTOVER_MOST: usize = 64 * 1024;
+/// The idle limit of an HTTP/1 connection if the server does not announce one: many servers close after five seconds.
+const IDLE_HTTP1: Duration = Duration::from_secs(4);
+/// The idle limit of an HTTP/2 connection: proxies close after a minute, and a GOAWAY makes that harmless.
+const IDLE_HTTP2: Duration = Duration::from_secs(50);
+/// The longest idle limit, whatever the server announces.
+const MAX_IDLE: Duration = Duration::from_secs(60);
+/// A connection that was alive this recently is not about to be closed for idleness.
+const RECENT: Duration = Duration::from_secs(1);
+/// The most bytes of an unwanted body that are read to keep its connection.
+const MAX_LEFTOVER: usize = 64 * 1024;
 
-/// The two HTTPs.
-pub(super) enum Speech<Io: AsyncRead + AsyncWrite + Unpin> {
+/// The HTTP connection of either version.
+pub(super) enum HttpConnection<Io: AsyncRead + AsyncWrite + Unpin> {
     Http1 {
         sender: http1::SendRequest<Outgoing>,
-        driver: Box<http1::Connection<TokioIo<Wire<Line<Io>>>, Outgoing>>,
+        driver: Box<http1::Connection<TokioIo<Http1Io<MaybeTlsStream<Io>>>, Outgoing>>,
     },
     Http2 {
         sender: SendRequest<Segments>,
-        driver: Box<h2::client::Connection<Line<Io>, Segments>>,
-        pulse: Option<Pulse>,
+        driver: Box<h2::client::Connection<MaybeTlsStream<Io>, Segments>>,
+        keepalive: Option<Http2Keepalive>,
     },
 }
 
-/// How fresh a connection must be.
+/// The required freshness of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freshness {
-    /// As the exchange wants it.
+    /// As the exchange requires.
     By(Reuse),
-    /// Never used before: another one has just been found dead.
+    /// Never used: a used one was just found dead.
     Unused,
 }
 
 /// A connection of the pool.
 pub(super) struct Connection<Io: AsyncRead + AsyncWrite + Unpin> {
-    speech: Speech<Io>,
-    gauge: Arc<Gauge>,
+    http: HttpConnection<Io>,
+    tracker: Arc<WriteTracker>,
     looks_open: Option<LooksOpen>,
-    /// Exchanges that it carries now.
-    carried: usize,
+    /// The number of current exchanges.
+    exchanges: usize,
     used: bool,
-    /// It takes no new exchange: the peer has said goodbye, or something unread is left on it.
+    /// The connection takes no new exchange: the peer sent a GOAWAY, or an unwanted body is left.
     closing: bool,
-    /// What is left of a body that nobody wants, and how much of it has been read.
+    /// An unwanted rest of a body, and how much of it was read.
     leftover: Option<(Incoming, usize)>,
-    resting_since: Instant,
-    rest: Duration,
+    idle_since: Instant,
+    idle_limit: Duration,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
-    pub(super) fn new(speech: Speech<Io>, gauge: Arc<Gauge>, looks_open: Option<LooksOpen>) -> Connection<Io> {
-        let rest = match speech {
-            Speech::Http1 { .. } => REST_HTTP1,
-            Speech::Http2 { .. } => REST_HTTP2,
+    pub(super) fn new(
+        http: HttpConnection<Io>,
+        tracker: Arc<WriteTracker>,
+        looks_open: Option<LooksOpen>,
+    ) -> Connection<Io> {
+        let idle_limit = match http {
+            HttpConnection::Http1 { .. } => IDLE_HTTP1,
+            HttpConnection::Http2 { .. } => IDLE_HTTP2,
         };
         Connection {
-            speech,
-            gauge,
+            http,
+            tracker,
             looks_open,
-            carried: 0,
+            exchanges: 0,
             used: false,
             closing: false,
             leftover: None,
-            resting_since: Instant::now(),
-            rest,
+            idle_since: Instant::now(),
+            idle_limit,
         }
     }
 
     pub(super) fn version(&self) -> Version {
-        match self.speech {
-            Speech::Http1 { .. } => Version::HTTP_11,
-            Speech::Http2 { .. } => Version::HTTP_2,
+        match self.http {
+            HttpConnection::Http1 { .. } => Version::HTTP_11,
+            HttpConnection::Http2 { .. } => Version::HTTP_2,
         }
     }
 
-    /// Whether an exchange that it takes now comes after others.
+    /// Returns whether it has carried an exchange before.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// Whether it carries nothing now.
-    pub(super) fn rests(&self) -> bool {
-        self.carried == 0
+    /// Returns whether it carries no exchange.
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchanges == 0
     }
 
-    /// When it has rested for long enough; `None` while it carries something.
-    pub(super) fn retires(&self) -> Option<Instant> {
-        self.rests().then(|| self.resting_since + self.rest)
+    /// Returns the time when its idle limit ends; `None` while it carries an exchange.
+    pub(super) fn idle_deadline(&self) -> Option<Instant> {
+        self.is_idle().then(|| self.idle_since + self.idle_limit)
     }
 
-    /// Reads and writes. Ready when the connection is over, with words.
+    /// Reads and writes. Ready with the reason when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
-        match &mut self.speech {
-            Speech::Http1 { driver, .. } => {
+        match &mut self.http {
+            HttpConnection::Http1 { driver, .. } => {
                 if Pin::new(driver).poll(cx).is_ready() {
                     return Poll::Ready("the server closed the connection".to_owned());
                 }
             }
-            Speech::Http2 { driver, pulse, sender } => {
+            HttpConnection::Http2 { driver, keepalive, sender } => {
                 if let Poll::Ready(ended) = Pin::new(driver).poll(cx) {
                     return Poll::Ready(
                         ended.err().map_or("the server closed the connection".to_owned(), |error| error.to_string()),
                     );
                 }
-                if let Some(Poll::Ready(words)) = pulse.as_mut().map(|pulse| pulse.poll(cx)) {
+                if let Some(Poll::Ready(words)) = keepalive.as_mut().map(|keepalive| keepalive.poll(cx)) {
                     return Poll::Ready(words);
                 }
-                // Not the readiness counts but the error: after a GOAWAY no new stream is possible.
+                // Only an error matters, not readiness: after a GOAWAY no new stream is possible.
                 self.closing |= matches!(sender.poll_ready(cx), Poll::Ready(Err(_)));
             }
         }
         self.drain(cx)
     }
 
-    /// Reads on what nobody wants, so that the connection can be used again.
+    /// Reads an unwanted body to its end, so that the connection can be reused.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         while let Some((body, read)) = self.leftover.take() {
-            let mut body = Inflow::Http1(body);
+            let mut body = ResponseBody::Http1(body);
             match body.poll_data(cx) {
-                Poll::Ready(Some(Ok(data))) if read + data.len() <= LEFTOVER_MOST => {
-                    if let Inflow::Http1(body) = body {
+                Poll::Ready(Some(Ok(data))) if read + data.len() <= MAX_LEFTOVER => {
+                    if let ResponseBody::Http1(body) = body {
                         self.leftover = Some((body, read + data.len()));
                     }
                 }
                 Poll::Ready(None) => {}
                 Poll::Ready(_) => return Poll::Ready("the server sent more than anybody wants".to_owned()),
                 Poll::Pending => {
-                    if let Inflow::Http1(body) = body {
+                    if let ResponseBody::Http1(body) = body {
                         self.leftover = Some((body, read));
                     }
                     break;
@@ -164,101 +168,101 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         Poll::Pending
     }
 
-    /// Whether several exchanges may be on it at once.
+    /// Returns whether it can carry several exchanges at once.
     pub(super) fn is_shared(&self) -> bool {
-        matches!(self.speech, Speech::Http2 { .. })
+        matches!(self.http, HttpConnection::Http2 { .. })
     }
 
-    /// Whether it is fresh enough for an exchange that wants it so.
+    /// Returns whether it meets the required freshness.
     pub(super) fn is_fresh(&self, freshness: Freshness, now: Instant) -> bool {
-        if self.rests() && now >= self.resting_since + self.rest {
+        if self.is_idle() && now >= self.idle_since + self.idle_limit {
             return false;
         }
-        let last_alive = match &self.speech {
-            Speech::Http1 { .. } => self.resting_since,
-            Speech::Http2 { .. } => self.resting_since.max(self.gauge.heard()),
+        let last_alive = match &self.http {
+            HttpConnection::Http1 { .. } => self.idle_since,
+            HttpConnection::Http2 { .. } => self.idle_since.max(self.tracker.last_read()),
         };
-        let just_now = now < last_alive + JUST_NOW;
+        let is_recent = now < last_alive + RECENT;
         match freshness {
-            Freshness::Unused => !self.used && just_now,
-            Freshness::By(Reuse::Fresh) => just_now,
+            Freshness::Unused => !self.used && is_recent,
+            Freshness::By(Reuse::Fresh) => is_recent,
             Freshness::By(Reuse::Any) => true,
         }
     }
 
-    /// Whether it can take one more exchange.
+    /// Returns whether it can take another exchange.
     pub(super) fn has_room(&self) -> bool {
         if self.closing || self.leftover.is_some() {
             return false;
         }
-        match &self.speech {
-            Speech::Http1 { sender, .. } => self.carried == 0 && (!self.used || sender.is_ready()),
-            Speech::Http2 { sender, .. } => self.carried < sender.current_max_send_streams(),
+        match &self.http {
+            HttpConnection::Http1 { sender, .. } => self.exchanges == 0 && (!self.used || sender.is_ready()),
+            HttpConnection::Http2 { sender, .. } => self.exchanges < sender.current_max_send_streams(),
         }
     }
 
-    /// Looks at the socket itself: false once the peer has closed it.
+    /// Checks the socket itself: false once the peer has closed it.
     pub(super) fn looks_open(&self) -> bool {
         self.looks_open.as_ref().is_none_or(|looks_open| looks_open())
     }
 
-    /// Sends a request. `None` if the connection takes it no more; then nothing of it was written.
+    /// Sends a request. Returns `None` if the connection no longer takes it; then nothing was written.
     pub(super) fn send(
         &mut self,
         head: Request<()>,
         body: Option<&Spliced>,
-    ) -> Option<(Answer, Option<Upload>, Evidence)> {
-        let sent = match &mut self.speech {
-            Speech::Http1 { sender, .. } => {
-                self.gauge.begin(body.map_or(0, |body| body.len() as u64));
-                let answer = sender.try_send_request(head.map(|()| Outgoing::new(body)));
-                (Answer::Http1(Box::pin(answer)), None, Evidence::Http1(Arc::clone(&self.gauge)))
+    ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
+        let sent = match &mut self.http {
+            HttpConnection::Http1 { sender, .. } => {
+                self.tracker.begin(body.map_or(0, |body| body.len() as u64));
+                let response = sender.try_send_request(head.map(|()| Outgoing::new(body)));
+                (ResponseFuture::Http1(Box::pin(response)), None, Evidence::Http1(Arc::clone(&self.tracker)))
             }
-            Speech::Http2 { sender, .. } => {
+            HttpConnection::Http2 { sender, .. } => {
                 let body = body.filter(|body| !body.is_empty());
-                let before = self.gauge.accepted();
-                let Ok((answer, stream)) = sender.send_request(head, body.is_none()) else {
+                let before = self.tracker.accepted();
+                let Ok((response, stream)) = sender.send_request(head, body.is_none()) else {
                     self.closing = true;
                     return None;
                 };
                 let length = body.map_or(0, |body| body.len() as u64);
                 let upload = body.map(|body| Upload::new(stream, Segments::whole(body.clone())));
-                let evidence = Evidence::http2(Arc::clone(&self.gauge), before, length);
-                (Answer::Http2(answer), upload, evidence)
+                let evidence = Evidence::http2(Arc::clone(&self.tracker), before, length);
+                (ResponseFuture::Http2(response), upload, evidence)
             }
         };
-        self.carried += 1;
+        self.exchanges += 1;
         self.used = true;
         Some(sent)
     }
 
-    /// An exchange has come to its proper end here. What is left of its body is read on, if that is worth it.
-    pub(super) fn release(&mut self, rest: Option<Duration>, leftover: Inflow) {
-        self.carried -= 1;
-        self.resting_since = Instant::now();
-        if let Inflow::Http1(body) = leftover {
-            self.rest = rest.unwrap_or(REST_HTTP1).min(REST_MOST);
+    /// Ends a completed exchange. The rest of its body is read if it is short enough.
+    pub(super) fn release(&mut self, idle_limit: Option<Duration>, leftover: ResponseBody) {
+        self.exchanges -= 1;
+        self.idle_since = Instant::now();
+        if let ResponseBody::Http1(body) = leftover {
+            self.idle_limit = idle_limit.unwrap_or(IDLE_HTTP1).min(MAX_IDLE);
             self.leftover = (!body.is_end_stream()).then_some((body, 0));
         }
     }
 
-    /// An exchange was given up. HTTP/2 resets its stream; HTTP/1 has no way to go on, and the answer is whether it
-    /// can.
+    /// Ends an exchange that was given up. HTTP/2 resets its stream. Returns whether the connection can be used again,
+    /// which HTTP/1 cannot.
     pub(super) fn give_up(&mut self) -> bool {
-        self.carried -= 1;
-        self.resting_since = Instant::now();
-        matches!(self.speech, Speech::Http2 { .. })
+        self.exchanges -= 1;
+        self.idle_since = Instant::now();
+        matches!(self.http, HttpConnection::Http2 { .. })
     }
 
-    /// Says goodbye as far as that is possible without waiting.
-    pub(super) fn retire(self) {
+    /// Closes the connection properly as far as possible without waiting.
+    pub(super) fn close(self) {
         let mut cx = Context::from_waker(Waker::noop());
-        match self.speech {
-            Speech::Http1 { sender, mut driver } => {
+        match self.http {
+            HttpConnection::Http1 { sender, mut driver } => {
                 drop(sender);
                 let _ = Pin::new(&mut driver).poll(&mut cx);
             }
-            Speech::Http2 { sender, mut driver, .. } => {
+            HttpConnection::Http2 { sender, mut driver, .. } => {
                 drop(sender);
                 let _ = Pin::new(&mut driver).poll(&mut cx);
             }

@@ -1,15 +1,15 @@
-//! Making a connection to a place.
+//! TCP connections.
 //!
-//! A name often has several addresses and some of them lead nowhere: a network that announces IPv6 and drops it is a
-//! classic. So addresses of both families take turns, the next one starts [`STAGGER`] after the last or as soon as that
-//! one has failed, and the first that answers wins (RFC 8305, "happy eyeballs"). How long all of it may take is the
-//! caller's business, who gives a dial up when its time is over. Only a name that is still being looked up by then is told
-//! here: nobody else knows that it was not the server that kept silent.
+//! A name often has several addresses, and some of them may not work: some networks announce IPv6 and drop its packets.
+//! So the addresses of both families alternate. The next attempt starts [`STAGGER`] after the last one or as soon as
+//! that one fails, and the first connection wins (RFC 8305, "happy eyeballs"). The caller sets the timeout and drops
+//! the dial when it ends. Only a name lookup that takes too long is reported here, because the caller cannot tell it
+//! from a silent server.
 //!
-//! Which addresses of a name may be dialed at all is decided in `addresses`.
+//! The module `addresses` decides which addresses of a name may be dialed.
 //!
-//! Every connection is told to notice a peer that is gone: keep-alive probes find one that is silent, the user timeout
-//! one that takes nothing of what we send. TLS, proxies and HTTP come on top, elsewhere.
+//! Every connection detects a dead peer: keepalive probes find one that is silent, the user timeout one that
+//! acknowledges nothing. TLS, proxies and HTTP are in other modules.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -27,40 +27,40 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::addresses::{LOOKED_UP, is_literal};
 
-/// How long an address has the field to itself before the next one is tried as well.
+/// The time before the next address is tried as well.
 const STAGGER: Duration = Duration::from_millis(250);
-/// The first keep-alive probe goes out after this much silence; the next ones follow faster.
+/// The idle time before the first keepalive probe; the next ones follow faster.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
-/// A peer that acknowledges nothing of what we sent for this long is gone.
+/// The time after which a peer that acknowledges no sent data is gone.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes connections. Real ones are made by [`TcpDial`]; tests hand out cables in memory.
+/// A dialer. [`TcpDial`] makes real connections; tests use streams in memory.
 pub trait Dial {
-    /// What a connection is.
+    /// The stream of a connection.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Makes one to this place. It is given up when its time, counted from now, is over, unless it has said before why
-    /// there is none.
+    /// Dials a peer. The caller drops the future when the timeout, counted from now, ends, unless the future returns an
+    /// error before.
     fn dial(
         &self,
-        place: &Place,
-        patience: Duration,
+        peer: &HostPort,
+        timeout: Duration,
     ) -> impl Future<Output = Result<Dialed<Self::Io>, DialError>> + Send + 'static;
 }
 
-/// Where to: a server or the proxy in front of it.
+/// The host and port of a server or of the proxy in front of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HostPort {
     /// A name or an address; an IPv6 address without its brackets.
     pub host: String,
     /// The port.
     pub port: u16,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for HostPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -70,35 +70,35 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A connection that was made.
+/// An established connection.
 pub struct Dialed<Io> {
-    /// The connection.
+    /// The stream.
     pub io: Io,
-    /// Tells without reading whether it still looks open; `None` where there is no way to look.
+    /// Checks without reading whether the connection still looks open; `None` if there is no way to check.
     pub looks_open: Option<LooksOpen>,
 }
 
-/// Looks at a connection that somebody else owns: false once its peer has closed it.
+/// A check of a connection that is owned elsewhere: false once its peer has closed it.
 pub type LooksOpen = Box<dyn Fn() -> bool + Send>;
 
-/// Why no connection could be made, in words that name the place.
+/// The reason why no connection was made, in a text that names the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialError {
-    /// It could not be made now.
+    /// The connection could not be made now.
     Failed(String),
-    /// It must not be made: the name leads to an address that nothing is sent to.
+    /// The connection must not be made: the name has only addresses that are not allowed.
     Forbidden(String),
 }
 
 impl DialError {
-    /// The words.
+    /// Returns the text.
     pub fn words(&self) -> &str {
         let (DialError::Failed(words) | DialError::Forbidden(words)) = self;
         words
     }
 }
 
-/// Makes TCP connections.
+/// A dialer for TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpDial;
 
@@ -107,18 +107,19 @@ impl Dial for TcpDial {
 
     fn dial(
         &self,
-        place: &Place,
-        patience: Duration,
+        peer: &HostPort,
+        timeout: Duration,
     ) -> impl Future<Output = Result<Dialed<Tcp>, DialError>> + Send + 'static {
-        let place = place.clone();
-        // From now and not from the first look at the future: whoever gives this up begins to count then.
-        let deadline = Instant::now() + patience;
+        let peer = peer.clone();
+        // Counted from now and not from the first poll, as the caller does.
+        let deadline = Instant::now() + timeout;
         async move {
-            let addresses = timeout_at(deadline, look_up(&place)).await.map_err(|_| no_name_in(&place, patience))??;
-            let stream = race(in_turns(addresses), TcpStream::connect)
+            let addresses =
+                timeout_at(deadline, look_up(&peer)).await.map_err(|_| lookup_timed_out(&peer, timeout))??;
+            let stream = race(interleave_families(addresses), TcpStream::connect)
                 .await
-                .map_err(|(address, error)| DialError::Failed(no_connection(&place, address, &error)))?;
-            equip(&stream);
+                .map_err(|(address, error)| DialError::Failed(connect_error_text(&peer, address, &error)))?;
+            set_socket_options(&stream);
             let stream = Arc::new(Mutex::new(stream));
             let watched = Arc::downgrade(&stream);
             Ok(Dialed { io: Tcp(stream), looks_open: Some(Box::new(move || looks_open(&watched))) })
@@ -126,49 +127,49 @@ impl Dial for TcpDial {
     }
 }
 
-pub(super) async fn look_up(place: &Place) -> Result<Vec<SocketAddr>, DialError> {
-    if let Ok(address) = place.host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, place.port)]);
+pub(super) async fn look_up(peer: &HostPort) -> Result<Vec<SocketAddr>, DialError> {
+    if let Ok(address) = peer.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, peer.port)]);
     }
-    let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
+    let found = tokio::net::lookup_host((peer.host.as_str(), peer.port)).await;
     let addresses: Vec<SocketAddr> = found
-        .map_err(|error| DialError::Failed(format!("the name {} could not be looked up ({error})", place.host)))?
+        .map_err(|error| DialError::Failed(format!("the name {} could not be looked up ({error})", peer.host)))?
         .collect();
     if addresses.is_empty() {
-        return Err(DialError::Failed(format!("the name {} has no address", place.host)));
+        return Err(DialError::Failed(format!("the name {} has no address", peer.host)));
     }
-    if is_literal(&place.host) {
+    if is_literal(&peer.host) {
         return Ok(addresses);
     }
-    LOOKED_UP.admit(&place.host, addresses).map_err(DialError::Forbidden)
+    LOOKED_UP.admit(&peer.host, addresses).map_err(DialError::Forbidden)
 }
 
-fn no_name_in(place: &Place, patience: Duration) -> DialError {
-    let patience = humantime::format_duration(patience);
+fn lookup_timed_out(peer: &HostPort, timeout: Duration) -> DialError {
+    let timeout = humantime::format_duration(timeout);
     DialError::Failed(format!(
-        "the name {} could not be looked up within {patience}; is the name server there?",
-        place.host
+        "the name {} could not be looked up within {timeout}; is the name server there?",
+        peer.host
     ))
 }
 
-/// The families take turns, beginning with the one that the system put first.
-pub(super) fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+/// Alternates the address families, beginning with the one that the resolver put first.
+pub(super) fn interleave_families(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else {
         return addresses;
     };
     let (preferred, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first);
     let mut other = other.into_iter();
-    let mut turns = Vec::new();
+    let mut interleaved = Vec::new();
     for address in preferred {
-        turns.push(address);
-        turns.extend(other.next());
+        interleaved.push(address);
+        interleaved.extend(other.next());
     }
-    turns.extend(other);
-    turns
+    interleaved.extend(other);
+    interleaved
 }
 
-/// The first connection that is made wins; the others are given up. If all fail, the first failure is told: it is that
-/// of the address that the system thinks best.
+/// Races connection attempts; the first connection wins and the others are dropped. If all fail, returns the first
+/// failure: its address is the one that the resolver prefers.
 pub(super) async fn race<S, F>(
     addresses: Vec<SocketAddr>,
     connect: impl Fn(SocketAddr) -> F,
@@ -212,9 +213,9 @@ where
     .await
 }
 
-pub(super) fn no_connection(place: &Place, address: Option<SocketAddr>, error: &io::Error) -> String {
+pub(super) fn connect_error_text(peer: &HostPort, address: Option<SocketAddr>, error: &io::Error) -> String {
     let address = address.map_or_else(String::new, |address| address.to_string());
-    let name = place.to_string();
+    let name = peer.to_string();
     let named = if address.is_empty() || address == name { name } else { format!("{name} ({address})") };
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("nothing listens on {named} (connection refused)"),
@@ -226,8 +227,8 @@ pub(super) fn no_connection(place: &Place, address: Option<SocketAddr>, error: &
     }
 }
 
-/// Sets what a connection should have. A system that does not know an option still makes connections.
-fn equip(stream: &TcpStream) {
+/// Sets the socket options. An option that the system does not support is skipped.
+fn set_socket_options(stream: &TcpStream) {
     let fd = stream.as_fd();
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(fd, true);
@@ -238,22 +239,22 @@ fn equip(stream: &TcpStream) {
     let _ = sockopt::set_tcp_user_timeout(fd, u32::try_from(USER_TIMEOUT.as_millis()).unwrap_or(u32::MAX));
 }
 
-/// Asks the kernel, not the reactor, which may not have heard of the end yet.
+/// Asks the kernel, because the reactor may not know of the end yet.
 fn looks_open(stream: &Weak<Mutex<TcpStream>>) -> bool {
     let Some(stream) = stream.upgrade() else {
         return false;
     };
     let mut byte = [0_u8; 1];
     match rustix::net::recv(locked(&stream).as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        // Something lies there to be read: whether it is an end or not, the connection itself will find out.
+        // Zero bytes are the end. If there is data, the connection itself reads it.
         Ok((count, _)) => count > 0,
         Err(error) => error == rustix::io::Errno::AGAIN,
     }
 }
 
-/// A TCP connection that can be looked at while somebody else reads and writes it. Nobody ever waits for the lock: it is
-/// there because only tokio's own `poll_read`, which wants the stream for itself, takes a read that was not filled for
-/// the last one and saves asking the kernel once more.
+/// A TCP connection that can be checked while its owner reads and writes it. The lock is never contended. It is needed
+/// because only tokio's own `poll_read`, which takes the stream by `&mut`, treats a short read as the last one and
+/// saves a system call.
 pub struct Tcp(Arc<Mutex<TcpStream>>);
 
 fn locked(stream: &Mutex<TcpStream>) -> MutexGuard<'_, TcpStream> {
@@ -289,7 +290,7 @@ impl AsyncWrite for Tcp {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match rustix::net::shutdown(locked(&self.0).as_fd(), rustix::net::Shutdown::Write) {
-            // A peer that is already gone needs no farewell.
+            // A peer that is already gone needs no shutdown.
             Ok(()) | Err(rustix::io::Errno::NOTCONN) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(error.into())),
         }
@@ -307,24 +308,24 @@ mod tests {
 
     const SIX: &str = "[2001:db8::6]:1";
     const FOUR: &str = "192.0.2.4:1";
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// Each address answers after some milliseconds, `Err` if it refuses then, or never.
-    async fn raced(
+    /// Races addresses that connect or refuse (`false`) after some milliseconds, or never answer.
+    async fn race_result(
         addresses: Vec<SocketAddr>,
-        fate: impl Fn(SocketAddr) -> Option<(u64, bool)>,
+        answer: impl Fn(SocketAddr) -> Option<(u64, bool)>,
     ) -> (String, u128, Vec<u128>) {
         let start = Instant::now();
         let starts = RefCell::new(Vec::new());
         let outcome = race(addresses, |address| {
             starts.borrow_mut().push(start.elapsed().as_millis());
-            let fate = fate(address);
+            let answer = answer(address);
             async move {
-                match fate {
+                match answer {
                     Some((after, good)) => {
                         tokio::time::sleep(Duration::from_millis(after)).await;
                         if good { Ok(address) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
@@ -334,71 +335,72 @@ mod tests {
             }
         })
         .await;
-        let told = match outcome {
+        let result = match outcome {
             Ok(address) => address.to_string(),
             Err((address, error)) => format!("{address:?} {:?}", error.kind()),
         };
-        (told, start.elapsed().as_millis(), starts.into_inner())
+        (result, start.elapsed().as_millis(), starts.into_inner())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dead_address_holds_the_next_one_up_for_a_quarter_of_a_second() {
-        let (winner, took, _) = raced(addresses(&[SIX, FOUR]), |address| address.is_ipv4().then_some((10, true))).await;
+    async fn silent_address_delays_next_one_by_stagger() {
+        let (winner, took, _) =
+            race_result(addresses(&[SIX, FOUR]), |address| address.is_ipv4().then_some((10, true))).await;
         assert_eq!((&*winner, took), (FOUR, 260));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_refuses_holds_nobody_up() {
-        let (winner, took, _) = raced(addresses(&[SIX, FOUR]), |address| Some((10, address.is_ipv4()))).await;
+    async fn refused_address_starts_next_one_at_once() {
+        let (winner, took, _) = race_result(addresses(&[SIX, FOUR]), |address| Some((10, address.is_ipv4()))).await;
         assert_eq!((&*winner, took), (FOUR, 20));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_first_address_may_still_win() {
-        let fate = |address: SocketAddr| Some(if address.is_ipv6() { (300, true) } else { (100, true) });
-        let (winner, took, starts) = raced(addresses(&[SIX, FOUR]), fate).await;
+    async fn slow_first_address_can_win() {
+        let answer = |address: SocketAddr| Some(if address.is_ipv6() { (300, true) } else { (100, true) });
+        let (winner, took, starts) = race_result(addresses(&[SIX, FOUR]), answer).await;
         assert_eq!((&*winner, took, starts), (SIX, 300, vec![0, 250]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_all_fail_the_first_failure_is_told() {
-        let (told, took, _) = raced(addresses(&[SIX, FOUR]), |_| Some((10, false))).await;
-        assert_eq!((&*told, took), ("Some([2001:db8::6]:1) ConnectionRefused", 20));
-        let (told, _, _) = raced(Vec::new(), |_| None).await;
-        assert_eq!(told, "None AddrNotAvailable");
+    async fn first_failure_is_reported_when_all_fail() {
+        let (result, took, _) = race_result(addresses(&[SIX, FOUR]), |_| Some((10, false))).await;
+        assert_eq!((&*result, took), ("Some([2001:db8::6]:1) ConnectionRefused", 20));
+        let (result, _, _) = race_result(Vec::new(), |_| None).await;
+        assert_eq!(result, "None AddrNotAvailable");
     }
 
     #[test]
-    fn families_alternate_families() {
+    fn address_families_alternate() {
         let six = |n: u8| format!("[2001:db8::{n}]:1");
         let four = |n: u8| format!("192.0.2.{n}:1");
         let given = [six(1), six(2), six(3), four(1), four(2)];
         let expected = [six(1), four(1), six(2), four(2), six(3)];
         let parse = |texts: &[String]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
-        assert_eq!(in_turns(parse(&given)), parse(&expected));
+        assert_eq!(interleave_families(parse(&given)), parse(&expected));
     }
 
     #[tokio::test]
-    async fn a_refused_connection_is_told_in_plain_words() {
-        // Bound and never listened on: nobody else gets the port meanwhile.
+    async fn refused_connection_and_failed_lookup_are_reported() {
+        // Bound and never listened on, so that no other process gets the port.
         let kept = TcpSocket::new_v4().unwrap();
         kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = kept.local_addr().unwrap();
-        let place = Place { host: "127.0.0.1".into(), port: address.port() };
-        let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
+        let peer = HostPort { host: "127.0.0.1".into(), port: address.port() };
+        let error = TcpDial.dial(&peer, TIMEOUT).await.err().unwrap();
         assert_eq!(error.words(), format!("nothing listens on {address} (connection refused)"));
-        // No name at all, so that nobody is asked for it.
+        // An invalid name, so that no name server is asked.
         let name = "x".repeat(64);
-        let place = Place { host: name.as_str().into(), port: 1 };
-        let error = TcpDial.dial(&place, PATIENCE).await.err().unwrap();
+        let peer = HostPort { host: name.as_str().into(), port: 1 };
+        let error = TcpDial.dial(&peer, TIMEOUT).await.err().unwrap();
         assert!(error.words().starts_with(&format!("the name {name} could not be looked up (")), "{error:?}");
     }
 
     #[tokio::test]
-    async fn a_connection_looks_open_until_its_peer_closes_it() {
+    async fn connection_looks_open_until_peer_closes_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = Place { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
-        let dialed = TcpDial.dial(&place, PATIENCE).await.ok().unwrap();
+        let peer = HostPort { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let dialed = TcpDial.dial(&peer, TIMEOUT).await.ok().unwrap();
         let (peer, _) = listener.accept().await.unwrap();
         let looks_open = dialed.looks_open.unwrap();
         assert!(looks_open());

@@ -1,7 +1,7 @@
-//! The connections that are being made.
+//! The connections that are being established.
 //!
-//! There are as many as somebody waits for and no more: a dial that nobody waits for any longer is given up, because a
-//! server that is in trouble should not also be dialed for nothing.
+//! There are never more dials than exchanges that wait for a connection: a dial without such an exchange is dropped, so
+//! that a server in trouble is not dialed needlessly.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,18 +14,18 @@ use super::connect::NoConnection;
 use super::connection::Connection;
 use super::pool::ConnectionId;
 
-type Made<Io> = Result<Connection<Io>, NoConnection>;
-/// A connection in the making.
-pub(super) type Making<Io> = Pin<Box<dyn Future<Output = Made<Io>> + Send>>;
+type ConnectResult<Io> = Result<Connection<Io>, NoConnection>;
+/// A connection that is being established.
+pub(super) type Dialing<Io> = Pin<Box<dyn Future<Output = ConnectResult<Io>> + Send>>;
 
 pub(super) struct Dials<Io: AsyncRead + AsyncWrite + Unpin> {
-    running: BTreeMap<ConnectionId, Dialing<Io>>,
+    running: BTreeMap<ConnectionId, Entry<Io>>,
     /// The number of the next connection.
     next: ConnectionId,
 }
 
-struct Dialing<Io: AsyncRead + AsyncWrite + Unpin> {
-    made: Making<Io>,
+struct Entry<Io: AsyncRead + AsyncWrite + Unpin> {
+    dialing: Dialing<Io>,
     waker: Waker,
 }
 
@@ -38,11 +38,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Dials<Io> {
         self.running.is_empty()
     }
 
-    /// Sees to it that as many run as are wanted. The youngest are given up first.
-    pub(super) fn keep(&mut self, wanted: usize, mut start: impl FnMut(ConnectionId) -> (Making<Io>, Waker)) {
+    /// Starts or drops dials until the wanted number runs. The newest are dropped first.
+    pub(super) fn set_wanted(&mut self, wanted: usize, mut start: impl FnMut(ConnectionId) -> (Dialing<Io>, Waker)) {
         while self.running.len() < wanted {
-            let (made, waker) = start(self.next);
-            self.running.insert(self.next, Dialing { made, waker });
+            let (dialing, waker) = start(self.next);
+            self.running.insert(self.next, Entry { dialing, waker });
             self.next += 1;
         }
         while self.running.len() > wanted {
@@ -50,13 +50,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Dials<Io> {
         }
     }
 
-    /// What became of a dial, once something has.
-    pub(super) fn poll(&mut self, id: ConnectionId) -> Option<Made<Io>> {
-        let dialing = self.running.get_mut(&id)?;
-        match dialing.made.as_mut().poll(&mut Context::from_waker(&dialing.waker)) {
-            Poll::Ready(made) => {
+    /// Polls a dial; returns its result and removes it when it is done.
+    pub(super) fn poll(&mut self, id: ConnectionId) -> Option<ConnectResult<Io>> {
+        let entry = self.running.get_mut(&id)?;
+        match entry.dialing.as_mut().poll(&mut Context::from_waker(&entry.waker)) {
+            Poll::Ready(result) => {
                 self.running.remove(&id);
-                Some(made)
+                Some(result)
             }
             Poll::Pending => None,
         }

@@ -1,7 +1,7 @@
 //! One exchange, from its beginning to its `End`.
 //!
-//! It waits for a connection, then for the answer, then reads the body: a stage each. What a stage has learned is a
-//! [`Step`]; what to do with connections and facts because of it is `Http`'s business.
+//! It waits for a connection, then for the response, then reads the body: one stage each. A poll returns a [`Step`];
+//! `Http` updates connections and reports facts accordingly.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -10,109 +10,123 @@ use std::time::Duration;
 use http::response::Parts;
 use mendline_core::port::{HttpRequest, Reuse, Written};
 
-use super::answer::{Answer, Evidence, Failure, Inflow, Upload};
 use super::body::{Read, Reader};
 use super::connection::Freshness;
 use super::origin::Location;
 use super::pool::ConnectionId;
+use super::transfer::{Evidence, Failure, ResponseBody, ResponseFuture, Upload};
 
 /// An exchange that has not ended.
 pub(super) struct Exchange {
     pub(super) request: HttpRequest,
     pub(super) location: Arc<Location>,
     reuse: Reuse,
-    /// How often it has been redirected.
+    /// The number of redirects that were followed.
     pub(super) redirects: u32,
-    /// Whether it was told that a connection carries it.
+    /// Whether `Reached` was reported.
     pub(super) reached: bool,
-    /// A reused connection was found dead before the first byte, so this is the second one.
-    pub(super) second: bool,
+    /// A reused connection was dead before the first byte, so this is the second try.
+    pub(super) is_second_try: bool,
     pub(super) stage: Stage,
     pub(super) waker: Waker,
 }
 
 pub(super) enum Stage {
     Waiting,
-    Asked { carrier: Carrier, answer: Answer },
-    Reading { carrier: Carrier, inflow: Inflow, reader: Reader, rest: Option<Duration> },
+    Sent { assignment: Assignment, response: ResponseFuture },
+    Reading { assignment: Assignment, body: ResponseBody, reader: Reader, idle_limit: Option<Duration> },
 }
 
-/// What carries an exchange.
-pub(super) struct Carrier {
+/// The connection that an exchange was sent on, and the progress of its request.
+pub(super) struct Assignment {
     pub(super) connection: ConnectionId,
-    /// Whether others had used the connection before.
+    /// Whether the connection was used before.
     pub(super) reused: bool,
     pub(super) evidence: Evidence,
     upload: Option<Upload>,
-    /// Why the connection broke, when it knows better than the stream does.
+    /// The reason why the connection broke, if it is more precise than that of the stream.
     pub(super) broken: Option<String>,
 }
 
-/// What a poll has brought.
+/// The result of a poll.
 pub(super) enum Step {
-    /// Nothing yet.
+    /// Nothing is ready.
     Wait,
-    /// The head came; the exchange has no stage until it is given one.
-    Answered { carrier: Carrier, parts: Box<Parts>, inflow: Inflow },
-    /// Something of its body was read.
+    /// The head of the response arrived; the caller sets the next stage.
+    Answered { assignment: Assignment, parts: Box<Parts>, body: ResponseBody },
+    /// The result of reading from the body.
     Read(Read),
-    /// It failed.
+    /// The exchange failed.
     Failed(Failure),
 }
 
 impl Exchange {
     pub(super) fn new(request: HttpRequest, location: Arc<Location>, reuse: Reuse, waker: Waker) -> Exchange {
-        Exchange { request, location, reuse, redirects: 0, reached: false, second: false, stage: Stage::Waiting, waker }
-    }
-
-    /// How fresh its connection must be.
-    pub(super) fn freshness(&self) -> Freshness {
-        if self.second { Freshness::Unused } else { Freshness::By(self.reuse) }
-    }
-
-    pub(super) fn carrier_mut(&mut self) -> Option<&mut Carrier> {
-        match &mut self.stage {
-            Stage::Waiting => None,
-            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => Some(carrier),
+        Exchange {
+            request,
+            location,
+            reuse,
+            redirects: 0,
+            reached: false,
+            is_second_try: false,
+            stage: Stage::Waiting,
+            waker,
         }
     }
 
-    /// Whether what it does next is to read from its body.
-    pub(super) fn reads(&self) -> bool {
+    /// Returns how fresh its connection must be.
+    pub(super) fn freshness(&self) -> Freshness {
+        if self.is_second_try { Freshness::Unused } else { Freshness::By(self.reuse) }
+    }
+
+    pub(super) fn assignment_mut(&mut self) -> Option<&mut Assignment> {
+        match &mut self.stage {
+            Stage::Waiting => None,
+            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => Some(assignment),
+        }
+    }
+
+    /// Returns whether the next poll reads from the body.
+    pub(super) fn is_reading(&self) -> bool {
         matches!(self.stage, Stage::Reading { .. })
     }
 
-    /// How much of its body it holds.
+    /// Returns how many bytes of its body are buffered.
     pub(super) fn held(&self) -> usize {
         if let Stage::Reading { reader, .. } = &self.stage { reader.held() } else { 0 }
     }
 
     pub(super) fn poll(&mut self) -> Step {
         let mut cx = Context::from_waker(&self.waker);
-        if let Some(carrier) = match &mut self.stage {
+        if let Some(assignment) = match &mut self.stage {
             Stage::Waiting => None,
-            Stage::Asked { carrier, .. } | Stage::Reading { carrier, .. } => Some(carrier),
+            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => Some(assignment),
         } {
-            carrier.poll_upload(&mut cx);
+            assignment.poll_upload(&mut cx);
         }
         match &mut self.stage {
             Stage::Waiting => Step::Wait,
-            Stage::Asked { answer, .. } => match answer.poll(&mut cx) {
+            Stage::Sent { response, .. } => match response.poll(&mut cx) {
                 Poll::Pending => Step::Wait,
                 Poll::Ready(Err(failure)) => Step::Failed(failure),
-                Poll::Ready(Ok((parts, inflow))) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
-                    Stage::Asked { carrier, .. } => Step::Answered { carrier, parts: Box::new(parts), inflow },
+                Poll::Ready(Ok((parts, body))) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
+                    Stage::Sent { assignment, .. } => Step::Answered { assignment, parts: Box::new(parts), body },
                     _ => Step::Wait,
                 },
             },
-            Stage::Reading { inflow, reader, .. } => Step::Read(reader.poll(inflow, &mut cx)),
+            Stage::Reading { body, reader, .. } => Step::Read(reader.poll(body, &mut cx)),
         }
     }
 }
 
-impl Carrier {
-    pub(super) fn new(connection: ConnectionId, reused: bool, evidence: Evidence, upload: Option<Upload>) -> Carrier {
-        Carrier { connection, reused, evidence, upload, broken: None }
+impl Assignment {
+    pub(super) fn new(
+        connection: ConnectionId,
+        reused: bool,
+        evidence: Evidence,
+        upload: Option<Upload>,
+    ) -> Assignment {
+        Assignment { connection, reused, evidence, upload, broken: None }
     }
 
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
@@ -124,8 +138,9 @@ impl Carrier {
         }
     }
 
-    /// Whether the request may have been written whole, so that nothing of it is still to come on this connection.
-    pub(super) fn is_clear(&self) -> bool {
+    /// Returns whether the whole request may have been written, so that no part of it is still to be sent on this
+    /// connection.
+    pub(super) fn is_request_written(&self) -> bool {
         self.evidence.written(false) == Written::Whole
     }
 }

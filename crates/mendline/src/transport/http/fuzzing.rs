@@ -1,6 +1,6 @@
-//! The readers of bytes from other machines, for the fuzz targets and for nothing else.
+//! Parsers of bytes from other machines, for the fuzz targets only.
 //!
-//! No part of the interface of this crate: what is here changes with what it leads to.
+//! Not part of the interface of this crate: it changes with the parsers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,8 +13,8 @@ use super::origin::{Location, Origin, UrlFault};
 use super::proxy::{ProxyRules, TunnelFault, tunnel};
 use super::redirect;
 
-/// An origin, and the path and query at it.
-pub type Place = (Origin, String);
+/// An origin, and the path with the query.
+pub type UrlParts = (Origin, String);
 
 /// Reads a certificate in DER form.
 pub fn certificate(der: &[u8]) -> Option<Certificate> {
@@ -22,22 +22,23 @@ pub fn certificate(der: &[u8]) -> Option<Certificate> {
 }
 
 /// Reads the URL of a server.
-pub fn url(url: &str) -> Result<Place, UrlFault> {
+pub fn url(url: &str) -> Result<UrlParts, UrlFault> {
     Location::parse(url).map(|location| (location.origin, location.path))
 }
 
 /// Resolves a reference that was found at a URL.
-pub fn resolve(base: &str, reference: &str) -> Result<Place, UrlFault> {
+pub fn resolve(base: &str, reference: &str) -> Result<UrlParts, UrlFault> {
     Location::parse(base)?.resolve(reference).map(|location| (location.origin, location.path))
 }
 
-/// Follows a redirect with this status from a URL, or gives the words that say why not.
-pub fn follow(base: &str, status: u16, to: &str) -> Option<Result<Place, String>> {
+/// Follows a redirect with this status from a URL, or returns the reason why not.
+pub fn follow(base: &str, status: u16, to: &str) -> Option<Result<UrlParts, String>> {
     let (from, status) = (Location::parse(base).ok()?, StatusCode::from_u16(status).ok()?);
     Some(redirect::follow(status, &from, to, 0).map(|location| (location.origin, location.path)))
 }
 
-/// Asks a proxy that answers like this for a tunnel. Gives the words of a refusal, and how much of the answer was read.
+/// Requests a tunnel from a proxy that sends this response. Returns the error text, and how much of the response was
+/// read.
 pub fn proxy_answer(answer: &[u8]) -> (Result<(), String>, usize) {
     let rules = ProxyRules::from_variables([("https_proxy", "http://me:s3cret@proxy.test:3128")]);
     let origin = Location::parse("https://server.test/mcp").map(|location| location.origin);
@@ -45,9 +46,9 @@ pub fn proxy_answer(answer: &[u8]) -> (Result<(), String>, usize) {
     let Some(proxy) = rules.proxy_for(&origin) else { return (Err(String::new()), 0) };
     let mut io = tokio::io::join(answer, tokio::io::sink());
     let made = {
-        let asking = pin!(tunnel(&mut io, proxy, &origin));
-        // Neither side ever makes it wait.
-        match asking.poll(&mut Context::from_waker(Waker::noop())) {
+        let tunnel = pin!(tunnel(&mut io, proxy, &origin));
+        // Both sides are always ready.
+        match tunnel.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(made) => made,
             Poll::Pending => return (Err(String::new()), 0),
         }

@@ -1,9 +1,9 @@
-//! Where a server lives, and whether something else lives there too.
+//! Origins and locations: parsing URLs and resolving references.
 //!
-//! Credentials go to one origin only: scheme, host and port. Whatever a server names (the endpoint of a legacy SSE
-//! stream, the place of a redirect) is resolved against the URL that it was named at and then compared with that
-//! origin. The resolver knows what RFC 3986 wants of a reference and nothing more; text that holds what no URL may hold
-//! is not repaired but refused.
+//! Credentials go to one origin only: scheme, host and port. A URL that the server names (the endpoint of a legacy SSE
+//! stream, the target of a redirect) is resolved against the URL of the response and compared with that origin. The
+//! resolver implements RFC 3986 and nothing more; text with characters that no URL may contain is refused, not
+//! repaired.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Origin {
     pub(super) port: u16,
 }
 
-/// An origin, and what to ask it for.
+/// An origin with a path and a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) origin: Origin,
@@ -26,14 +26,14 @@ pub(super) struct Location {
     pub(super) path: String,
 }
 
-/// Why a text is not the URL of a server.
+/// The reason why a text is not the URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlFault {
-    /// It is no URL at all.
+    /// It is not a URL.
     NotAUrl,
-    /// It is neither `http` nor `https`.
+    /// Its scheme is neither `http` nor `https`.
     Scheme(String),
-    /// It holds a user name or password, which belong into a header.
+    /// It contains a user name or password, which belong in a header.
     Credentials,
 }
 
@@ -67,13 +67,13 @@ impl Origin {
         if self.secure { "https" } else { "http" }
     }
 
-    /// Host and port as a URL and the Host header write them: the port only if it is not the usual one.
+    /// Host and port as in a URL and in the Host header: without the default port.
     pub(super) fn host_header(&self) -> String {
         let usual = if self.secure { 443 } else { 80 };
         if self.port == usual { bracketed(&self.host) } else { self.host_and_port() }
     }
 
-    /// Host and port, always both.
+    /// Host and port, also the default port.
     pub(super) fn host_and_port(&self) -> String {
         format!("{}:{}", bracketed(&self.host), self.port)
     }
@@ -84,10 +84,10 @@ fn bracketed(host: &str) -> String {
 }
 
 impl Location {
-    /// The URL of a server, as a person wrote it.
+    /// Parses the URL of a server as an operator writes it.
     pub(super) fn parse(url: &str) -> Result<Location, UrlFault> {
         let url = url.split('#').next().unwrap_or_default();
-        if !sound(url) {
+        if !is_valid_text(url) {
             return Err(UrlFault::NotAUrl);
         }
         let uri: Uri = url.parse().map_err(|_| UrlFault::NotAUrl)?;
@@ -102,7 +102,7 @@ impl Location {
             return Err(UrlFault::Credentials);
         }
         let host = host_of(authority.host()).ok_or(UrlFault::NotAUrl)?;
-        // A port that is no number is dropped by the parser, which would lead somewhere else.
+        // The parser drops a port that is not a number, which would lead to another server.
         let named_port = authority.as_str()[authority.host().len()..].trim_start_matches(':');
         if authority.port_u16().is_none() && !named_port.is_empty() {
             return Err(UrlFault::NotAUrl);
@@ -112,10 +112,10 @@ impl Location {
         Ok(Location { origin: Origin { secure, host, port }, path: rooted(path) })
     }
 
-    /// What a reference means that was found here.
+    /// Resolves a reference relative to this location.
     pub(super) fn resolve(&self, reference: &str) -> Result<Location, UrlFault> {
         let reference = reference.split('#').next().unwrap_or_default();
-        if !sound(reference) {
+        if !is_valid_text(reference) {
             return Err(UrlFault::NotAUrl);
         }
         if has_scheme(reference) {
@@ -141,20 +141,20 @@ impl Location {
     }
 }
 
-/// A host without its brackets, which belong around an IPv6 address and nowhere else.
+/// Removes the brackets, which are allowed only around an IPv6 address.
 fn host_of(written: &str) -> Option<String> {
     let inside = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let is_sound =
+    let is_valid =
         |host: &str| !host.is_empty() && !host.contains(['[', ']']) && host.contains(':') == inside.is_some();
-    Some(inside.unwrap_or(written)).filter(|host| is_sound(host)).map(str::to_ascii_lowercase)
+    Some(inside.unwrap_or(written)).filter(|host| is_valid(host)).map(str::to_ascii_lowercase)
 }
 
-/// Nothing that a URL must not hold and that some parsers would let pass or repair, each in its own way.
-fn sound(text: &str) -> bool {
+/// Returns whether a text has no character that a URL must not contain and that parsers treat differently.
+fn is_valid_text(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
-/// `name:` before any slash, question mark or the like.
+/// Returns whether a reference begins with `name:` before any slash or question mark.
 fn has_scheme(reference: &str) -> bool {
     let name = reference.split([':', '/', '?']).next().unwrap_or_default();
     reference[name.len()..].starts_with(':')
@@ -166,7 +166,7 @@ fn rooted(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// Removes `.` and `..` segments, which must never climb above the root.
+/// Removes `.` and `..` segments, which never lead above the root.
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_becomes_an_origin_and_a_path() {
+    fn url_is_parsed_into_origin_and_path() {
         for (url, expected) in [
             ("http://Example.COM", "http://example.com/"),
             ("https://example.com:443/mcp?a=1#part", "https://example.com/mcp?a=1"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_url_of_a_server_is_refused_by_name() {
+    fn invalid_urls_are_refused_with_their_fault() {
         assert_eq!(Location::parse("ftp://x/"), Err(UrlFault::Scheme("ftp".into())));
         assert_eq!(Location::parse("http://me:pw@x/"), Err(UrlFault::Credentials));
         for not in
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_resolved_as_the_standard_says() {
+    fn references_are_resolved_by_rfc_3986() {
         let base = location("http://a.test/b/c/d?q");
         for (reference, expected) in [
             ("g", "http://a.test/b/c/g"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_try_to_look_like_something_else_are_refused() {
+    fn deceptive_references_are_refused_or_change_origin() {
         let base = location("http://a.test/sse");
         for reference in ["/a b", "\\\\evil.test/", "/a\r\nX: y", "javascript:alert(1)", "http://a.test@evil.test/"] {
             assert!(base.resolve(reference).is_err(), "{reference}");

@@ -1,10 +1,10 @@
 //! The connections of one upstream.
 //!
-//! The pool grows with the exchanges in flight and keeps [`IDLE_MOST`] more at rest. Who takes which is one rule: the
-//! connection that has rested least, because it is the least likely to be closed under our hands, if it is as fresh as
-//! the exchange wants it and still looks open. Before that is judged the connection is polled: it hears of its own end,
-//! and learns that its last exchange is over. Only the one whose turn it is is asked; the others will be when theirs comes,
-//! so that a call costs the same however many rest.
+//! The pool grows with the exchanges in flight and keeps up to [`MAX_IDLE`] idle connections. An exchange takes the
+//! connection that has been idle for the shortest time, because the peer is the least likely to close it, if it is as
+//! fresh as the exchange requires and still looks open. The connection is polled before this check, so that it notices
+//! its own end and that of its last exchange. Only the candidate is polled, so that the cost of a call does not depend
+//! on the number of idle connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future as _;
@@ -17,60 +17,61 @@ use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::answer::{Answer, Evidence, Inflow, Upload};
 use super::connection::{Connection, Freshness};
+use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
 
-/// How many connections rest at most. A burst of calls is followed by the next one, and dialing anew costs more than a few
-/// seconds of rest; time retires what is not needed again.
-const IDLE_MOST: usize = 64;
+/// The most idle connections. One burst of calls often follows another, and a new dial costs more than a few idle
+/// seconds; idle limits close connections that are not needed again.
+const MAX_IDLE: usize = 64;
 
-/// The number of a connection, never used twice.
+/// The number of a connection, never reused.
 pub(super) type ConnectionId = u64;
 
 pub(super) struct Pool<Io: AsyncRead + AsyncWrite + Unpin> {
-    seats: BTreeMap<ConnectionId, Seat<Io>>,
-    /// Those that may take an exchange more, the one that has rested least last. One that cannot be shared is not among
-    /// them while it carries something.
+    entries: BTreeMap<ConnectionId, Entry<Io>>,
+    /// Connections that can take another exchange, the most recently used one last. A busy HTTP/1 connection is not
+    /// among them.
     order: VecDeque<ConnectionId>,
-    /// Wakes the driver when a connection may have rested long enough, and is armed anew only for an earlier moment: who
-    /// is used again and again must not move a timer each time.
-    retirement: Option<Pin<Box<Sleep>>>,
+    /// Wakes the driver when an idle limit may have passed. It is reset only to an earlier time, so that a connection
+    /// in frequent use does not move the timer each time.
+    idle_timer: Option<Pin<Box<Sleep>>>,
 }
 
-struct Seat<Io: AsyncRead + AsyncWrite + Unpin> {
+struct Entry<Io: AsyncRead + AsyncWrite + Unpin> {
     connection: Connection<Io>,
     waker: Waker,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     pub(super) fn new() -> Pool<Io> {
-        Pool { seats: BTreeMap::new(), order: VecDeque::new(), retirement: None }
+        Pool { entries: BTreeMap::new(), order: VecDeque::new(), idle_timer: None }
     }
 
     pub(super) fn add(&mut self, id: ConnectionId, connection: Connection<Io>, waker: Waker) {
-        let due = connection.retires();
-        self.seats.insert(id, Seat { connection, waker });
+        let due = connection.idle_deadline();
+        self.entries.insert(id, Entry { connection, waker });
         self.order.push_back(id);
         self.arm(due);
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection<Io>> {
-        self.seats.get(&id).map(|seat| &seat.connection)
+        self.entries.get(&id).map(|entry| &entry.connection)
     }
 
-    /// How many connections carry something and can take nothing more. (A shared one is never among them.)
-    pub(super) fn taken(&self) -> usize {
-        self.seats.len().saturating_sub(self.order.len())
+    /// Returns the number of connections that can take no exchange until their current one ends. HTTP/2 connections do
+    /// not count.
+    pub(super) fn busy(&self) -> usize {
+        self.entries.len().saturating_sub(self.order.len())
     }
 
     pub(super) fn holds(&self, id: ConnectionId) -> bool {
-        self.seats.contains_key(&id)
+        self.entries.contains_key(&id)
     }
 
-    /// Lets a connection read and write. If it is over it leaves the pool, and the words say why.
+    /// Polls a connection. If it has ended, removes it and returns the reason.
     pub(super) fn poll(&mut self, id: ConnectionId) -> Option<String> {
-        let seat = self.seats.get_mut(&id)?;
-        match seat.connection.poll(&mut Context::from_waker(&seat.waker)) {
+        let entry = self.entries.get_mut(&id)?;
+        match entry.connection.poll(&mut Context::from_waker(&entry.waker)) {
             Poll::Ready(words) => {
                 self.remove(id);
                 Some(words)
@@ -79,135 +80,139 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         }
     }
 
-    /// The best connection for an exchange that wants it this fresh.
+    /// Returns the best connection for an exchange with this requirement.
     pub(super) fn choose(&mut self, freshness: Freshness) -> Option<ConnectionId> {
         let now = Instant::now();
-        let mut place = self.order.len();
-        while let Some(id) = place.checked_sub(1).and_then(|place| self.order.get(place).copied()) {
-            place -= 1;
-            let Some(seat) = self.seats.get(&id) else { continue };
-            if !seat.connection.is_fresh(freshness, now) {
+        let mut index = self.order.len();
+        while let Some(id) = index.checked_sub(1).and_then(|index| self.order.get(index).copied()) {
+            index -= 1;
+            let Some(entry) = self.entries.get(&id) else { continue };
+            if !entry.connection.is_fresh(freshness, now) {
                 continue;
             }
-            if seat.connection.rests() && seat.connection.is_used() {
+            if entry.connection.is_idle() && entry.connection.is_used() {
                 if self.poll(id).is_some() {
                     continue;
                 }
-                if self.seats.get(&id).is_some_and(|seat| !seat.connection.looks_open()) {
+                if self.entries.get(&id).is_some_and(|entry| !entry.connection.looks_open()) {
                     self.remove(id);
                     continue;
                 }
             }
-            if self.seats.get(&id).is_some_and(|seat| seat.connection.has_room()) {
+            if self.entries.get(&id).is_some_and(|entry| entry.connection.has_room()) {
                 return Some(id);
             }
         }
         None
     }
 
-    /// Sends a request on a connection that was chosen. `None` if it takes it no more, with nothing written.
+    /// Sends a request on a chosen connection. Returns `None` if the connection no longer takes it; then nothing was
+    /// written.
     pub(super) fn send(
         &mut self,
         id: ConnectionId,
         head: Request<()>,
         body: Option<&Spliced>,
-    ) -> Option<(Answer, Option<Upload>, Evidence)> {
-        let seat = self.seats.get_mut(&id)?;
-        let sent = seat.connection.send(head, body);
-        seat.waker.wake_by_ref();
-        if !seat.connection.is_shared() {
-            self.leave_order(id);
+    ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
+        let entry = self.entries.get_mut(&id)?;
+        let sent = entry.connection.send(head, body);
+        entry.waker.wake_by_ref();
+        if !entry.connection.is_shared() {
+            self.remove_from_order(id);
         }
         sent
     }
 
-    /// An exchange came to its proper end, and the connection may rest this long.
-    pub(super) fn release(&mut self, id: ConnectionId, rest: Option<Duration>, leftover: Inflow) {
-        let Some(seat) = self.seats.get_mut(&id) else { return };
-        seat.connection.release(rest, leftover);
-        seat.waker.wake_by_ref();
-        self.come_to_rest(id);
+    /// Ends a completed exchange; the connection may stay idle this long.
+    pub(super) fn release(&mut self, id: ConnectionId, idle_limit: Option<Duration>, leftover: ResponseBody) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.connection.release(idle_limit, leftover);
+        entry.waker.wake_by_ref();
+        self.become_idle(id);
     }
 
-    /// An exchange was given up. Afterwards the connection is gone if it cannot go on without it.
+    /// Ends an exchange that was given up. Removes the connection if it cannot be used without it.
     pub(super) fn give_up(&mut self, id: ConnectionId) {
-        if self.seats.get_mut(&id).is_some_and(|seat| seat.connection.give_up()) {
-            self.come_to_rest(id);
+        if self.entries.get_mut(&id).is_some_and(|entry| entry.connection.give_up()) {
+            self.become_idle(id);
         } else {
             self.remove(id);
         }
     }
 
-    /// True if connections were closed because they have rested long enough.
-    pub(super) fn poll_retirement(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.retirement.as_mut().is_none_or(|sleep| sleep.as_mut().poll(cx).is_pending()) {
+    /// Closes connections whose idle limit has passed. Returns true if it must be polled again.
+    pub(super) fn poll_idle_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.idle_timer.as_mut().is_none_or(|sleep| sleep.as_mut().poll(cx).is_pending()) {
             return false;
         }
-        self.retirement = None;
-        let before = self.seats.len();
-        self.retire_due(Instant::now());
-        let next = self.seats.values().filter_map(|seat| seat.connection.retires()).min();
+        self.idle_timer = None;
+        let before = self.entries.len();
+        self.close_expired(Instant::now());
+        let next = self.entries.values().filter_map(|entry| entry.connection.idle_deadline()).min();
         self.arm(next);
-        // Asked again it waits for the next one.
-        self.seats.len() < before || self.retirement.is_some()
+        // The next poll registers the new timer.
+        self.entries.len() < before || self.idle_timer.is_some()
     }
 
-    /// Closes every connection that carries nothing.
-    pub(super) fn retire_all(&mut self) {
-        self.retire_where(|_, _| true);
+    /// Closes every idle connection.
+    pub(super) fn close_idle(&mut self) {
+        self.close_where(|_, _| true);
     }
 
-    /// Its exchange is over: it is now the one that has rested least, and somebody else may have to go for it.
-    fn come_to_rest(&mut self, id: ConnectionId) {
+    /// Moves a connection to the end of the order after an exchange, and closes surplus ones.
+    fn become_idle(&mut self, id: ConnectionId) {
         let now = Instant::now();
-        let due = self.get(id).and_then(Connection::retires);
+        let due = self.get(id).and_then(Connection::idle_deadline);
         if self.get(id).is_some_and(Connection::is_shared) {
-            self.leave_order(id);
+            self.remove_from_order(id);
         }
         self.order.push_back(id);
-        if self.order.len() > IDLE_MOST || due.is_some_and(|due| due <= now) {
-            self.retire_due(now);
+        if self.order.len() > MAX_IDLE || due.is_some_and(|due| due <= now) {
+            self.close_expired(now);
         } else {
             self.arm(due);
         }
     }
 
-    /// Closes the connections that have rested long enough, and the longest resting ones if there are too many.
-    fn retire_due(&mut self, now: Instant) {
-        let resting = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::rests)).count();
-        let surplus = resting.saturating_sub(IDLE_MOST);
-        self.retire_where(|place, connection| place < surplus || connection.retires().is_some_and(|due| due <= now));
+    /// Closes the connections whose idle limit has passed, and the longest idle ones if there are too many.
+    fn close_expired(&mut self, now: Instant) {
+        let idle = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::is_idle)).count();
+        let surplus = idle.saturating_sub(MAX_IDLE);
+        self.close_where(|index, connection| {
+            index < surplus || connection.idle_deadline().is_some_and(|due| due <= now)
+        });
     }
 
-    /// Closes those of the resting connections that are meant, counted from the longest resting one.
-    fn retire_where(&mut self, is_meant: impl Fn(usize, &Connection<Io>) -> bool) {
-        let resting = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::rests)).enumerate();
-        let meant = resting.filter(|(place, id)| self.get(**id).is_some_and(|connection| is_meant(*place, connection)));
-        for id in meant.map(|(_, id)| *id).collect::<Vec<_>>() {
-            if let Some(seat) = self.remove(id) {
-                seat.connection.retire();
+    /// Closes the idle connections that the predicate selects; its index counts from the longest idle one.
+    fn close_where(&mut self, is_selected: impl Fn(usize, &Connection<Io>) -> bool) {
+        let idle = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::is_idle)).enumerate();
+        let selected =
+            idle.filter(|(index, id)| self.get(**id).is_some_and(|connection| is_selected(*index, connection)));
+        for id in selected.map(|(_, id)| *id).collect::<Vec<_>>() {
+            if let Some(entry) = self.remove(id) {
+                entry.connection.close();
             }
         }
     }
 
     fn arm(&mut self, due: Option<Instant>) {
         let Some(due) = due else { return };
-        match &mut self.retirement {
+        match &mut self.idle_timer {
             Some(sleep) if sleep.deadline() <= due => {}
             Some(sleep) => sleep.as_mut().reset(due),
-            None => self.retirement = Some(Box::pin(sleep_until(due))),
+            None => self.idle_timer = Some(Box::pin(sleep_until(due))),
         }
     }
 
-    fn remove(&mut self, id: ConnectionId) -> Option<Seat<Io>> {
-        self.leave_order(id);
-        self.seats.remove(&id)
+    fn remove(&mut self, id: ConnectionId) -> Option<Entry<Io>> {
+        self.remove_from_order(id);
+        self.entries.remove(&id)
     }
 
-    fn leave_order(&mut self, id: ConnectionId) {
-        // Whoever is chosen stands near the end.
-        if let Some(place) = self.order.iter().rposition(|other| *other == id) {
-            self.order.remove(place);
+    fn remove_from_order(&mut self, id: ConnectionId) {
+        // A chosen connection is near the end.
+        if let Some(index) = self.order.iter().rposition(|other| *other == id) {
+            self.order.remove(index);
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The way to a server, one layer after the other.
+//! Connects to a server step by step.
 //!
-//! A connection is usually made in one go and fails with one sentence. Whoever wants to know *where* it ends (`mendline
-//! doctor`) walks it here instead: name, connection, tunnel, TLS, one exchange. The steps are the ones that calls take, with
-//! the same resolver, proxy, authorities and headers, so that what is found here is what calls will meet. How long a step
-//! may take is the caller's business.
+//! A usual connection is made at once and fails with one error. `mendline doctor` shows *which* step fails and uses
+//! this module instead: name lookup, connection, tunnel, TLS, one exchange. The steps use the same resolver, proxy,
+//! certificates and headers as calls, so their results hold for calls. The caller sets the timeout of each step.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -24,128 +23,128 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::certificate::Certificate;
-use super::connect::place;
-use super::dial::{self, DialError, Place};
+use super::connect::first_hop;
+use super::dial::{self, DialError, HostPort};
 use super::origin::Location;
 use super::proxy::{TunnelFault, tunnel};
 use super::redirect;
 use super::request::{Heads, Outgoing, Segments};
 use super::target::{Protocol, Target};
-use super::tls::{HandshakeFault, judge, server_name, witnessed};
+use super::tls::{HandshakeFault, handshake_fault, recording_config, server_name};
 
-/// How much of a body is read: enough for an error message, and for the beginning of a page.
-const BODY: usize = 16 * 1024;
+/// The most bytes of a body that are read: enough for an error message or the beginning of a page.
+const MAX_BODY: usize = 16 * 1024;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// A message to be posted, as text.
+/// A message to post, as text.
 pub type Message = Bytes;
 
-/// One server, to be approached step by step.
+/// A server to probe.
 pub struct Probe {
     target: Target,
 }
 
-/// A TCP connection that was made.
-pub struct Reached {
+/// An established TCP connection.
+pub struct TcpConnection {
     stream: TcpStream,
-    /// Where to.
+    /// The address of the peer.
     pub address: SocketAddr,
 }
 
-/// What a TLS handshake showed.
-pub struct Shown {
-    /// The certificate of the peer, as far as it can be read, trusted or not.
+/// The result of a TLS handshake.
+pub struct TlsHandshake {
+    /// The certificate of the peer if it can be read, trusted or not.
     pub certificate: Option<Certificate>,
-    /// The connection, or why there is none.
-    pub outcome: Result<Secured, Distrust>,
+    /// The connection, or the reason why there is none.
+    pub outcome: Result<TlsConnection, TlsError>,
 }
 
-/// Why a TLS handshake came to nothing.
+/// The reason why a TLS handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Distrust {
-    /// The peer is not who it should be.
+pub enum TlsError {
+    /// The peer is not trusted.
     Untrusted(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
-/// A TLS connection that was made.
-pub struct Secured {
+/// An established TLS connection.
+pub struct TlsConnection {
     stream: Box<dyn Stream>,
     /// `TLS 1.3` or `TLS 1.2`.
     pub version: &'static str,
-    /// Whether HTTP/2 will be spoken.
+    /// Whether the connection uses HTTP/2.
     pub is_http2: bool,
 }
 
-/// What an exchange is carried by.
+/// The stream of a connection.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A connection that an exchange can be made on.
-pub struct Line {
+/// A connection for one exchange.
+pub struct Connection {
     stream: Box<dyn Stream>,
     is_http2: bool,
 }
 
-impl From<Reached> for Line {
-    fn from(reached: Reached) -> Line {
-        Line { stream: Box::new(reached.stream), is_http2: false }
+impl From<TcpConnection> for Connection {
+    fn from(connection: TcpConnection) -> Connection {
+        Connection { stream: Box::new(connection.stream), is_http2: false }
     }
 }
 
-impl From<Secured> for Line {
-    fn from(secured: Secured) -> Line {
-        Line { stream: secured.stream, is_http2: secured.is_http2 }
+impl From<TlsConnection> for Connection {
+    fn from(connection: TlsConnection) -> Connection {
+        Connection { stream: connection.stream, is_http2: connection.is_http2 }
     }
 }
 
-/// What a server answered, as far as it tells what kind of server it is.
+/// The response of a server.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     /// The status.
     pub status: u16,
-    /// Which HTTP it was said in.
+    /// Whether the response came over HTTP/2.
     pub is_http2: bool,
     headers: HeaderMap,
-    /// The beginning of the body; nothing for a stream of events, which may not end.
+    /// The beginning of the body; empty for an event stream, which may not end.
     pub body: Bytes,
-    /// There is more of it.
+    /// Whether the body is longer.
     pub is_cut: bool,
-    /// Where it sends us, or why we do not go there.
+    /// The target of a redirect, or the reason why it is not followed.
     pub redirect: Option<Result<String, String>>,
 }
 
-impl Answer {
-    /// Its kind of content, without parameters and in lower case.
+impl Response {
+    /// Returns the content type, without parameters and in lower case.
     pub fn content_type(&self) -> Option<String> {
         let kind = self.header(&header::CONTENT_TYPE)?;
         Some(kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// What the server's clock shows.
+    /// Returns the date of the server's clock.
     pub fn date(&self) -> Option<SystemTime> {
         httpdate::parse_http_date(self.header(&header::DATE)?).ok()
     }
 
-    /// How to become known to it.
+    /// Returns the `WWW-Authenticate` challenges.
     pub fn challenges(&self) -> Vec<String> {
         let all = self.headers.get_all(header::WWW_AUTHENTICATE).into_iter();
         all.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
     }
 
-    /// What it says it is.
+    /// Returns the `Server` header.
     pub fn server(&self) -> Option<&str> {
         self.header(&header::SERVER)
     }
 
-    /// How long it wants to be left alone, as it says it.
+    /// Returns the `Retry-After` header as it was sent.
     pub fn retry_after(&self) -> Option<&str> {
         self.header(&header::RETRY_AFTER)
     }
 
-    /// The session that it has opened for us.
+    /// Returns the id of the session that the server has created.
     pub fn session(&self) -> Option<&str> {
         self.header(&SESSION)
     }
@@ -155,78 +154,80 @@ impl Answer {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoAnswer {
-    /// What came is not HTTP.
+pub enum ExchangeError {
+    /// The received bytes are not HTTP.
     NotHttp(String),
     /// The connection broke.
     Cut(String),
-    /// The request cannot even be written.
+    /// The request cannot be sent.
     Unsendable(String),
 }
 
 impl Probe {
-    /// For the server of this target.
+    /// Creates a probe for this target.
     pub fn new(target: Target) -> Probe {
         Probe { target }
     }
 
-    /// Where the way begins: at the server, or at the proxy before it.
-    pub fn place(&self) -> Place {
-        place(&self.target)
+    /// Returns the host and port to dial: those of the proxy, or of the server.
+    pub fn first_hop(&self) -> HostPort {
+        first_hop(&self.target)
     }
 
-    /// The server itself, as host and port.
-    pub fn server(&self) -> Place {
+    /// Returns the host and port of the server.
+    pub fn server(&self) -> HostPort {
         let origin = &self.target.location.origin;
-        Place { host: origin.host.clone(), port: origin.port }
+        HostPort { host: origin.host.clone(), port: origin.port }
     }
 
-    /// Whether a proxy stands before it.
+    /// Returns whether the server is reached through a proxy.
     pub fn has_proxy(&self) -> bool {
         self.target.proxy.is_some()
     }
 
-    /// Whether it is reached over TLS.
+    /// Returns whether the server is reached over TLS.
     pub fn is_secure(&self) -> bool {
         self.target.location.origin.secure
     }
 
-    /// The addresses of the place where the way begins.
+    /// Looks up the addresses of the first hop.
     pub async fn look_up(&self) -> Result<Vec<SocketAddr>, DialError> {
-        dial::look_up(&self.place()).await
+        dial::look_up(&self.first_hop()).await
     }
 
-    /// A connection to the first of these addresses that answers.
-    pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<Reached, DialError> {
-        let connect = |address| async move { Ok(Reached { stream: TcpStream::connect(address).await?, address }) };
-        let reached = dial::race(dial::in_turns(addresses), connect).await;
-        reached.map_err(|(address, error)| DialError::Failed(dial::no_connection(&self.place(), address, &error)))
+    /// Connects to the first of these addresses that answers.
+    pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<TcpConnection, DialError> {
+        let connect =
+            |address| async move { Ok(TcpConnection { stream: TcpStream::connect(address).await?, address }) };
+        let connection = dial::race(dial::interleave_families(addresses), connect).await;
+        connection
+            .map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
     }
 
-    /// A tunnel through the proxy at the other end, if this server needs one.
-    pub async fn tunnel(&self, reached: &mut Reached) -> Result<(), String> {
+    /// Opens a tunnel through the proxy, if this server needs one.
+    pub async fn tunnel(&self, connection: &mut TcpConnection) -> Result<(), String> {
         let (Some(proxy), true) = (&self.target.proxy, self.is_secure()) else { return Ok(()) };
-        let made = tunnel(&mut reached.stream, proxy, &self.target.location.origin).await;
+        let made = tunnel(&mut connection.stream, proxy, &self.target.location.origin).await;
         made.map_err(|fault| match fault {
             TunnelFault::Denied(words) | TunnelFault::Failed(words) => words,
         })
     }
 
-    /// A TLS handshake with the peer, and what it showed of itself.
-    pub async fn shake_hands(&self, reached: Reached) -> Shown {
+    /// Performs the TLS handshake.
+    pub async fn tls_handshake(&self, connection: TcpConnection) -> TlsHandshake {
         let origin = &self.target.location.origin;
-        let broken = |words: String| Shown { certificate: None, outcome: Err(Distrust::Failed(words)) };
+        let broken = |words: String| TlsHandshake { certificate: None, outcome: Err(TlsError::Failed(words)) };
         let Ok(name) = server_name(&origin.host) else {
             return broken(format!("no certificate can be for the name {}", origin.host));
         };
-        let (config, seen) = match witnessed(&self.target.tls, self.target.protocol) {
+        let (config, peer_certificate) = match recording_config(&self.target.tls, self.target.protocol) {
             Ok(made) => made,
             Err(words) => return broken(words),
         };
-        let shaken = TlsConnector::from(Arc::new(config)).connect(name, reached.stream).await;
-        let outcome = match shaken {
+        let handshake = TlsConnector::from(Arc::new(config)).connect(name, connection.stream).await;
+        let outcome = match handshake {
             Ok(stream) => {
                 let session = stream.get_ref().1;
                 let version = match session.protocol_version() {
@@ -234,85 +235,89 @@ impl Probe {
                     _ => "TLS 1.3",
                 };
                 let is_http2 = session.alpn_protocol() == Some(b"h2") || self.target.protocol == Protocol::Http2;
-                Ok(Secured { stream: Box::new(stream), version, is_http2 })
+                Ok(TlsConnection { stream: Box::new(stream), version, is_http2 })
             }
-            Err(error) => Err(match judge(&origin.host_and_port(), &error) {
-                HandshakeFault::Untrusted(words) => Distrust::Untrusted(words),
-                HandshakeFault::Failed(words) => Distrust::Failed(words),
+            Err(error) => Err(match handshake_fault(&origin.host_and_port(), &error) {
+                HandshakeFault::Untrusted(words) => TlsError::Untrusted(words),
+                HandshakeFault::Failed(words) => TlsError::Failed(words),
             }),
         };
-        Shown { certificate: seen.certificate(), outcome }
+        TlsHandshake { certificate: peer_certificate.read(), outcome }
     }
 
-    /// Posts a message, or asks for a stream when there is none. With this session, if there is one.
+    /// Posts a message, or opens an event stream without one.
     pub async fn request(
         &self,
-        line: Line,
+        connection: Connection,
         message: Option<Bytes>,
         headers: &[(&'static str, &str)],
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<Response, ExchangeError> {
         let verb = if message.is_some() { Verb::Post } else { Verb::Get };
-        self.exchange(line, verb, message, headers).await
+        self.exchange(connection, verb, message, headers).await
     }
 
-    /// Ends a session that was opened only to see whether that is possible.
-    pub async fn leave(&self, line: Line, session: &str) {
-        // A server that does not want to hear of it forgets the session by itself.
-        let _ = self.exchange(line, Verb::Delete, None, &[("Mcp-Session-Id", session)]).await;
+    /// Deletes a session that was created for the probe.
+    pub async fn delete_session(&self, connection: Connection, session: &str) {
+        // If the server refuses, it expires the session itself.
+        let _ = self.exchange(connection, Verb::Delete, None, &[("Mcp-Session-Id", session)]).await;
     }
 
     async fn exchange(
         &self,
-        line: Line,
+        connection: Connection,
         verb: Verb,
         message: Option<Bytes>,
         headers: &[(&'static str, &str)],
-    ) -> Result<Answer, NoAnswer> {
-        let version = if line.is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
+    ) -> Result<Response, ExchangeError> {
+        let version = if connection.is_http2 { Version::HTTP_2 } else { Version::HTTP_11 };
         let headers = headers.iter().map(|(name, value)| ((*name).into(), Arc::from(*value))).collect();
         let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
-        let head = Heads::default().head(&self.target, location, &request, version).map_err(NoAnswer::Unsendable)?;
-        let answered =
-            if line.is_http2 { http2(line, head, &request).await } else { http1(line, head, &request).await };
-        answered.map(|answer| Answer { redirect: led(&answer, location), ..answer })
+        let head =
+            Heads::default().head(&self.target, location, &request, version).map_err(ExchangeError::Unsendable)?;
+        let response = if connection.is_http2 {
+            http2(connection, head, &request).await
+        } else {
+            http1(connection, head, &request).await
+        };
+        response.map(|response| Response { redirect: redirect_target(&response, location), ..response })
     }
 }
 
-/// Where an answer sends us, without what may be a secret in it.
-fn led(answer: &Answer, from: &Location) -> Option<Result<String, String>> {
-    let status = StatusCode::from_u16(answer.status).ok().filter(StatusCode::is_redirection)?;
-    let to = answer.header(&header::LOCATION)?;
+/// Returns the target of a redirect without its query, which may be secret.
+fn redirect_target(response: &Response, from: &Location) -> Option<Result<String, String>> {
+    let status = StatusCode::from_u16(response.status).ok().filter(StatusCode::is_redirection)?;
+    let to = response.header(&header::LOCATION)?;
     Some(redirect::follow(status, from, to.trim(), 0).map(|location| {
         let path = location.path.split('?').next().unwrap_or_default();
         format!("{}{path}", location.origin)
     }))
 }
 
-async fn http1(line: Line, head: Request<()>, request: &HttpRequest) -> Result<Answer, NoAnswer> {
+async fn http1(connection: Connection, head: Request<()>, request: &HttpRequest) -> Result<Response, ExchangeError> {
     let cut = |error: hyper::Error| {
-        if error.is_parse() { NoAnswer::NotHttp(error.to_string()) } else { NoAnswer::Cut(error.to_string()) }
+        if error.is_parse() { ExchangeError::NotHttp(error.to_string()) } else { ExchangeError::Cut(error.to_string()) }
     };
-    let (mut sender, driver) = http1::handshake(TokioIo::new(line.stream)).await.map_err(cut)?;
+    let (mut sender, driver) = http1::handshake(TokioIo::new(connection.stream)).await.map_err(cut)?;
     let driver = std::pin::pin!(driver);
     let exchange = async {
         let response = sender.send_request(head.map(|()| Outgoing::new(request.body.as_ref()))).await.map_err(cut)?;
         let (parts, mut incoming) = response.into_parts();
         let mut body = Vec::new();
-        while is_read(&parts.headers, body.len()) {
+        while reads_on(&parts.headers, body.len()) {
             match poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await {
                 Some(Ok(frame)) => body.extend_from_slice(&frame.into_data().unwrap_or_default()),
                 _ => break,
             }
         }
-        Ok(answer(parts, body))
+        Ok(to_response(parts, body))
     };
-    carried(exchange, driver).await
+    drive(exchange, driver).await
 }
 
-async fn http2(line: Line, head: Request<()>, request: &HttpRequest) -> Result<Answer, NoAnswer> {
-    let cut = |error: h2::Error| NoAnswer::Cut(error.to_string());
-    let (sender, driver) = h2::client::Builder::new().handshake::<_, Segments>(line.stream).await.map_err(cut)?;
+async fn http2(connection: Connection, head: Request<()>, request: &HttpRequest) -> Result<Response, ExchangeError> {
+    let cut = |error: h2::Error| ExchangeError::Cut(error.to_string());
+    let (sender, driver) = h2::client::Builder::new().handshake::<_, Segments>(connection.stream).await.map_err(cut)?;
     let driver = std::pin::pin!(driver);
     let exchange = async {
         let mut sender = sender.ready().await.map_err(cut)?;
@@ -323,7 +328,7 @@ async fn http2(line: Line, head: Request<()>, request: &HttpRequest) -> Result<A
         }
         let (parts, mut incoming) = response.await.map_err(cut)?.into_parts();
         let mut body = Vec::new();
-        while is_read(&parts.headers, body.len()) {
+        while reads_on(&parts.headers, body.len()) {
             match incoming.data().await {
                 Some(Ok(piece)) => {
                     let _ = incoming.flow_control().release_capacity(piece.len());
@@ -332,36 +337,36 @@ async fn http2(line: Line, head: Request<()>, request: &HttpRequest) -> Result<A
                 _ => break,
             }
         }
-        Ok(answer(parts, body))
+        Ok(to_response(parts, body))
     };
-    carried(exchange, driver).await
+    drive(exchange, driver).await
 }
 
-/// The exchange, with its connection driven beside it for as long as it lasts.
-async fn carried<E>(
-    exchange: impl Future<Output = Result<Answer, NoAnswer>>,
+/// Polls an exchange together with the driver of its connection.
+async fn drive<E>(
+    exchange: impl Future<Output = Result<Response, ExchangeError>>,
     mut driver: Pin<&mut impl Future<Output = Result<(), E>>>,
-) -> Result<Answer, NoAnswer> {
+) -> Result<Response, ExchangeError> {
     let mut exchange = std::pin::pin!(exchange);
     let mut is_over = false;
     poll_fn(|cx| {
-        // The end of the connection is told by the exchange, which knows what it means.
+        // The exchange reports the end of the connection, with its meaning.
         is_over = is_over || driver.as_mut().poll(cx).is_ready();
         exchange.as_mut().poll(cx)
     })
     .await
 }
 
-/// A stream of events is not read: it may never end, and its head says enough.
-fn is_read(headers: &HeaderMap, so_far: usize) -> bool {
+/// Returns whether to read more of a body. An event stream is not read: it may never end, and its head is enough.
+fn reads_on(headers: &HeaderMap, so_far: usize) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    so_far < BODY && !kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+    so_far < MAX_BODY && !kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
-fn answer(parts: http::response::Parts, mut body: Vec<u8>) -> Answer {
-    let is_cut = body.len() >= BODY;
-    body.truncate(BODY);
-    Answer {
+fn to_response(parts: http::response::Parts, mut body: Vec<u8>) -> Response {
+    let is_cut = body.len() >= MAX_BODY;
+    body.truncate(MAX_BODY);
+    Response {
         status: parts.status.as_u16(),
         is_http2: parts.version == Version::HTTP_2,
         headers: parts.headers,
@@ -378,8 +383,8 @@ mod tests {
 
     use super::*;
 
-    /// What a probe makes of a peer that answers every connection with these bytes.
-    async fn answered(bytes: &'static [u8]) -> Result<Answer, NoAnswer> {
+    /// Probes a peer that answers every connection with these bytes.
+    async fn probe(bytes: &'static [u8]) -> Result<Response, ExchangeError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let peer = tokio::spawn(async move {
@@ -390,49 +395,48 @@ mod tests {
             let _ = stream.shutdown().await;
             while stream.read(&mut first).await.is_ok_and(|count| count > 0) {}
         });
-        let probe = Probe::new(Target::parse(&format!("http://{address}/mcp?key=s3cret")).unwrap());
-        let addresses = probe.look_up().await.unwrap();
-        let reached = probe.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
-        let answer = probe.request(reached.into(), Some(Bytes::from_static(b"{}")), &[]).await;
+        let prober = Probe::new(Target::parse(&format!("http://{address}/mcp?key=s3cret")).unwrap());
+        let addresses = prober.look_up().await.unwrap();
+        let connection = prober.dial(addresses).await.unwrap_or_else(|error| panic!("{error:?}"));
+        let response = prober.request(connection.into(), Some(Bytes::from_static(b"{}")), &[]).await;
         peer.abort();
-        answer
+        response
     }
 
     #[tokio::test]
-    async fn an_answer_tells_what_kind_of_server_it_is() {
-        let answer = answered(
+    async fn response_fields_are_read() {
+        let response = probe(
             b"HTTP/1.1 401 No\r\nContent-Type: Text/HTML; charset=x\r\nWWW-Authenticate: Bearer a=\"b\"\r\n\
               Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 4\r\n\r\nbody",
         )
         .await
         .unwrap();
-        assert_eq!((answer.status, &*answer.body, answer.is_http2), (401, &b"body"[..], false));
-        assert_eq!(answer.content_type().as_deref(), Some("text/html"));
-        assert_eq!(answer.challenges(), ["Bearer a=\"b\""]);
-        assert!(answer.date().is_some() && answer.session().is_none());
+        assert_eq!((response.status, &*response.body, response.is_http2), (401, &b"body"[..], false));
+        assert_eq!(response.content_type().as_deref(), Some("text/html"));
+        assert_eq!(response.challenges(), ["Bearer a=\"b\""]);
+        assert!(response.date().is_some() && response.session().is_none());
     }
 
     #[tokio::test]
-    async fn a_redirect_is_told_without_its_query_and_only_within_the_origin() {
+    async fn redirect_is_reported_without_query_and_only_within_origin() {
         let there =
-            answered(b"HTTP/1.1 308 Moved\r\nLocation: /other?key=s3cret\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-        let place = there.redirect.unwrap().unwrap();
-        assert!(place.ends_with("/other") && !place.contains("s3cret"), "{place}");
-        let away = answered(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n")
-            .await
-            .unwrap();
+            probe(b"HTTP/1.1 308 Moved\r\nLocation: /other?key=s3cret\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        let target = there.redirect.unwrap().unwrap();
+        assert!(target.ends_with("/other") && !target.contains("s3cret"), "{target}");
+        let away =
+            probe(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n").await.unwrap();
         assert!(away.redirect.unwrap().unwrap_err().contains("https://login.test, where nothing may be sent"));
     }
 
     #[tokio::test]
-    async fn what_is_not_http_is_told_apart_from_a_connection_that_broke() {
-        assert!(matches!(answered(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(NoAnswer::NotHttp(_))));
-        assert!(matches!(answered(b"").await, Err(NoAnswer::Cut(_))));
+    async fn invalid_http_differs_from_a_broken_connection() {
+        assert!(matches!(probe(b"SSH-2.0-OpenSSH_9.6\r\n").await, Err(ExchangeError::NotHttp(_))));
+        assert!(matches!(probe(b"").await, Err(ExchangeError::Cut(_))));
     }
 
     #[tokio::test]
-    async fn a_stream_of_events_is_not_waited_for() {
-        let answer = answered(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await.unwrap();
-        assert_eq!((answer.status, answer.body.len()), (200, 0));
+    async fn event_stream_is_not_read() {
+        let response = probe(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await.unwrap();
+        assert_eq!((response.status, response.body.len()), (200, 0));
     }
 }

@@ -1,11 +1,11 @@
-//! Does a proxy stand between us and a server?
+//! Proxy settings and tunnels.
 //!
-//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in either case, mean what curl means by them: the lower-case name wins,
-//! `NO_PROXY` is a list of names, each with everything below it, and `*` is all. What is on this machine is never asked
-//! of a proxy, which would look for it on its own. The environment itself is read by the caller.
+//! `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in upper or lower case, have the same meaning as for curl: the
+//! lower-case name has priority, `NO_PROXY` is a list of names that include their subdomains, and `*` means every host.
+//! A server on this machine is never reached through a proxy. The caller reads the environment.
 //!
-//! A secure server is reached through a tunnel (`CONNECT`), so that the proxy sees a name and encrypted bytes. A plain
-//! one is asked for through the proxy, by its whole URL.
+//! An HTTPS server is reached through a tunnel (`CONNECT`), so that the proxy sees a host name and encrypted bytes. For
+//! an HTTP server, the proxy gets the request with the full URL.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::origin::{Location, Origin};
 
-/// A proxy's answer to `CONNECT` is short; one that is longer is not read on.
-const ANSWER_LIMIT: usize = 8 * 1024;
+/// The longest response to `CONNECT` that is read.
+const MAX_RESPONSE: usize = 8 * 1024;
 
-/// Which servers are reached through which proxy.
+/// The proxies for HTTP and HTTPS, and the exceptions.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyRules {
     plain: Option<Proxy>,
@@ -40,19 +40,19 @@ pub struct Proxy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Exception {
     Everything,
-    /// This host and all below it, perhaps only at one port.
+    /// A host and its subdomains, perhaps only at one port.
     Host {
         name: String,
         port: Option<u16>,
     },
 }
 
-/// Which variable does not name a usable proxy, and why. Never shows its value, which may hold a password.
+/// A variable that does not name a usable proxy, and the reason. Never shows its value, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyFault {
     /// The variable.
     pub variable: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -71,15 +71,15 @@ impl fmt::Debug for Proxy {
 }
 
 impl ProxyRules {
-    /// Takes what concerns proxies from the variables of an environment.
+    /// Reads the proxy variables of an environment.
     pub fn from_variables<N, V>(variables: impl IntoIterator<Item = (N, V)>) -> Result<ProxyRules, ProxyFault>
     where
         N: AsRef<str>,
         V: AsRef<str>,
     {
         let mut rules = ProxyRules::default();
-        // The lower-case spelling wins wherever it stands.
-        let mut settled = [false; 3];
+        // The lower-case name has priority, whatever the order.
+        let mut is_set = [false; 3];
         for (name, value) in variables {
             let (name, value) = (name.as_ref(), value.as_ref().trim());
             let which = match name {
@@ -89,10 +89,10 @@ impl ProxyRules {
                 _ => continue,
             };
             let lower = name.starts_with(|first: char| first.is_ascii_lowercase());
-            if settled[which] && !lower {
+            if is_set[which] && !lower {
                 continue;
             }
-            settled[which] |= lower;
+            is_set[which] |= lower;
             match which {
                 0 => rules.plain = Proxy::parse(name, value)?,
                 1 => rules.secure = Proxy::parse(name, value)?,
@@ -102,7 +102,7 @@ impl ProxyRules {
         Ok(rules)
     }
 
-    /// The proxy for this origin, if any.
+    /// Returns the proxy for this origin, if any.
     pub fn proxy_for(&self, origin: &Origin) -> Option<&Proxy> {
         if is_this_machine(&origin.host) || self.none.iter().any(|exception| exception.covers(origin)) {
             return None;
@@ -126,7 +126,7 @@ impl Exception {
         if entry == "*" {
             return Some(Exception::Everything);
         }
-        // An IPv6 address has colons of its own; it has a port only in brackets.
+        // An IPv6 address contains colons; it has a port only after brackets.
         let (name, port) = match entry.strip_prefix('[').and_then(|entry| entry.split_once(']')) {
             Some((address, rest)) => (address.to_owned(), rest.strip_prefix(':').and_then(|port| port.parse().ok())),
             None if entry.parse::<IpAddr>().is_ok() => (entry, None),
@@ -152,7 +152,7 @@ impl Exception {
 }
 
 impl Proxy {
-    /// An empty value means none, as everywhere.
+    /// An empty value means no proxy.
     fn parse(variable: &str, value: &str) -> Result<Option<Proxy>, ProxyFault> {
         let fault = |why| ProxyFault { variable: variable.to_owned(), why };
         if value.is_empty() {
@@ -163,15 +163,16 @@ impl Proxy {
             return Err(fault("only proxies that are spoken to over plain HTTP (http://…) are supported"));
         }
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let (credentials, place) = rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
-        let place =
-            Location::parse(&format!("http://{place}/")).map_err(|_| fault("it does not name a host and a port"))?;
+        let (credentials, authority) =
+            rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
+        let location = Location::parse(&format!("http://{authority}/"))
+            .map_err(|_| fault("it does not name a host and a port"))?;
         let authorization =
             credentials.map(basic).transpose().map_err(|()| fault("its user name or password cannot be sent"))?;
-        Ok(Some(Proxy { host: place.origin.host, port: place.origin.port, authorization }))
+        Ok(Some(Proxy { host: location.origin.host, port: location.origin.port, authorization }))
     }
 
-    pub(super) fn place(&self) -> String {
+    pub(super) fn host_and_port(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
@@ -180,18 +181,18 @@ impl Proxy {
     }
 }
 
-/// `user:password`, percent-encoded, as a header.
+/// Turns a percent-encoded `user:password` into a header value.
 fn basic(credentials: &str) -> Result<HeaderValue, ()> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    let mut plain = decoded(user)?;
+    let mut plain = percent_decoded(user)?;
     plain.push(b':');
-    plain.extend(decoded(password)?);
+    plain.extend(percent_decoded(password)?);
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(plain))).map_err(drop)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, ()> {
+fn percent_decoded(text: &str) -> Result<Vec<u8>, ()> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -207,23 +208,23 @@ fn decoded(text: &str) -> Result<Vec<u8>, ()> {
     Ok(bytes)
 }
 
-/// Why a proxy made no tunnel.
+/// The reason why a proxy opened no tunnel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TunnelFault {
-    /// It will not, now or later.
+    /// The proxy denies it permanently.
     Denied(String),
-    /// It could not.
+    /// The attempt failed.
     Failed(String),
 }
 
-/// Asks the proxy at the other end of `io` for a tunnel.
+/// Requests a tunnel from the proxy at the other end of `io`.
 pub(super) async fn tunnel<Io>(io: &mut Io, proxy: &Proxy, origin: &Origin) -> Result<(), TunnelFault>
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
-    let failed = |why: &dyn fmt::Display| TunnelFault::Failed(format!("the proxy {} {why}", proxy.place()));
-    let place = origin.host_and_port();
-    let mut request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n").into_bytes();
+    let failed = |why: &dyn fmt::Display| TunnelFault::Failed(format!("the proxy {} {why}", proxy.host_and_port()));
+    let authority = origin.host_and_port();
+    let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();
     if let Some(authorization) = &proxy.authorization {
         request.extend_from_slice(b"Proxy-Authorization: ");
         request.extend_from_slice(authorization.as_bytes());
@@ -232,19 +233,20 @@ where
     request.extend_from_slice(b"\r\n");
     io.write_all(&request).await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
     io.flush().await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
-    // Read byte by byte up to the blank line: what follows belongs to the tunnel. It happens once per connection.
-    let mut answer = Vec::with_capacity(256);
-    while !answer.ends_with(b"\r\n\r\n") {
-        if answer.len() == ANSWER_LIMIT {
+    // Read byte by byte up to the blank line: the bytes after it belong to the tunnel. This happens once per
+    // connection.
+    let mut response = Vec::with_capacity(256);
+    while !response.ends_with(b"\r\n\r\n") {
+        if response.len() == MAX_RESPONSE {
             return Err(failed(&"answered at too great length"));
         }
         match io.read_u8().await {
-            Ok(byte) => answer.push(byte),
+            Ok(byte) => response.push(byte),
             Err(_) => return Err(failed(&"closed the connection instead of answering")),
         }
     }
-    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    // Three digits and nothing else is quoted: the rest may repeat the credentials.
+    let line = response.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    // Only the three digits are quoted: the rest may repeat the credentials.
     let status = match line {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', status @ ..] => status.split(|byte| *byte == b' ').next(),
         _ => None,
@@ -252,12 +254,15 @@ where
     let status = status.filter(|status| status.len() == 3 && status.iter().all(u8::is_ascii_digit));
     match status.and_then(|status| str::from_utf8(status).ok()) {
         Some("200") => Ok(()),
-        Some("407") => Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.place()))),
-        Some("403") => {
-            Err(TunnelFault::Denied(format!("the proxy {} does not allow a tunnel to {place} (403)", proxy.place())))
+        Some("407") => {
+            Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.host_and_port())))
         }
+        Some("403") => Err(TunnelFault::Denied(format!(
+            "the proxy {} does not allow a tunnel to {authority} (403)",
+            proxy.host_and_port()
+        ))),
         None => Err(failed(&"does not answer in HTTP")),
-        Some(status) => Err(failed(&format_args!("made no tunnel to {place} ({status})"))),
+        Some(status) => Err(failed(&format_args!("made no tunnel to {authority} ({status})"))),
     }
 }
 
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_chooses_the_proxy_and_lower_case_wins() {
+    fn scheme_selects_proxy_and_lower_case_has_priority() {
         for order in [["HTTP_PROXY", "http_proxy"], ["http_proxy", "HTTP_PROXY"]] {
             let value = |name: &str| if name == "http_proxy" { "lower:1" } else { "upper:1" };
             let rules =
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_cover_a_name_and_all_below_it() {
+    fn exceptions_include_subdomains() {
         let rules =
             rules(&[("http_proxy", "p:1"), ("NO_PROXY", "example.com, .corp, *.lan,10.0.0.1,h:81,[2001:db8::1]:80")]);
         for (url, proxied) in [
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_covers_everything_and_this_machine_is_never_proxied() {
+    fn star_excludes_all_and_local_hosts_are_never_proxied() {
         let starred = rules(&[("http_proxy", "p:1"), ("no_proxy", "*")]);
         assert!(starred.proxy_for(&origin("http://x.test")).is_none());
         let bare = rules(&[("http_proxy", "p:1")]);
@@ -319,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_become_a_header_that_never_prints() {
+    fn credentials_become_a_header_that_is_not_printed() {
         let rules = rules(&[("https_proxy", "http://me:p%40ss@proxy.test:3128")]);
         let proxy = rules.proxy_for(&origin("https://x.test")).unwrap();
         assert_eq!(proxy.authorization.as_ref().unwrap(), &format!("Basic {}", STANDARD.encode("me:p@ss")));
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_names_no_usable_proxy_is_told_without_its_text() {
+    fn unusable_proxy_is_reported_without_its_value() {
         for value in ["socks5://hunter2@x", "http://", "http://a:b:hunter2", "http://%zz:hunter2@x:1"] {
             let fault = ProxyRules::from_variables([("HTTPS_PROXY", value)]).unwrap_err();
             assert_eq!(fault.variable, "HTTPS_PROXY");
@@ -336,47 +341,53 @@ mod tests {
         }
     }
 
-    async fn answered(answer: &'static [u8]) -> (Result<(), TunnelFault>, String) {
+    async fn tunnel_with(response: &'static [u8]) -> (Result<(), TunnelFault>, String) {
         let (mut ours, mut theirs) = tokio::io::duplex(1024);
         let proxy = Proxy::parse("x", "http://u:p@proxy.test:3128").unwrap().unwrap();
         let serve = async move {
-            let mut asked = vec![0; 1024];
-            let count = theirs.read(&mut asked).await.unwrap();
-            theirs.write_all(answer).await.unwrap();
+            let mut request = vec![0; 1024];
+            let count = theirs.read(&mut request).await.unwrap();
+            theirs.write_all(response).await.unwrap();
             drop(theirs);
-            String::from_utf8_lossy(&asked[..count]).into_owned()
+            String::from_utf8_lossy(&request[..count]).into_owned()
         };
         let secure = origin("https://x.test");
         tokio::join!(tunnel(&mut ours, &proxy, &secure), serve)
     }
 
     #[tokio::test]
-    async fn a_tunnel_is_asked_for_by_name_and_every_refusal_has_words() {
-        let (made, asked) = answered(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
+    async fn tunnel_request_names_host_and_refusals_are_reported() {
+        let (made, request) = tunnel_with(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n").await;
         assert_eq!(made, Ok(()));
-        assert_eq!(asked, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
+        assert_eq!(
+            request,
+            "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n"
+        );
         let denied = |text: &str| Err(TunnelFault::Denied(format!("the proxy proxy.test:3128 {text}")));
         let failed = |text: &str| Err(TunnelFault::Failed(format!("the proxy proxy.test:3128 {text}")));
-        assert_eq!(answered(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
-        assert_eq!(answered(b"HTTP/1.0 403 x\r\n\r\n").await.0, denied("does not allow a tunnel to x.test:443 (403)"));
-        assert_eq!(answered(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
-        assert_eq!(answered(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
-        assert_eq!(answered(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
-        assert_eq!(answered(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
-        assert_eq!(answered(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
+        assert_eq!(
+            tunnel_with(b"HTTP/1.0 403 x\r\n\r\n").await.0,
+            denied("does not allow a tunnel to x.test:443 (403)")
+        );
+        assert_eq!(tunnel_with(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
+        assert_eq!(tunnel_with(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
+        assert_eq!(tunnel_with(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
     }
 
     #[tokio::test]
     async fn s01_status_text_of_a_proxy_is_not_quoted() {
         let failed = Err(TunnelFault::Failed("the proxy proxy.test:3128 does not answer in HTTP".to_owned()));
-        for answer in [
+        for response in [
             &b"HTTP/1.1 Basic_dTpw x\r\n\r\n"[..],
             b"HTTP/1.1 5022 x\r\n\r\n",
             b"HTTP/1.1 5\x1b[2J x\r\n\r\n",
             b"HTTP/1.1  502 x\r\n\r\n",
             b"HTTP/1.123 dTpw\r\n\r\n",
         ] {
-            assert_eq!(answered(answer).await.0, failed, "{answer:?}");
+            assert_eq!(tunnel_with(response).await.0, failed, "{response:?}");
         }
     }
 }

@@ -1,65 +1,66 @@
-//! Who wants to be polled?
+//! The ready queue: which connections, dials and exchanges to poll.
 //!
-//! One upstream has many connections and exchanges, and all of them are polled in one place. Each has a waker; what it
-//! waits for rings it, and only what rang is polled. A waker that rings while nobody is polling wakes the driver.
+//! One upstream has many of them, and all are polled in one place. Each has a waker. Waking it puts its key into the
+//! queue, and only queued keys are polled. A wake while the queue is not being polled wakes the driver's task.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-/// The wakers of one upstream; `K` says whose it is.
+/// The queue of one upstream; `K` identifies the owner of a waker.
 pub(super) struct ReadyQueue<K>(Arc<Shared<K>>);
 
 struct Shared<K>(Mutex<Ready<K>>);
 
 struct Ready<K> {
     queue: VecDeque<Arc<ReadyWaker<K>>>,
-    /// The driver, while it is asleep.
-    sleeper: Option<Waker>,
+    /// The waker of the driver's task while it waits.
+    task: Option<Waker>,
 }
 
-/// One waker. Rings at most once until it is heard.
+/// One waker. It is in the queue at most once.
 pub(super) struct ReadyWaker<K> {
     key: K,
     ready: AtomicBool,
-    tower: Arc<Shared<K>>,
+    shared: Arc<Shared<K>>,
 }
 
 impl<K: Copy + Send + Sync + 'static> ReadyQueue<K> {
     pub(super) fn new() -> ReadyQueue<K> {
-        ReadyQueue(Arc::new(Shared(Mutex::new(Ready { queue: VecDeque::new(), sleeper: None }))))
+        ReadyQueue(Arc::new(Shared(Mutex::new(Ready { queue: VecDeque::new(), task: None }))))
     }
 
-    /// A new waker, which has not rung yet.
+    /// Creates a waker that is not queued.
     pub(super) fn waker(&self, key: K) -> Waker {
-        Waker::from(Arc::new(ReadyWaker { key, ready: AtomicBool::new(false), tower: Arc::clone(&self.0) }))
+        Waker::from(Arc::new(ReadyWaker { key, ready: AtomicBool::new(false), shared: Arc::clone(&self.0) }))
     }
 
-    /// A new waker, which has already rung: whoever is new is polled first.
+    /// Creates a waker that is queued already: a new owner is polled first.
     pub(super) fn ready_waker(&self, key: K) -> Waker {
         let waker = self.waker(key);
         waker.wake_by_ref();
         waker
     }
 
-    /// Somebody is polling: rings need not wake anybody.
-    pub(super) fn attend(&self) {
-        self.0.ready().sleeper = None;
+    /// Marks the queue as being polled: a wake need not wake the task.
+    pub(super) fn begin_poll(&self) {
+        self.0.ready().task = None;
     }
 
-    /// Whose waker rang first.
+    /// Takes the key of the waker that was woken first.
     pub(super) fn next(&self) -> Option<K> {
         let waker = self.0.ready().queue.pop_front()?;
         waker.ready.store(false, Ordering::Release);
         Some(waker.key)
     }
 
-    /// Nothing is left to do. From now on a ring wakes the driver; one that came just now does so at once.
-    pub(super) fn rest(&self, cx: &Context<'_>) {
+    /// Marks the queue as waiting. From now on a wake wakes the task; if a waker is queued already, the task is woken
+    /// at once.
+    pub(super) fn wait(&self, cx: &Context<'_>) {
         let mut ready = self.0.ready();
         if ready.queue.is_empty() {
-            ready.sleeper = Some(cx.waker().clone());
+            ready.task = Some(cx.waker().clone());
         } else {
             drop(ready);
             cx.waker().wake_by_ref();
@@ -67,11 +68,11 @@ impl<K: Copy + Send + Sync + 'static> ReadyQueue<K> {
     }
 }
 
-/// A waker that nobody will hear any more would hold its tower, and the tower the waker.
+/// A queued waker holds the queue, and the queue holds the waker. Emptying the queue breaks the cycle.
 impl<K> Drop for ReadyQueue<K> {
     fn drop(&mut self) {
-        let unheard = std::mem::take(&mut self.0.ready().queue);
-        drop(unheard);
+        let queued = std::mem::take(&mut self.0.ready().queue);
+        drop(queued);
     }
 }
 
@@ -90,13 +91,13 @@ impl<K: Copy + Send + Sync + 'static> Wake for ReadyWaker<K> {
         if self.ready.swap(true, Ordering::AcqRel) {
             return;
         }
-        let sleeper = {
-            let mut ready = self.tower.ready();
+        let task = {
+            let mut ready = self.shared.ready();
             ready.queue.push_back(Arc::clone(self));
-            ready.sleeper.take()
+            ready.task.take()
         };
-        if let Some(sleeper) = sleeper {
-            sleeper.wake();
+        if let Some(task) = task {
+            task.wake();
         }
     }
 }
@@ -107,31 +108,31 @@ mod tests {
 
     use super::*;
 
-    struct Sleeper(AtomicUsize);
+    struct CountingWaker(AtomicUsize);
 
-    impl Wake for Sleeper {
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     #[test]
-    fn a_bell_that_nobody_hears_any_more_is_taken_down() {
+    fn dropped_queue_is_freed_with_its_last_waker() {
         let ready_queue = ReadyQueue::new();
-        let tower = Arc::downgrade(&ready_queue.0);
+        let shared = Arc::downgrade(&ready_queue.0);
         let waker = ready_queue.ready_waker(1);
         drop(ready_queue);
-        assert!(tower.upgrade().is_some(), "whoever still holds the waker may ring it");
+        assert!(shared.upgrade().is_some(), "the holder of the waker may wake it");
         drop(waker);
-        assert!(tower.upgrade().is_none());
+        assert!(shared.upgrade().is_none());
     }
 
     #[test]
-    fn a_bell_is_heard_once_however_often_it_rings_and_wakes_only_who_sleeps() {
-        let sleeper = Arc::new(Sleeper(AtomicUsize::new(0)));
-        let waker = Waker::from(Arc::clone(&sleeper));
+    fn waker_is_queued_once_and_wakes_only_a_waiting_task() {
+        let task = Arc::new(CountingWaker(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&task));
         let cx = Context::from_waker(&waker);
-        let woken = || sleeper.0.load(Ordering::Relaxed);
+        let woken = || task.0.load(Ordering::Relaxed);
         let ready_queue = ReadyQueue::new();
         let first = ready_queue.waker(1);
         let second = ready_queue.ready_waker(2);
@@ -139,15 +140,15 @@ mod tests {
         assert_eq!((ready_queue.next(), ready_queue.next(), ready_queue.next()), (Some(2), Some(1), None));
 
         second.wake_by_ref();
-        assert_eq!(woken(), 0, "nobody sleeps");
-        ready_queue.rest(&cx);
-        assert_eq!(woken(), 1, "it rang before the rest began");
+        assert_eq!(woken(), 0, "no task waits");
+        ready_queue.wait(&cx);
+        assert_eq!(woken(), 1, "the waker was woken before the wait began");
         assert_eq!(ready_queue.next(), Some(2));
-        ready_queue.rest(&cx);
+        ready_queue.wait(&cx);
         first.wake_by_ref();
         second.wake_by_ref();
         assert_eq!(woken(), 2);
-        ready_queue.attend();
+        ready_queue.begin_poll();
         assert_eq!((ready_queue.next(), ready_queue.next(), ready_queue.next()), (Some(1), Some(2), None));
     }
 }

@@ -1,8 +1,8 @@
-//! May a request follow a redirect?
+//! The rules for following a redirect.
 //!
-//! Only within its origin, so that credentials stay where they belong, and only if the redirect keeps the request as it
-//! is: 307 and 308 say "not here, send the same there", which also proves that it was not processed. The others would
-//! turn a message into a page to look at.
+//! A redirect is followed only within its origin, so that credentials stay there, and only if it keeps the request
+//! unchanged. 307 and 308 mean "send the same request to another URL", which also proves that it was not processed. The
+//! other statuses would turn a message into a GET.
 
 use http::StatusCode;
 use http::header;
@@ -10,20 +10,20 @@ use http::response::Parts;
 
 use super::origin::Location;
 
-/// How often one exchange is sent on.
-const MOST: u32 = 3;
+/// The most redirects of one exchange.
+const MAX_REDIRECTS: u32 = 3;
 
-/// Where a redirect leads, as it says it; `None` if this is not one.
-pub(super) fn leads_to(parts: &Parts) -> Option<String> {
+/// Returns the target of a redirect as the response gives it; `None` if the response is no redirect.
+pub(super) fn target_of(parts: &Parts) -> Option<String> {
     if !parts.status.is_redirection() {
         return None;
     }
-    // A place that is not even text leads nowhere that can be compared with anything.
+    // A value that is not text becomes one that no URL may contain.
     Some(parts.headers.get(header::LOCATION)?.to_str().unwrap_or("\u{fffd}").trim().to_owned())
 }
 
-/// The place where the request goes next, or words that say why it goes nowhere. They name origins only: what follows
-/// in a URL may be a secret.
+/// Returns the location where the request goes next, or the reason why it is not followed. The reason names origins
+/// only: the rest of a URL may be secret.
 pub(super) fn follow(status: StatusCode, from: &Location, to: &str, so_far: u32) -> Result<Location, String> {
     let home = &from.origin;
     let redirects = format!("{home} redirects ({})", status.as_u16());
@@ -37,8 +37,8 @@ pub(super) fn follow(status: StatusCode, from: &Location, to: &str, so_far: u32)
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(format!("{redirects} to another page of {there}; only 307 and 308 can be followed"));
     }
-    if so_far == MOST {
-        return Err(format!("{redirects} to {there} again, after {MOST} times"));
+    if so_far == MAX_REDIRECTS {
+        return Err(format!("{redirects} to {there} again, after {MAX_REDIRECTS} times"));
     }
     Ok(location)
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_redirect_that_names_a_place_leads_somewhere() {
+    fn only_redirect_with_location_has_target() {
         let parts = |status: u16, to: Option<&'static [u8]>| {
             let mut response = Response::builder().status(status);
             if let Some(to) = to {
@@ -58,10 +58,10 @@ mod tests {
             }
             response.body(()).unwrap().into_parts().0
         };
-        assert_eq!(leads_to(&parts(307, Some(b" /x"))).as_deref(), Some("/x"));
-        assert_eq!(leads_to(&parts(304, None)), None);
-        assert_eq!(leads_to(&parts(201, Some(b"/x"))), None);
-        let nowhere = leads_to(&parts(302, Some(b"/\xff"))).unwrap();
-        assert!(Location::parse("http://x.test/").unwrap().resolve(&nowhere).is_err());
+        assert_eq!(target_of(&parts(307, Some(b" /x"))).as_deref(), Some("/x"));
+        assert_eq!(target_of(&parts(304, None)), None);
+        assert_eq!(target_of(&parts(201, Some(b"/x"))), None);
+        let invalid = target_of(&parts(302, Some(b"/\xff"))).unwrap();
+        assert!(Location::parse("http://x.test/").unwrap().resolve(&invalid).is_err());
     }
 }

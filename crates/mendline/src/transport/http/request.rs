@@ -1,8 +1,8 @@
-//! A request as it goes out.
+//! An outgoing request.
 //!
-//! The body stays in the pieces that the message was spliced from; both HTTPs write them as they lie. The head is put
-//! together here from what the shell knows (host, what we accept, who we are), what the operator configured, and what
-//! follows from the message, in this order: a later one replaces an earlier one of the same name.
+//! The body stays in the segments that the message was spliced from; both versions of HTTP write them without a copy.
+//! The head consists of the headers of this module (host, accepted types, user agent), the configured headers and the
+//! headers of the message, in this order: a later header replaces an earlier one of the same name.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -27,28 +27,28 @@ const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const IDENTITY: &str = "identity";
 
-/// How many headers are remembered as they were said last.
-const SAID_MOST: usize = 16;
+/// The most parsed headers that are cached.
+const MAX_PARSED: usize = 16;
 
-/// Makes heads of requests to one target. One is much like the next, so what they have in common is kept: where they go,
-/// the headers of the last message, and the headers that say the same again.
+/// Builds the heads of requests to one target. Successive heads are similar, so their common parts are cached: the
+/// request target, the headers of the last message, and parsed headers.
 #[derive(Default)]
 pub(super) struct Heads {
-    way: Option<Way>,
-    last: Option<Last>,
-    said: Vec<(HeaderName, HeaderValue)>,
+    request_target: Option<RequestTarget>,
+    last: Option<LastMessage>,
+    parsed: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The headers of the last message, as they were asked for and as they were said. The next one of a session usually asks
-/// for the same, and a copy costs a fraction of hashing each name again.
-struct Last {
-    asked: Vec<(Cow<'static, str>, Arc<str>)>,
+/// The headers of the last message, as requested and as sent. The next message of a session usually has the same ones,
+/// and a copy is much cheaper than hashing each name again.
+struct LastMessage {
+    requested: Vec<(Cow<'static, str>, Arc<str>)>,
     length: usize,
-    said: HeaderMap,
+    headers: HeaderMap,
 }
 
-/// Where a request goes, as its head says it.
-struct Way {
+/// The target of a request and the parts of the head that depend on it.
+struct RequestTarget {
     location: Location,
     version: Version,
     uri: Uri,
@@ -56,7 +56,7 @@ struct Way {
 }
 
 impl Heads {
-    /// The head of a request, without its body. `Err` says which header cannot be sent, never its value.
+    /// Builds the head of a request, without its body. The error names a header that cannot be sent, never its value.
     pub(super) fn head(
         &mut self,
         target: &Target,
@@ -71,7 +71,7 @@ impl Heads {
             Verb::Delete => Method::DELETE,
         };
         *head.version_mut() = version;
-        *head.uri_mut() = self.way(target, location, version)?.uri.clone();
+        *head.uri_mut() = self.request_target(target, location, version)?.uri.clone();
         *head.headers_mut() = match &request.body {
             Some(body) if request.verb == Verb::Post => {
                 self.headers_of_message(target, location, request, body.len(), version)?
@@ -81,7 +81,7 @@ impl Heads {
         Ok(head)
     }
 
-    /// The headers of a message, which are usually those of the last one, to the length of its body.
+    /// Returns the headers of a message, which usually differ from the last ones only in the length of the body.
     fn headers_of_message(
         &mut self,
         target: &Target,
@@ -90,16 +90,16 @@ impl Heads {
         length: usize,
         version: Version,
     ) -> Result<HeaderMap, String> {
-        if let Some(last) = self.last.as_mut().filter(|last| last.asked == request.headers) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.requested == request.headers) {
             if last.length != length {
                 last.length = length;
-                last.said.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+                last.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             }
-            return Ok(last.said.clone());
+            return Ok(last.headers.clone());
         }
-        let said = self.headers(target, location, request, Some(length), version)?;
-        self.last = Some(Last { asked: request.headers.clone(), length, said: said.clone() });
-        Ok(said)
+        let headers = self.headers(target, location, request, Some(length), version)?;
+        self.last = Some(LastMessage { requested: request.headers.clone(), length, headers: headers.clone() });
+        Ok(headers)
     }
 
     fn headers(
@@ -112,14 +112,14 @@ impl Heads {
     ) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         if version != Version::HTTP_2 {
-            headers.insert(header::HOST, self.way(target, location, version)?.host.clone());
+            headers.insert(header::HOST, self.request_target(target, location, version)?.host.clone());
             if let Some(authorization) = proxy_authorization(target) {
                 headers.insert(header::PROXY_AUTHORIZATION, authorization);
             }
         }
         let accept = if request.verb == Verb::Get { EVENTS } else { MESSAGE_OR_EVENTS };
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        // Without it a server may use any coding it likes.
+        // Without this header a server may use any coding.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(IDENTITY));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
         if let Some(length) = length {
@@ -130,20 +130,26 @@ impl Heads {
         }
         configured(&mut headers, &target.headers);
         for (name, value) in &request.headers {
-            let said = self.say(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
-            let (name, value) = said?;
+            let parsed =
+                self.parse(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
+            let (name, value) = parsed?;
             headers.insert(name, value);
         }
         Ok(headers)
     }
 
-    fn way(&mut self, target: &Target, location: &Location, version: Version) -> Result<&Way, String> {
-        let known = self.way.take().filter(|way| way.version == version && way.location == *location);
-        let way = match known {
-            Some(way) => way,
+    fn request_target(
+        &mut self,
+        target: &Target,
+        location: &Location,
+        version: Version,
+    ) -> Result<&RequestTarget, String> {
+        let known = self.request_target.take().filter(|known| known.version == version && known.location == *location);
+        let request_target = match known {
+            Some(request_target) => request_target,
             None => {
                 self.last = None;
-                Way {
+                RequestTarget {
                     location: location.clone(),
                     version,
                     uri: uri(target, location, version)?,
@@ -152,15 +158,15 @@ impl Heads {
                 }
             }
         };
-        Ok(self.way.insert(way))
+        Ok(self.request_target.insert(request_target))
     }
 
-    /// A header as HTTP has it; `None` if it has no such thing.
-    fn say(&mut self, name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
-        let Some(last) = self.said.iter_mut().find(|(said, _)| said.as_str().eq_ignore_ascii_case(name)) else {
+    /// Parses a header; `None` if HTTP does not allow it.
+    fn parse(&mut self, name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+        let Some(last) = self.parsed.iter_mut().find(|(known, _)| known.as_str().eq_ignore_ascii_case(name)) else {
             let new = (HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?);
-            if self.said.len() < SAID_MOST {
-                self.said.push(new.clone());
+            if self.parsed.len() < MAX_PARSED {
+                self.parsed.push(new.clone());
             }
             return Some(new);
         };
@@ -171,7 +177,7 @@ impl Heads {
     }
 }
 
-/// A configured header replaces ours; of several configured ones with one name all are sent.
+/// Adds configured headers, which replace those of this module. All configured ones with the same name are sent.
 fn configured(headers: &mut HeaderMap, configured: &[(HeaderName, HeaderValue)]) {
     for (name, _) in configured {
         headers.remove(name);
@@ -181,7 +187,7 @@ fn configured(headers: &mut HeaderMap, configured: &[(HeaderName, HeaderValue)])
     }
 }
 
-/// Only a proxy that reads our requests is told who we are; one that makes a tunnel has been told already.
+/// Returns the proxy credentials if the proxy reads the request; a tunnel gets them with `CONNECT`.
 fn proxy_authorization(target: &Target) -> Option<HeaderValue> {
     let proxy = target.proxy.as_ref().filter(|_| !target.location.origin.secure)?;
     proxy.authorization.clone()
@@ -193,7 +199,7 @@ fn uri(target: &Target, location: &Location, version: Version) -> Result<Uri, St
     text.parse().map_err(|_| "its URL cannot be sent".to_owned())
 }
 
-/// Part of a spliced text, as a buffer that is written where it lies.
+/// A part of a spliced text, as a buffer that is written without a copy.
 pub(super) struct Segments {
     text: Spliced,
     at: usize,
@@ -206,7 +212,7 @@ impl Segments {
         Segments { text, at: 0, end }
     }
 
-    /// The first `count` bytes of what is left; the rest stays here.
+    /// Takes the first `count` bytes; the rest stays here.
     pub(super) fn take_first(&mut self, count: usize) -> Segments {
         let end = self.end.min(self.at + count);
         let first = Segments { text: self.text.clone(), at: self.at, end };
@@ -289,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_read_the_same_however_they_are_taken() {
+    fn segments_give_the_same_bytes_at_every_split() {
         let expected = spliced().to_bytes();
         for first in 0..=expected.len() {
             let mut rest = Segments::whole(spliced());
@@ -322,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_source_of_headers_replaces_an_earlier_one() {
+    fn later_header_source_replaces_earlier_one() {
         let target = Target::parse("http://x.test:81/mcp?a").unwrap();
         let target = target.header("User-Agent", &mendline_core::Secret::new("mine")).unwrap();
         let target = target.header("X-Two", &mendline_core::Secret::new("1")).unwrap();
@@ -345,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn http_2_names_the_whole_url_and_no_host() {
+    fn http2_request_has_full_url_and_no_host_header() {
         let target = Target::parse("https://x.test/mcp").unwrap();
         let request = request(Verb::Get, Vec::new());
         let request = Heads::default().head(&target, &target.location, &request, Version::HTTP_2).unwrap();
@@ -357,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_cannot_be_sent_is_named_without_its_value() {
+    fn invalid_header_is_named_without_its_value() {
         let target = Target::parse("http://x.test/").unwrap();
         let request = request(Verb::Get, vec![("mcp-session-id", "hunter2\n".into())]);
         let words = Heads::default().head(&target, &target.location, &request, Version::HTTP_11).unwrap_err();
@@ -365,11 +371,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_from_one_head_changes_nothing_in_the_next() {
+    fn cached_parts_do_not_change_the_next_head() {
         let target = Target::parse("http://x.test/mcp").unwrap();
         let elsewhere = target.location.resolve("/other?x").unwrap();
         let mut heads = Heads::default();
-        let asks = [
+        let requests = [
             (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "one".into())])),
             (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "two".into())])),
             (&target.location, Version::HTTP_11, request(Verb::Get, vec![("mcp-session-id", "two".into())])),
@@ -384,11 +390,11 @@ mod tests {
             (&elsewhere, Version::HTTP_2, request(Verb::Delete, Vec::new())),
             (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "one".into())])),
         ];
-        for (location, version, request) in asks {
+        for (location, version, request) in requests {
             let made = heads.head(&target, location, &request, version).unwrap();
             let alone = Heads::default().head(&target, location, &request, version).unwrap();
             assert_eq!(shown(&made), shown(&alone));
         }
-        assert_eq!(heads.said.len(), 2, "each name is remembered once, however it is written");
+        assert_eq!(heads.parsed.len(), 2, "each name is cached once, in any case");
     }
 }

@@ -1,8 +1,8 @@
-//! What a response head says.
+//! Reads the head of a response.
 //!
-//! Only what decisions need is kept. A body is announced by its content type, but statuses and lengths that leave no
-//! room for one win: a notification is accepted with 202 and nothing, and some servers add a word of courtesy that is
-//! nobody's message.
+//! Only the fields that the engine needs are kept. The content type announces a body, but a status or length that rules
+//! out a body has priority: a notification is accepted with 202 and no body, and some servers add a text that is no
+//! message.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,10 +14,11 @@ use mendline_core::port::{Content, Head};
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// A connection is given up this long before its server said it would: a request that meets the closing is lost.
-const EARLY: Duration = Duration::from_secs(1);
+/// The time by which a connection is closed before the idle timeout of its server: a request that meets the close is
+/// lost.
+const IDLE_MARGIN: Duration = Duration::from_secs(1);
 
-/// The parts that decisions need. `empty` when it is known that no body follows.
+/// Returns the fields that the engine needs. `empty` means that no body follows.
 pub(super) fn head(parts: &Parts, empty: bool, wall_clock: fn() -> SystemTime) -> Head {
     Head {
         status: parts.status.as_u16(),
@@ -44,7 +45,7 @@ fn content(status: StatusCode, headers: &HeaderMap, empty: bool) -> Content {
     }
 }
 
-/// Seconds, or a date, which is compared with the server's own clock if it showed it: ours may be off.
+/// Seconds, or a date, which is compared with the server's date if there is one: the local clock may be wrong.
 fn retry_after(headers: &HeaderMap, wall_clock: fn() -> SystemTime) -> Option<u64> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse::<u64>() {
@@ -56,8 +57,9 @@ fn retry_after(headers: &HeaderMap, wall_clock: fn() -> SystemTime) -> Option<u6
     Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// How long the connection may rest after this response: `None` when the server did not say, zero when it will close.
-pub(super) fn rest(parts: &Parts) -> Option<Duration> {
+/// Returns how long the connection may be idle after this response: `None` if the server does not say, zero if it
+/// closes.
+pub(super) fn idle_limit(parts: &Parts) -> Option<Duration> {
     let tokens = |name: HeaderName| {
         let values = parts.headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|value| value.split(',').map(str::trim))
@@ -67,15 +69,15 @@ pub(super) fn rest(parts: &Parts) -> Option<Duration> {
         return Some(Duration::ZERO);
     }
     let seconds = tokens(KEEP_ALIVE).find_map(|token| token.strip_prefix("timeout=")?.trim().parse().ok())?;
-    Some(Duration::from_secs(seconds).saturating_sub(EARLY))
+    Some(Duration::from_secs(seconds).saturating_sub(IDLE_MARGIN))
 }
 
-/// How long the head is, as HTTP/2 counts it: 32 bytes for each header besides its text.
+/// Returns the length of the head as HTTP/2 counts it: 32 bytes for each header in addition to its text.
 pub(super) fn head_length(parts: &Parts) -> usize {
     parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
-/// How long the body says it is.
+/// Returns the announced length of the body.
 pub(super) fn length(parts: &Parts) -> Option<u64> {
     parts.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
@@ -140,12 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_rests_as_long_as_its_server_says_less_a_second() {
+    fn idle_limit_is_keep_alive_timeout_minus_one_second() {
         let seconds = |n| Some(Duration::from_secs(n));
-        assert_eq!(rest(&parts(200, &[])), None);
-        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=5, max=100")])), seconds(4));
-        assert_eq!(rest(&parts(200, &[("keep-alive", "max=100, timeout=1")])), seconds(0));
-        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=60"), ("connection", "Close")])), seconds(0));
-        assert_eq!(rest(&parts(200, &[("keep-alive", "timeout=x")])), None);
+        assert_eq!(idle_limit(&parts(200, &[])), None);
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=5, max=100")])), seconds(4));
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "max=100, timeout=1")])), seconds(0));
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=60"), ("connection", "Close")])), seconds(0));
+        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=x")])), None);
     }
 }

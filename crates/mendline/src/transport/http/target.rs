@@ -1,4 +1,4 @@
-//! A server as it is configured: where it lives and how it is spoken to.
+//! The configuration of a server over HTTP.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,20 +10,20 @@ use super::origin::{Location, Origin, UrlFault};
 use super::proxy::{Proxy, ProxyRules};
 use super::tls::TlsOptions;
 
-/// How long name, connection, proxy and TLS may take together: what is alive answers in less, and a call waits.
+/// The time for name lookup, connection, proxy and TLS together: a live server is faster, and a call waits for it.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The longest head of a response. Real ones have a few hundred bytes; cookies and policies can make kilobytes.
+/// The longest head of a response. Most have a few hundred bytes; cookies and policies can add kilobytes.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// Which HTTP to speak.
+/// The version of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// Over TLS whichever of the two the server prefers, without it HTTP/1.1.
+    /// With TLS the version that the server prefers, without TLS HTTP/1.1.
     #[default]
     Negotiated,
     /// HTTP/1.1 only.
     Http1,
-    /// HTTP/2 only, without asking ("prior knowledge").
+    /// HTTP/2 only, without negotiation ("prior knowledge").
     Http2,
 }
 
@@ -40,12 +40,12 @@ pub struct Target {
     pub(super) wall_clock: fn() -> SystemTime,
 }
 
-/// Why a header cannot be sent. Never shows its value.
+/// The reason why a header cannot be sent. Never shows its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderFault {
-    /// Its name, as it was given.
+    /// The name of the header as configured.
     pub name: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -58,7 +58,7 @@ impl std::fmt::Display for HeaderFault {
 impl std::error::Error for HeaderFault {}
 
 impl Target {
-    /// The server at this URL, with everything else at its default.
+    /// Parses the URL of a server. All other settings have their defaults.
     pub fn parse(url: &str) -> Result<Target, UrlFault> {
         Ok(Target {
             location: Location::parse(url)?,
@@ -73,13 +73,13 @@ impl Target {
         })
     }
 
-    /// Where it lives.
+    /// Returns the origin of the server.
     pub fn origin(&self) -> &Origin {
         &self.location.origin
     }
 
-    /// Sends this header with every request to this server and nowhere else. It replaces one of ours with that name;
-    /// the headers by which HTTP finds the end of a message cannot be replaced.
+    /// Adds a header to every request to this server. It replaces a header of Mendline with the same name. Headers that
+    /// frame a message cannot be set.
     pub fn header(mut self, name: &str, value: &Secret) -> Result<Target, HeaderFault> {
         let fault = |why| HeaderFault { name: name.to_owned(), why };
         let known: HeaderName = name.parse().map_err(|_| fault("has a name that HTTP does not allow"))?;
@@ -102,43 +102,43 @@ impl Target {
         Ok(self)
     }
 
-    /// Which HTTP to speak.
+    /// Sets the version of HTTP.
     pub fn protocol(mut self, protocol: Protocol) -> Target {
         self.protocol = protocol;
         self
     }
 
-    /// How long making a connection may take, from the name to the end of the TLS handshake.
+    /// Sets the timeout of a connection, from the name lookup to the end of the TLS handshake.
     pub fn connect_timeout(mut self, timeout: Duration) -> Target {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How much a response may hold: `message_bytes` bounds a body and each event of a stream.
+    /// Sets the limits of a response: `message_bytes` bounds a body and each event of a stream.
     pub fn limits(mut self, limits: Limits) -> Target {
         self.limits = limits;
         self
     }
 
-    /// How long the head of a response may be.
+    /// Sets the longest head of a response.
     pub fn head_bytes(mut self, bytes: usize) -> Target {
         self.head_bytes = bytes;
         self
     }
 
-    /// Whom to trust.
+    /// Sets the trusted certificates.
     pub fn tls(mut self, options: TlsOptions) -> Target {
         self.tls = options;
         self
     }
 
-    /// Reaches the server through a proxy if these rules say so.
+    /// Uses the proxy that these rules give for the server, if any.
     pub fn proxies(mut self, rules: &ProxyRules) -> Target {
         self.proxy = rules.proxy_for(&self.location.origin).cloned();
         self
     }
 
-    /// The clock that `Retry-After` dates are compared with, when a response has no date of its own.
+    /// Sets the clock that a `Retry-After` date is compared with if the response has no date.
     pub fn wall_clock(mut self, clock: fn() -> SystemTime) -> Target {
         self.wall_clock = clock;
         self
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_would_break_a_message_are_refused_without_showing_them() {
+    fn invalid_headers_are_refused_without_their_values() {
         assert_eq!(refusal("Transfer-Encoding", "hunter2"), "is part of how messages are framed and cannot be set");
         assert_eq!(refusal("a b", "hunter2"), "has a name that HTTP does not allow");
         assert_eq!(refusal("Authorization", "hunter2\r\nx: y"), "has a value that HTTP does not allow");

@@ -1,11 +1,11 @@
-//! Trust.
+//! TLS configuration and certificate verification.
 //!
-//! Whom to believe is decided by the system's own store of authorities, to which the operator may add some of their own
-//! (a company's proxy, a test). A certificate that the operator has added is also believed when a server shows that very
-//! certificate, be it self-signed or that of an authority: its name and its dates still count, and the server still has
-//! to prove that it holds the key. What is wrong with a certificate is told in words that say what to do about it, because
-//! trying again will not help. The store is read when the first secure connection is made and not before: it takes
-//! milliseconds that a server without TLS should not cost.
+//! The system's certificate store decides which certificates are trusted. The operator may add authorities (of a
+//! company's proxy, of a test). A server may also present a certificate that the operator has added itself, be it
+//! self-signed or that of an authority. Then its name and validity are still checked, and the server still has to prove
+//! that it holds the key. Error texts about certificates tell what to do, because a retry does not help. The store is
+//! read for the first TLS connection and not before: this takes milliseconds, which a server without TLS should not
+//! cost.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,14 +23,14 @@ use rustls_platform_verifier::Verifier;
 use super::certificate::Certificate;
 use super::target::Protocol;
 
-/// Whom to trust besides the authorities that the system trusts.
+/// Trusted certificates in addition to those of the system.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     extra_roots: Vec<CertificateDer<'static>>,
     store: Option<PathBuf>,
 }
 
-/// A text does not hold certificates in PEM form.
+/// The error for a text without certificates in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoCertificates;
 
@@ -43,7 +43,7 @@ impl fmt::Display for NoCertificates {
 impl std::error::Error for NoCertificates {}
 
 impl TlsOptions {
-    /// Trusts these authorities too: certificates in PEM form, as a file of `NODE_EXTRA_CA_CERTS` holds them.
+    /// Adds trusted authorities: certificates in PEM form, as in a file of `NODE_EXTRA_CA_CERTS`.
     pub fn trust(&mut self, pem: &[u8]) -> Result<(), NoCertificates> {
         let roots: Vec<_> =
             CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| NoCertificates)?;
@@ -54,12 +54,13 @@ impl TlsOptions {
         Ok(())
     }
 
-    /// Says that the system's store is this file, as `SSL_CERT_FILE` does: what stands in it was chosen by the operator.
+    /// Names the file that replaces the system's store, as `SSL_CERT_FILE` does: the operator has chosen its
+    /// certificates.
     pub fn store(&mut self, file: PathBuf) {
         self.store = Some(file);
     }
 
-    /// Whether the operator has named this very certificate. A store of the operator's own is read only when it matters.
+    /// Returns whether the operator has added this very certificate. The operator's store is read only when needed.
     fn has(&self, certificate: &CertificateDer<'_>) -> bool {
         self.extra_roots.iter().any(|root| root == certificate)
             || self.store.as_ref().is_some_and(|file| {
@@ -70,20 +71,20 @@ impl TlsOptions {
     }
 }
 
-/// Makes the configuration of TLS once, on first use.
-pub(super) struct Trust {
+/// The TLS configuration, created on first use.
+pub(super) struct TlsContext {
     options: TlsOptions,
     protocol: Protocol,
     made: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
-impl Trust {
-    pub(super) fn new(options: TlsOptions, protocol: Protocol) -> Trust {
-        Trust { options, protocol, made: OnceLock::new() }
+impl TlsContext {
+    pub(super) fn new(options: TlsOptions, protocol: Protocol) -> TlsContext {
+        TlsContext { options, protocol, made: OnceLock::new() }
     }
 
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, String> {
-        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| unusable(&error))).clone()
+        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| tls_unusable_text(&error))).clone()
     }
 
     fn make(&self) -> Result<ClientConfig, rustls::Error> {
@@ -91,19 +92,19 @@ impl Trust {
     }
 }
 
-/// The configuration of TLS, whose verifier may be looked over the shoulder.
+/// Creates the TLS configuration, with a verifier that `wrap` may extend.
 fn config<V: ServerCertVerifier + 'static>(
     options: &TlsOptions,
     protocol: Protocol,
-    accompany: impl FnOnce(Checker) -> V,
+    wrap: impl FnOnce(OperatorVerifier) -> V,
 ) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier::new_with_extra_roots(options.extra_roots.clone(), Arc::clone(&provider))?;
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        // "Dangerous" is to bring another verifier; this one asks the system's first.
+        // "Dangerous" means a custom verifier; this one asks that of the system first.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(accompany(Checker { verifier, options: options.clone() })))
+        .with_custom_certificate_verifier(Arc::new(wrap(OperatorVerifier { verifier, options: options.clone() })))
         .with_no_client_auth();
     config.alpn_protocols = match protocol {
         Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
@@ -113,32 +114,35 @@ fn config<V: ServerCertVerifier + 'static>(
     Ok(config)
 }
 
-/// The same configuration, and what its verifier will be shown.
-pub(super) fn witnessed(options: &TlsOptions, protocol: Protocol) -> Result<(ClientConfig, Seen), String> {
-    let seen = Seen::default();
-    let accompany = |verifier| Witness { verifier, seen: seen.clone() };
-    let made = config(options, protocol, accompany).map_err(|error| unusable(&error))?;
-    Ok((made, seen))
+/// Creates the same configuration with a verifier that records the certificate of the peer.
+pub(super) fn recording_config(
+    options: &TlsOptions,
+    protocol: Protocol,
+) -> Result<(ClientConfig, PeerCertificate), String> {
+    let peer_certificate = PeerCertificate::default();
+    let wrap = |verifier| RecordingVerifier { verifier, peer_certificate: peer_certificate.clone() };
+    let made = config(options, protocol, wrap).map_err(|error| tls_unusable_text(&error))?;
+    Ok((made, peer_certificate))
 }
 
-/// The certificate that a verifier was shown.
+/// The certificate that the peer has presented.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen(Arc<Mutex<Option<Vec<u8>>>>);
+pub(super) struct PeerCertificate(Arc<Mutex<Option<Vec<u8>>>>);
 
-impl Seen {
-    pub(super) fn certificate(&self) -> Option<Certificate> {
+impl PeerCertificate {
+    pub(super) fn read(&self) -> Option<Certificate> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_deref().and_then(Certificate::read)
     }
 }
 
-/// The system's verifier, and beyond it the certificates that the operator has named themselves.
+/// The system's verifier, extended by the certificates that the operator has added.
 #[derive(Debug)]
-struct Checker {
+struct OperatorVerifier {
     verifier: Verifier,
     options: TlsOptions,
 }
 
-impl ServerCertVerifier for Checker {
+impl ServerCertVerifier for OperatorVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -152,19 +156,19 @@ impl ServerCertVerifier for Checker {
         let Some(read) = Certificate::read(end_entity) else {
             return Err(rustls::Error::InvalidCertificate(why));
         };
-        let is_unvouched = match &why {
+        let is_untrusted = match &why {
             CertificateError::UnknownIssuer => true,
-            // The verifier looks at dates first, then at whose certificate it is, and has no name for this refusal.
+            // The verifier checks the validity first, then the kind of certificate, and has no name for this error.
             CertificateError::Other(_) => read.is_authority,
             _ => false,
         };
-        if is_unvouched && self.options.has(end_entity) {
-            return check_alone(end_entity, &read, server_name, now);
+        if is_untrusted && self.options.has(end_entity) {
+            return check_dates_and_name(end_entity, &read, server_name, now);
         }
-        let other = |fault: Unvouched| CertificateError::Other(OtherError(Arc::new(fault)));
+        let other = |fault: UntrustedCertificate| CertificateError::Other(OtherError(Arc::new(fault)));
         Err(rustls::Error::InvalidCertificate(match why {
-            _ if is_unvouched && read.is_self_signed => other(Unvouched::SelfSigned),
-            CertificateError::Other(_) if is_unvouched => other(Unvouched::Authority),
+            _ if is_untrusted && read.is_self_signed => other(UntrustedCertificate::SelfSigned),
+            CertificateError::Other(_) if is_untrusted => other(UntrustedCertificate::Authority),
             why => with_names(why, &read, server_name),
         }))
     }
@@ -192,8 +196,8 @@ impl ServerCertVerifier for Checker {
     }
 }
 
-/// Checks a certificate that the operator has named: what is left to check is the time and the name.
-fn check_alone(
+/// Checks a certificate that the operator has added: only its validity and its name are left to check.
+fn check_dates_and_name(
     end_entity: &CertificateDer<'_>,
     read: &Certificate,
     server_name: &ServerName<'_>,
@@ -215,7 +219,7 @@ fn check_alone(
     Ok(ServerCertVerified::assertion())
 }
 
-/// The verifier shows names in the notation of its language; ours are as people write them.
+/// Replaces the names in an error by readable ones: those of the verifier are in debug notation.
 fn with_names(why: CertificateError, read: &Certificate, server_name: &ServerName<'_>) -> CertificateError {
     match why {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
@@ -226,22 +230,22 @@ fn with_names(why: CertificateError, read: &Certificate, server_name: &ServerNam
     }
 }
 
-/// Why a certificate that may be right in itself is not believed.
+/// The reason why a certificate that may be correct is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unvouched {
-    /// No authority vouches for it.
+enum UntrustedCertificate {
+    /// It is self-signed.
     SelfSigned,
-    /// It is that of an authority, which is not meant for a server.
+    /// It is that of an authority and not meant for a server.
     Authority,
 }
 
-impl fmt::Display for Unvouched {
+impl fmt::Display for UntrustedCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unvouched::SelfSigned => {
+            UntrustedCertificate::SelfSigned => {
                 "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem"
             }
-            Unvouched::Authority => {
+            UntrustedCertificate::Authority => {
                 "its certificate is that of an authority and not for a server; if it is yours, trust it with \
                  NODE_EXTRA_CA_CERTS=/path/cert.pem"
             }
@@ -249,16 +253,16 @@ impl fmt::Display for Unvouched {
     }
 }
 
-impl std::error::Error for Unvouched {}
+impl std::error::Error for UntrustedCertificate {}
 
-/// The verifier, with a witness beside it that sees what it sees and decides nothing.
+/// A verifier that records the certificate of the peer and leaves the decision to the other one.
 #[derive(Debug)]
-struct Witness {
-    verifier: Checker,
-    seen: Seen,
+struct RecordingVerifier {
+    verifier: OperatorVerifier,
+    peer_certificate: PeerCertificate,
 }
 
-impl ServerCertVerifier for Witness {
+impl ServerCertVerifier for RecordingVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -267,7 +271,7 @@ impl ServerCertVerifier for Witness {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        *self.seen.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
+        *self.peer_certificate.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
         self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
@@ -298,52 +302,52 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, InvalidDnsN
     ServerName::try_from(host.to_owned())
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HandshakeFault {
-    /// The peer is not who it should be; another try will show the same certificate.
+    /// The peer is not trusted; a retry would get the same certificate.
     Untrusted(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
-/// What went wrong with a handshake with `place`.
-pub(super) fn judge(place: &str, error: &std::io::Error) -> HandshakeFault {
+/// Translates the error of a handshake with `peer`.
+pub(super) fn handshake_fault(peer: &str, error: &std::io::Error) -> HandshakeFault {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         let why = match error.kind() {
             std::io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
             _ => error.to_string(),
         };
-        return HandshakeFault::Failed(format!("{place} broke off the TLS handshake ({why})"));
+        return HandshakeFault::Failed(format!("{peer} broke off the TLS handshake ({why})"));
     };
     match error {
         rustls::Error::InvalidCertificate(certificate) => {
-            HandshakeFault::Untrusted(format!("{place} is not trusted: {}", distrust(certificate)))
+            HandshakeFault::Untrusted(format!("{peer} is not trusted: {}", certificate_error_text(certificate)))
         }
         rustls::Error::InvalidMessage(_) => {
-            HandshakeFault::Failed(format!("{place} does not speak TLS; is it an http:// server?"))
+            HandshakeFault::Failed(format!("{peer} does not speak TLS; is it an http:// server?"))
         }
         rustls::Error::AlertReceived(alert) => {
-            HandshakeFault::Failed(format!("{place} refused the TLS handshake ({})", refusal(*alert)))
+            HandshakeFault::Failed(format!("{peer} refused the TLS handshake ({})", alert_text(*alert)))
         }
-        other => HandshakeFault::Failed(format!("the TLS handshake with {place} failed ({})", reason(other))),
+        other => HandshakeFault::Failed(format!("the TLS handshake with {peer} failed ({})", tls_error_text(other))),
     }
 }
 
-/// Why TLS cannot be used at all.
-fn unusable(error: &rustls::Error) -> String {
+/// Translates an error that prevents any use of TLS.
+fn tls_unusable_text(error: &rustls::Error) -> String {
     let why = match error {
         rustls::Error::General(_) => {
             "this machine has no store of authorities; install one (ca-certificates), or name a file in SSL_CERT_FILE"
         }
         rustls::Error::InvalidCertificate(_) => "a certificate in NODE_EXTRA_CA_CERTS cannot be read",
-        other => reason(other),
+        other => tls_error_text(other),
     };
     format!("TLS cannot be used here ({why})")
 }
 
-/// What the peer's alert means.
-fn refusal(alert: AlertDescription) -> String {
+/// Translates an alert of the peer.
+fn alert_text(alert: AlertDescription) -> String {
     let words = match alert {
         AlertDescription::CloseNotify | AlertDescription::UserCanceled => "it closed the connection",
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
@@ -368,8 +372,8 @@ fn refusal(alert: AlertDescription) -> String {
     words.to_owned()
 }
 
-/// Why a handshake failed that was neither refused nor distrusted.
-fn reason(error: &rustls::Error) -> &'static str {
+/// Translates an error that is neither an alert nor about a certificate.
+fn tls_error_text(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::PeerIncompatible(_) => "it offers no TLS version or cipher that is accepted here",
         rustls::Error::PeerMisbehaved(_)
@@ -387,7 +391,7 @@ fn reason(error: &rustls::Error) -> &'static str {
 }
 
 #[allow(deprecated, reason = "one form of an unsupported signature is deprecated and still exists")]
-fn distrust(error: &CertificateError) -> String {
+fn certificate_error_text(error: &CertificateError) -> String {
     let words = match error {
         CertificateError::ExpiredContext { not_after, .. } => {
             return format!("its certificate expired on {}; whoever runs it must renew it", date(*not_after));
@@ -406,7 +410,7 @@ fn distrust(error: &CertificateError) -> String {
             return format!("its certificate is for {}, not for {}", presented.join(", "), expected.to_str());
         }
         CertificateError::Other(OtherError(why)) => {
-            return match why.downcast_ref::<Unvouched>() {
+            return match why.downcast_ref::<UntrustedCertificate>() {
                 Some(why) => why.to_string(),
                 None => {
                     "its certificate breaks a rule for certificates of servers; its purpose may be another".to_owned()
@@ -451,7 +455,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_certificate_is_not_trusted() {
+    fn text_without_certificates_is_an_error() {
         assert_eq!(TlsOptions::default().trust(b"hello"), Err(NoCertificates));
         assert_eq!(TlsOptions::default().trust(b""), Err(NoCertificates));
         let broken = b"-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n";
@@ -459,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn every_common_distrust_says_what_to_do() {
+    fn common_certificate_errors_tell_what_to_do() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         for (error, words) in [
             (
@@ -478,11 +482,11 @@ mod tests {
                 "its certificate is for b.test, *.c.test, not for a.test",
             ),
         ] {
-            assert_eq!(distrust(&error), words);
+            assert_eq!(certificate_error_text(&error), words);
         }
     }
 
-    /// A word with a capital in it, two colons or an empty pair: the notation of a program, not of people.
+    /// Returns whether a text has a word with an inner capital, two colons or empty parentheses: debug notation.
     fn is_program_text(words: &str) -> bool {
         let inner_capital = |word: &str| {
             let letters = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
@@ -529,8 +533,8 @@ mod tests {
             CertificateError::InvalidOcspResponse,
             CertificateError::ApplicationVerificationFailure,
             CertificateError::Other(strange()),
-            CertificateError::Other(OtherError(Arc::new(Unvouched::SelfSigned))),
-            CertificateError::Other(OtherError(Arc::new(Unvouched::Authority))),
+            CertificateError::Other(OtherError(Arc::new(UntrustedCertificate::SelfSigned))),
+            CertificateError::Other(OtherError(Arc::new(UntrustedCertificate::Authority))),
         ];
         let others = [
             rustls::Error::InappropriateMessage {
@@ -556,11 +560,11 @@ mod tests {
         let alerts = (0..=255).map(|number| rustls::Error::AlertReceived(AlertDescription::from(number)));
         let certificate = certificate.into_iter().map(rustls::Error::InvalidCertificate);
         for error in certificate.chain(others).chain(alerts) {
-            let unusable = unusable(&error);
-            let judged = judge("a.test:443", &std::io::Error::other(error));
-            let (HandshakeFault::Untrusted(words) | HandshakeFault::Failed(words)) = judged;
+            let tls_unusable_text = tls_unusable_text(&error);
+            let fault = handshake_fault("a.test:443", &std::io::Error::other(error));
+            let (HandshakeFault::Untrusted(words) | HandshakeFault::Failed(words)) = fault;
             assert!(words.contains("a.test:443") && !is_program_text(&words), "{words}");
-            assert!(!is_program_text(&unusable), "{unusable}");
+            assert!(!is_program_text(&tls_unusable_text), "{tls_unusable_text}");
         }
     }
 }

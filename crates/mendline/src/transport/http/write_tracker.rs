@@ -1,16 +1,17 @@
-//! How much of a request can have left this machine?
+//! Tracks how much of a request can have left this machine.
 //!
-//! Whether a call may be sent again hangs on this answer, so nothing here is a guess. A `Gauge` counts at two
-//! heights. At the bottom, below TLS, `Gauged` counts the bytes that the operating system *accepted*: what it did not
-//! accept, no peer has. At the top `Wire` watches the bytes of an HTTP/1 request go by, finds the end of its head and
-//! so knows how long the request is in all. From the two follows [`Written`]: no byte accepted since the request began
-//! is `Nothing`; fewer than it takes to carry the request is `Partly`; all else is `Whole`, which is what a doubt is
-//! called. Under TLS the request needs at least its own length and a tag and header for each record, so fewer encrypted
-//! bytes than that cannot hold it, whatever else went out among them.
+//! The retry decision depends on this, so nothing here is a guess. A `WriteTracker` counts at two layers. At the
+//! bottom, below TLS, `TrackedIo` counts the bytes that the operating system *accepted*: the peer cannot have any other
+//! byte. At the top, `Http1Io` scans the bytes of an HTTP/1 request for the end of its head and so learns the length of
+//! the whole request. [`Written`] follows from the two. No byte accepted since the request began is `Nothing`. Fewer
+//! bytes than the request needs is `Partly`. Anything else is `Whole`, also in doubt. Under TLS the request needs at
+//! least its own length and a header and a tag for each record, so fewer encrypted bytes than that cannot contain it,
+//! whatever else was sent among them.
 //!
-//! `Wire` also keeps an answer from being lost to a failed write. A server that refuses a request early answers,
-//! closes, and resets what we still send; the answer lies in our receive buffer. So a failed write is swallowed (and
-//! not counted), and the reading side has [`GRACE`] to deliver what came before the failure is told.
+//! `Http1Io` also keeps a response from being lost to a failed write. A server that refuses a request early answers,
+//! closes, and resets the connection while the request is still being sent; its response is in the receive buffer. So a
+//! failed write is discarded (and not counted), and the reader has [`GRACE`] to deliver the response before the failure
+//! is reported.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -23,65 +24,65 @@ use mendline_core::port::Written;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long the answer of a peer that no longer reads is waited for.
+/// The time to wait for the response of a peer that no longer reads.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The least that TLS adds to each record: five bytes of header and sixteen of tag, in any version and suite we offer.
+/// The least that TLS adds to each record: five bytes of header and sixteen of tag, in every offered version and suite.
 const RECORD_OVERHEAD: u64 = 21;
 /// The most plain bytes that a TLS record holds.
 const RECORD_PLAIN: u64 = 16 * 1024;
 
 const END_OF_HEAD: &[u8; 4] = b"\r\n\r\n";
 
-/// The counts of one connection, shared by its two watchers and by whoever asks.
-pub(super) struct Gauge(Mutex<Counts>);
+/// The counts of one connection, shared by its two layers and by the evidence of its exchanges.
+pub(super) struct WriteTracker(Mutex<Counts>);
 
 struct Counts {
     encrypted: bool,
     /// Bytes that the operating system accepted.
     accepted: u64,
-    /// Plain bytes that the layer below `Wire` took.
+    /// Plain bytes that the layer below `Http1Io` accepted.
     passed: u64,
-    heard: Instant,
+    last_read: Instant,
     request: Request,
 }
 
-/// The request at hand.
+/// The current request.
 #[derive(Clone, Copy, Default)]
 struct Request {
     accepted_before: u64,
     passed_before: u64,
-    /// How many bytes of the end of the head have just gone by.
+    /// The number of bytes of the head's end marker that matched so far.
     matched: usize,
-    /// How long the head is, once its end has gone by.
+    /// The length of the head, once its end was seen.
     head: Option<u64>,
     body: u64,
 }
 
-impl Gauge {
-    pub(super) fn new() -> Arc<Gauge> {
-        Arc::new(Gauge(Mutex::new(Counts {
+impl WriteTracker {
+    pub(super) fn new() -> Arc<WriteTracker> {
+        Arc::new(WriteTracker(Mutex::new(Counts {
             encrypted: false,
             accepted: 0,
             passed: 0,
-            heard: Instant::now(),
+            last_read: Instant::now(),
             request: Request::default(),
         })))
     }
 
-    /// There is TLS between the two watchers.
-    pub(super) fn encrypt(&self) {
+    /// Records that there is TLS between the two layers.
+    pub(super) fn set_encrypted(&self) {
         self.counts().encrypted = true;
     }
 
-    /// A request with a body of this many bytes begins; all that came before has been flushed.
+    /// Begins a request with a body of this many bytes; all earlier bytes have been flushed.
     pub(super) fn begin(&self, body: u64) {
         let mut counts = self.counts();
         counts.request =
             Request { accepted_before: counts.accepted, passed_before: counts.passed, matched: 0, head: None, body };
     }
 
-    /// What the peer can have of the request that began last.
+    /// Returns how much of the current request the peer can have.
     pub(super) fn written(&self) -> Written {
         let counts = self.counts();
         let request = counts.request;
@@ -101,20 +102,20 @@ impl Gauge {
         }
     }
 
-    /// Whether what the operating system has accepted since `before` can hold this many plain bytes.
+    /// Returns whether the bytes accepted since `before` can contain this many plain bytes.
     pub(super) fn can_hold(&self, before: u64, plain: u64) -> bool {
         let counts = self.counts();
         counts.accepted - before >= counts.needed(plain)
     }
 
-    /// How many bytes the operating system has accepted in all.
+    /// Returns how many bytes the operating system has accepted in total.
     pub(super) fn accepted(&self) -> u64 {
         self.counts().accepted
     }
 
-    /// When the peer was last heard.
-    pub(super) fn heard(&self) -> Instant {
-        self.counts().heard
+    /// Returns the time of the last read.
+    pub(super) fn last_read(&self) -> Instant {
+        self.counts().last_read
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -123,22 +124,22 @@ impl Gauge {
 }
 
 impl Counts {
-    /// The least number of accepted bytes that can hold this many plain ones.
+    /// Returns the least number of accepted bytes that can contain this many plain ones.
     fn needed(&self, plain: u64) -> u64 {
         if self.encrypted { plain + plain.div_ceil(RECORD_PLAIN) * RECORD_OVERHEAD } else { plain }
     }
 }
 
 impl Request {
-    /// Looks for the end of the head in plain bytes that have been taken; `before` of them were taken earlier.
-    fn watch(&mut self, before: u64, bytes: &[u8]) {
+    /// Searches plain bytes for the end of the head; `before` is the number of earlier bytes of the request.
+    fn find_head_end(&mut self, before: u64, bytes: &[u8]) {
         if self.head.is_some() {
             return;
         }
         let mut at = 0;
         while at < bytes.len() {
             if self.matched == 0 {
-                // Nothing but the end of a line can begin it.
+                // The end of the head begins with the end of a line.
                 let Some(skipped) = memchr::memchr(END_OF_HEAD[0], &bytes[at..]) else { return };
                 at += skipped;
             }
@@ -155,37 +156,37 @@ impl Request {
     }
 }
 
-/// The bottom watcher: a stream whose accepted bytes are counted.
-pub(super) struct Gauged<Io> {
+/// The bottom layer: a stream that counts accepted bytes.
+pub(super) struct TrackedIo<Io> {
     io: Io,
-    gauge: Arc<Gauge>,
+    tracker: Arc<WriteTracker>,
 }
 
-impl<Io> Gauged<Io> {
-    pub(super) fn new(io: Io, gauge: Arc<Gauge>) -> Gauged<Io> {
-        Gauged { io, gauge }
+impl<Io> TrackedIo<Io> {
+    pub(super) fn new(io: Io, tracker: Arc<WriteTracker>) -> TrackedIo<Io> {
+        TrackedIo { io, tracker }
     }
 
     fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(count)) = written {
-            self.gauge.counts().accepted += count as u64;
+            self.tracker.counts().accepted += count as u64;
         }
         written
     }
 }
 
-impl<Io: AsyncRead + Unpin> AsyncRead for Gauged<Io> {
+impl<Io: AsyncRead + Unpin> AsyncRead for TrackedIo<Io> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.io).poll_read(cx, buf);
         if buf.filled().len() > before {
-            self.gauge.counts().heard = Instant::now();
+            self.tracker.counts().last_read = Instant::now();
         }
         read
     }
 }
 
-impl<Io: AsyncWrite + Unpin> AsyncWrite for Gauged<Io> {
+impl<Io: AsyncWrite + Unpin> AsyncWrite for TrackedIo<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
         self.count(written)
@@ -213,34 +214,34 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Gauged<Io> {
     }
 }
 
-/// The top watcher: what HTTP/1 reads and writes.
-pub(super) struct Wire<Io> {
+/// The top layer: the stream that HTTP/1 reads and writes.
+pub(super) struct Http1Io<Io> {
     io: Io,
-    gauge: Arc<Gauge>,
-    failed: Option<Failed>,
+    tracker: Arc<WriteTracker>,
+    failure: Option<WriteFailure>,
 }
 
-/// A write has failed; the reading side has until then.
-struct Failed {
+/// A failed write and the time until it is reported.
+struct WriteFailure {
     why: Option<io::Error>,
-    patience: Pin<Box<Sleep>>,
+    grace: Pin<Box<Sleep>>,
 }
 
-impl<Io> Wire<Io> {
-    pub(super) fn new(io: Io, gauge: Arc<Gauge>) -> Wire<Io> {
-        Wire { io, gauge, failed: None }
+impl<Io> Http1Io<Io> {
+    pub(super) fn new(io: Io, tracker: Arc<WriteTracker>) -> Http1Io<Io> {
+        Http1Io { io, tracker, failure: None }
     }
 
-    /// Counts what was taken, or swallows all of it after a failure.
-    fn pass(&mut self, taken: io::Result<usize>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    /// Counts accepted bytes. After a failure, discards all bytes.
+    fn count_passed(&mut self, taken: io::Result<usize>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match taken {
             Ok(count) => {
-                let mut counts = self.gauge.counts();
+                let mut counts = self.tracker.counts();
                 let mut left = count;
                 for buf in bufs {
                     let piece = &buf[..buf.len().min(left)];
                     let before = counts.passed - counts.request.passed_before;
-                    counts.request.watch(before, piece);
+                    counts.request.find_head_end(before, piece);
                     counts.passed += piece.len() as u64;
                     left -= piece.len();
                 }
@@ -248,35 +249,35 @@ impl<Io> Wire<Io> {
             }
             Err(why) => {
                 self.fail(why);
-                Ok(swallow(bufs))
+                Ok(discard(bufs))
             }
         }
     }
 
     fn fail(&mut self, why: io::Error) {
-        self.failed.get_or_insert_with(|| Failed { why: Some(why), patience: Box::pin(tokio::time::sleep(GRACE)) });
+        self.failure.get_or_insert_with(|| WriteFailure { why: Some(why), grace: Box::pin(tokio::time::sleep(GRACE)) });
     }
 }
 
-fn swallow(bufs: &[IoSlice<'_>]) -> usize {
+fn discard(bufs: &[IoSlice<'_>]) -> usize {
     bufs.iter().map(|buf| buf.len()).sum()
 }
 
-impl<Io: AsyncRead + Unpin> AsyncRead for Wire<Io> {
+impl<Io: AsyncRead + Unpin> AsyncRead for Http1Io<Io> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if let Poll::Ready(read) = Pin::new(&mut this.io).poll_read(cx, buf) {
             return Poll::Ready(read);
         }
-        let Some(failed) = &mut this.failed else {
+        let Some(failure) = &mut this.failure else {
             return Poll::Pending;
         };
-        ready!(failed.patience.as_mut().poll(cx));
-        Poll::Ready(Err(failed.why.take().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())))
+        ready!(failure.grace.as_mut().poll(cx));
+        Poll::Ready(Err(failure.why.take().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())))
     }
 }
 
-impl<Io: AsyncWrite + Unpin> AsyncWrite for Wire<Io> {
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Http1Io<Io> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
@@ -287,16 +288,16 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Wire<Io> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        if this.failed.is_some() {
-            return Poll::Ready(Ok(swallow(bufs)));
+        if this.failure.is_some() {
+            return Poll::Ready(Ok(discard(bufs)));
         }
         let taken = match bufs {
             [buf] => ready!(Pin::new(&mut this.io).poll_write(cx, buf)),
             _ => ready!(Pin::new(&mut this.io).poll_write_vectored(cx, bufs)),
         };
-        // Whoever reads now must be asked again: the failure ends its waiting.
-        let taken = this.pass(taken, bufs);
-        if this.failed.is_some() {
+        // A pending read must be polled again: the failure bounds its wait.
+        let taken = this.count_passed(taken, bufs);
+        if this.failure.is_some() {
             cx.waker().wake_by_ref();
         }
         Poll::Ready(taken)
@@ -308,7 +309,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Wire<Io> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.failed.is_none()
+        if this.failure.is_none()
             && let Err(why) = ready!(Pin::new(&mut this.io).poll_flush(cx))
         {
             this.fail(why);
@@ -318,7 +319,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Wire<Io> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.failed.is_some() {
+        if self.failure.is_some() {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.io).poll_shutdown(cx)
@@ -331,10 +332,10 @@ mod tests {
 
     use super::*;
 
-    /// Accepts so many bytes, then fails.
-    struct Short(usize);
+    /// A stream that accepts so many bytes, then fails.
+    struct LimitedIo(usize);
 
-    impl AsyncWrite for Short {
+    impl AsyncWrite for LimitedIo {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
             if self.0 == 0 {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -351,7 +352,7 @@ mod tests {
         }
     }
 
-    impl AsyncRead for Short {
+    impl AsyncRead for LimitedIo {
         fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
             Poll::Pending
         }
@@ -360,17 +361,17 @@ mod tests {
     const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\n\r\n{\"\r\n\r\n\"}";
 
     async fn written_after(accepts: usize, slice: usize) -> Written {
-        let gauge = Gauge::new();
-        let mut wire = Wire::new(Gauged::new(Short(accepts), Arc::clone(&gauge)), Arc::clone(&gauge));
-        gauge.begin(8);
+        let tracker = WriteTracker::new();
+        let mut io = Http1Io::new(TrackedIo::new(LimitedIo(accepts), Arc::clone(&tracker)), Arc::clone(&tracker));
+        tracker.begin(8);
         for piece in REQUEST.chunks(slice) {
-            wire.write_all(piece).await.unwrap();
+            io.write_all(piece).await.unwrap();
         }
-        gauge.written()
+        tracker.written()
     }
 
     #[tokio::test]
-    async fn written_follows_from_the_bytes_that_were_accepted_at_every_byte() {
+    async fn written_follows_from_accepted_bytes() {
         for accepts in 0..=REQUEST.len() {
             let expected = match accepts {
                 0 => Written::Nothing,
@@ -384,44 +385,44 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_request_on_the_same_connection_starts_from_nothing() {
-        let gauge = Gauge::new();
-        let mut wire = Wire::new(Gauged::new(Short(1000), Arc::clone(&gauge)), Arc::clone(&gauge));
-        gauge.begin(8);
-        wire.write_all(REQUEST).await.unwrap();
-        gauge.begin(0);
-        assert_eq!(gauge.written(), Written::Nothing);
-        wire.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-        assert_eq!(gauge.written(), Written::Whole);
+    async fn second_request_starts_with_nothing_written() {
+        let tracker = WriteTracker::new();
+        let mut io = Http1Io::new(TrackedIo::new(LimitedIo(1000), Arc::clone(&tracker)), Arc::clone(&tracker));
+        tracker.begin(8);
+        io.write_all(REQUEST).await.unwrap();
+        tracker.begin(0);
+        assert_eq!(tracker.written(), Written::Nothing);
+        io.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        assert_eq!(tracker.written(), Written::Whole);
     }
 
     #[test]
-    fn encrypted_bytes_that_cannot_hold_the_request_are_only_a_part_of_it() {
-        let gauge = Gauge::new();
-        gauge.encrypt();
-        gauge.begin(30_000);
+    fn too_few_encrypted_bytes_are_partly_written() {
+        let tracker = WriteTracker::new();
+        tracker.set_encrypted();
+        tracker.begin(30_000);
         let state = |passed: u64, accepted: u64| {
-            let mut counts = gauge.counts();
+            let mut counts = tracker.counts();
             counts.request.head = Some(100);
             counts.passed = passed;
             counts.accepted = accepted;
             drop(counts);
-            gauge.written()
+            tracker.written()
         };
-        assert_eq!(state(30_100, 0), Written::Nothing, "TLS took it all, the socket took nothing");
+        assert_eq!(state(30_100, 0), Written::Nothing, "TLS accepted all, the socket nothing");
         assert_eq!(state(30_100, 30_100), Written::Partly, "less than the records need");
         assert_eq!(state(30_100, 30_141), Written::Partly);
         assert_eq!(state(30_100, 30_142), Written::Whole, "two records of the smallest kind");
-        assert_eq!(state(30_099, 99_999), Written::Partly, "the last byte was not even taken by TLS");
+        assert_eq!(state(30_099, 99_999), Written::Partly, "TLS did not accept the last byte");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_write_is_told_to_the_reader_after_a_grace() {
-        let gauge = Gauge::new();
-        let mut wire = Wire::new(Gauged::new(Short(0), Arc::clone(&gauge)), Arc::clone(&gauge));
+    async fn failed_write_is_reported_to_reader_after_grace() {
+        let tracker = WriteTracker::new();
+        let mut io = Http1Io::new(TrackedIo::new(LimitedIo(0), Arc::clone(&tracker)), Arc::clone(&tracker));
         let start = Instant::now();
-        wire.write_all(REQUEST).await.unwrap();
-        let error = wire.read_u8().await.unwrap_err();
+        io.write_all(REQUEST).await.unwrap();
+        let error = io.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         assert_eq!(start.elapsed(), GRACE);
     }

@@ -1,8 +1,8 @@
-//! One exchange on the wire: the upload, the answer, and the body that follows it, the same for both HTTPs.
+//! The transfer of one exchange over HTTP/1 or HTTP/2: request upload, response and response body.
 //!
-//! HTTP/2 is spoken through `h2` itself and not through hyper: so the upload is ours, and how much of it the peer's
-//! window has let through is known. A stream whose last frame was never handed over cannot have been processed, nor one
-//! whose connection is gone and had not accepted as many bytes since as its frames need.
+//! HTTP/2 uses `h2` directly and not hyper, so that the upload is under our control and it is known how much of it the
+//! peer's window has let through. A stream whose last frame was never handed over cannot have been processed. The same
+//! holds for a stream whose connection is gone and had accepted fewer bytes than its frames need.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,51 +18,51 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use mendline_core::port::Written;
 
-use super::gauge::Gauge;
 use super::request::{Outgoing, Segments};
+use super::write_tracker::WriteTracker;
 
-/// How much of a body is handed to an HTTP/2 stream at a time.
+/// The most bytes of a body that are handed to an HTTP/2 stream at a time.
 const UPLOAD_STEP: usize = 16 * 1024;
 
-/// The head of a frame of HTTP/2.
+/// The length of an HTTP/2 frame header.
 const FRAME_HEAD: u64 = 9;
 
-/// How an exchange came to a bad end.
+/// The failure of an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The connection gave the request back untouched.
+    /// The connection returned the request without sending it.
     Returned,
-    /// The peer says that it did not process the request.
+    /// The peer reports that it did not process the request.
     Refused,
-    /// The head is longer than we take.
+    /// The response head exceeds the limit.
     HeadTooLarge,
-    /// The connection broke, or what came is not HTTP.
+    /// The connection broke, or the response is not HTTP.
     Cut(String),
 }
 
-type Http1Answer = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>> + Send>>;
+type Http1Response = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>> + Send>>;
 
-/// An answer that is waited for.
-pub(super) enum Answer {
-    Http1(Http1Answer),
+/// A pending response.
+pub(super) enum ResponseFuture {
+    Http1(Http1Response),
     Http2(h2::client::ResponseFuture),
 }
 
-impl Answer {
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Parts, Inflow), Failure>> {
+impl ResponseFuture {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Parts, ResponseBody), Failure>> {
         Poll::Ready(match self {
-            Answer::Http1(answer) => match ready!(answer.as_mut().poll(cx)) {
+            ResponseFuture::Http1(future) => match ready!(future.as_mut().poll(cx)) {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
-                    Ok((parts, Inflow::Http1(body)))
+                    Ok((parts, ResponseBody::Http1(body)))
                 }
                 Err(error) if error.message().is_some() => Err(Failure::Returned),
                 Err(error) => Err(http1_failure(error.error())),
             },
-            Answer::Http2(answer) => match ready!(Pin::new(answer).poll(cx)) {
+            ResponseFuture::Http2(future) => match ready!(Pin::new(future).poll(cx)) {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
-                    Ok((parts, Inflow::Http2(body)))
+                    Ok((parts, ResponseBody::Http2(body)))
                 }
                 Err(error) => Err(http2_failure(&error)),
             },
@@ -83,8 +83,8 @@ fn http1_failure(error: &hyper::Error) -> Failure {
     Failure::Cut(innermost(error))
 }
 
-/// Before the response has begun, a refusal of the peer is a proof: RFC 9113 promises that a refused stream, and one
-/// beyond the last that a GOAWAY names, was not processed. Our own resets prove nothing.
+/// Before the response has begun, a refusal by the peer is proof: by RFC 9113, a refused stream, and one beyond the
+/// last that a GOAWAY names, was not processed. Our own resets prove nothing.
 fn http2_failure(error: &h2::Error) -> Failure {
     if error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM)) {
         return Failure::Refused;
@@ -101,7 +101,7 @@ fn http2_words(error: &h2::Error) -> String {
     }
 }
 
-/// The words of the cause that all others only wrap.
+/// Returns the text of the innermost cause.
 fn innermost(error: &hyper::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(deeper) = cause.source() {
@@ -121,25 +121,25 @@ fn io_words(error: &std::io::Error) -> String {
     }
 }
 
-/// A response body that is read.
-pub(super) enum Inflow {
+/// A response body that is being read.
+pub(super) enum ResponseBody {
     Http1(Incoming),
     Http2(RecvStream),
 }
 
-impl Inflow {
-    /// Whether it is known that nothing more comes.
+impl ResponseBody {
+    /// Returns whether the body is known to have ended.
     pub(super) fn is_over(&self) -> bool {
         match self {
-            Inflow::Http1(body) => body.is_end_stream(),
-            Inflow::Http2(body) => body.is_end_stream(),
+            ResponseBody::Http1(body) => body.is_end_stream(),
+            ResponseBody::Http2(body) => body.is_end_stream(),
         }
     }
 
-    /// The next bytes, none at the proper end, words at any other.
+    /// Returns the next bytes, `None` at the proper end, and an error text otherwise.
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
         match self {
-            Inflow::Http1(body) => loop {
+            ResponseBody::Http1(body) => loop {
                 match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         if let Ok(data) = frame.into_data() {
@@ -150,9 +150,9 @@ impl Inflow {
                     None => return Poll::Ready(None),
                 }
             },
-            Inflow::Http2(body) => match ready!(body.poll_data(cx)) {
+            ResponseBody::Http2(body) => match ready!(body.poll_data(cx)) {
                 Some(Ok(data)) => {
-                    // What was taken is the reader's; the peer may send as much again.
+                    // The reader has taken the data, so the peer may send as much again.
                     let _ = body.flow_control().release_capacity(data.len());
                     Poll::Ready(Some(Ok(data)))
                 }
@@ -165,11 +165,11 @@ impl Inflow {
 
 fn body_words(error: &hyper::Error) -> String {
     let words = innermost(error);
-    // hyper says "connection error" when the connection failed for a reason that it gave to nobody.
+    // hyper reports "connection error" if the cause was reported elsewhere.
     if words == "connection error" { "the connection broke".to_owned() } else { words }
 }
 
-/// The rest of a request body on its way into an HTTP/2 stream.
+/// The unsent rest of a request body for an HTTP/2 stream.
 pub(super) struct Upload {
     stream: SendStream<Segments>,
     rest: Segments,
@@ -180,8 +180,8 @@ impl Upload {
         Upload { stream, rest: body }
     }
 
-    /// Hands over what the peer's window takes. Ready when all of it is handed over (`true`), or when the peer wants no
-    /// more of it, which the answer will explain.
+    /// Hands over as much as the peer's window allows. Ready with `true` when all is handed over, and with `false` when
+    /// the peer takes no more; then the response tells why.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             if !self.rest.has_remaining() {
@@ -203,12 +203,12 @@ impl Upload {
     }
 }
 
-/// What is known of how much of a request has left.
+/// Evidence of how much of a request was sent.
 pub(super) enum Evidence {
-    Http1(Arc<Gauge>),
+    Http1(Arc<WriteTracker>),
     Http2 {
-        gauge: Arc<Gauge>,
-        /// What the connection had sent before this exchange.
+        tracker: Arc<WriteTracker>,
+        /// The bytes that the connection had sent before this exchange.
         before: u64,
         /// The least number of bytes that its frames need.
         least: u64,
@@ -218,22 +218,24 @@ pub(super) enum Evidence {
 }
 
 impl Evidence {
-    /// Of an exchange over HTTP/2 with a body of this many bytes, which begins now.
-    pub(super) fn http2(gauge: Arc<Gauge>, before: u64, body: u64) -> Evidence {
-        // One frame for the head, whose fields may be compressed to next to nothing, and at least one for a body.
+    /// Creates the evidence of an HTTP/2 exchange that begins now, with a body of this many bytes.
+    pub(super) fn http2(tracker: Arc<WriteTracker>, before: u64, body: u64) -> Evidence {
+        // One frame for the head, whose fields may be compressed to almost nothing, and at least one for a body.
         let least = FRAME_HEAD + if body == 0 { 0 } else { FRAME_HEAD + body };
-        Evidence::Http2 { gauge, before, least, handed_over: body == 0 }
+        Evidence::Http2 { tracker, before, least, handed_over: body == 0 }
     }
 
-    /// What the peer can have. `over` when the connection is gone, so that nothing that still lies in a buffer of ours
-    /// can leave later.
+    /// Returns how much of the request the peer can have. `over` means that the connection is gone, so that buffered
+    /// bytes cannot be sent later.
     pub(super) fn written(&self, over: bool) -> Written {
         match self {
-            Evidence::Http1(gauge) => gauge.written(),
-            Evidence::Http2 { gauge, before, .. } if over && gauge.accepted() == *before => Written::Nothing,
+            Evidence::Http1(tracker) => tracker.written(),
+            Evidence::Http2 { tracker, before, .. } if over && tracker.accepted() == *before => Written::Nothing,
             Evidence::Http2 { handed_over: false, .. } => Written::Partly,
-            // Whatever else went out among it: all of it cannot have.
-            Evidence::Http2 { gauge, before, least, .. } if over && !gauge.can_hold(*before, *least) => Written::Partly,
+            // Too few bytes were sent to contain the whole request.
+            Evidence::Http2 { tracker, before, least, .. } if over && !tracker.can_hold(*before, *least) => {
+                Written::Partly
+            }
             Evidence::Http2 { .. } => Written::Whole,
         }
     }
