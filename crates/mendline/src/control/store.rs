@@ -210,7 +210,8 @@ pub(super) fn open(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
 #[cfg(test)]
 mod tests {
     use mendline_core::event::Over;
-    use mendline_core::{LinkId, LinkState};
+    use mendline_core::reason::CutReason;
+    use mendline_core::{ClientId, LinkId, LinkState, Moment};
     use mendline_wire::Method;
 
     use super::*;
@@ -222,9 +223,12 @@ mod tests {
         StatusStore::new(None, &[UpstreamConfig::child("notes", "npx")]).shared()
     }
 
+    const AT: At = At { moment: Moment::ZERO, unix_micros: 0 };
+
     fn moved(from: LinkState, to: LinkState, why: &str) -> Event {
         let over = (to == LinkState::Up).then_some(Over::Child(7));
-        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
+        let why = (!why.is_empty()).then(|| CutReason::Other { error: why.to_owned() }.into());
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over, repeated: false }
     }
 
     fn ready() -> Event {
@@ -233,9 +237,9 @@ mod tests {
     }
 
     fn up(observer: &mut StatusObserver) {
-        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
-        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
-        observer.on_event(&ready());
+        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""), AT);
+        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""), AT);
+        observer.on_event(&ready(), AT);
     }
 
     fn seen(store: &SharedStatus) -> Server {
@@ -247,14 +251,14 @@ mod tests {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         assert_eq!(seen(&store).state.kind, StateKind::Idle);
-        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""), AT);
         assert_eq!(seen(&store).state.kind, StateKind::Starting);
-        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
+        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""), AT);
         assert_eq!((seen(&store).state.kind, seen(&store).connection.child), (StateKind::Starting, Some(7)));
-        observer.on_event(&ready());
+        observer.on_event(&ready(), AT);
         assert_eq!((seen(&store).state.kind, seen(&store).connection.took_ms), (StateKind::Ready, Some(80)));
-        observer.on_event(&Event::Stopping { running: 0 });
-        observer.on_event(&moved(LinkState::Up, LinkState::Draining, "stopping"));
+        observer.on_event(&Event::Stopping { running: 0 }, AT);
+        observer.on_event(&moved(LinkState::Up, LinkState::Draining, "stopping"), AT);
         assert_eq!(seen(&store).state.kind, StateKind::Stopping);
     }
 
@@ -263,15 +267,15 @@ mod tests {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         up(&mut observer);
-        observer.on_event(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"));
+        observer.on_event(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"), AT);
         let wait = Duration::from_secs(3_600);
-        observer.on_event(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
+        observer.on_event(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait }, AT);
         let state = seen(&store).state;
         assert_eq!((state.kind, state.attempt, state.attempts), (StateKind::Reconnecting, Some(3), Some(10)));
         let left = state.next_in_ms.unwrap();
         assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
         assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "and what was said is harmless");
-        observer.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""));
+        observer.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""), AT);
         assert_eq!(seen(&store).state.next_in_ms, None, "it is under way");
     }
 
@@ -281,19 +285,26 @@ mod tests {
         let mut observer = StatusObserver::new(Arc::clone(&store));
         let mut heard = open(&store).follow(Level::Debug);
         let mut quiet = open(&store).follow(Level::Warn);
-        let sent = Event::CallAccepted { upstream: UPSTREAM, call: 1, method: Method::ToolsCall };
+        let sent = Event::CallAccepted {
+            upstream: UPSTREAM,
+            call: 1,
+            client: ClientId(1),
+            method: Method::ToolsCall,
+            tool: None,
+            trace: None,
+        };
         for _ in 0..UNREAD + 10 {
-            observer.on_event(&sent);
+            observer.on_event(&sent, AT);
         }
         for _ in 0..UNREAD {
             assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
         }
-        observer.on_event(&sent);
+        observer.on_event(&sent, AT);
         assert_eq!(heard.try_recv(), Ok(Heard::Missed(10)));
         assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
         assert!(quiet.try_recv().is_err(), "nothing was loud enough");
         drop((heard, quiet));
-        observer.on_event(&sent);
+        observer.on_event(&sent, AT);
         assert_eq!(open(&store).followers.len(), 1, "the one that heard nothing is not missed yet");
         let _next = open(&store).follow(Level::Debug);
         assert_eq!(open(&store).followers.len(), 1, "and has left by now");

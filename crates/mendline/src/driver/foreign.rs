@@ -53,7 +53,8 @@ pub(super) fn over_http(redactor: &Redactor, mut input: Input) -> Input {
 #[cfg(test)]
 mod tests {
     use mendline_core::Secret;
-    use mendline_core::port::{ExchangeId, SpawnFailureKind, Written};
+    use mendline_core::port::{ExchangeId, Written};
+    use mendline_core::reason::{ConnectError, CutReason, RefusalReason};
 
     use super::*;
 
@@ -79,12 +80,17 @@ mod tests {
     fn s01_words_of_a_failure_are_hidden_in_where_they_enter() {
         let exchange = ExchangeId(1);
         let words = || format!("broken by \u{1b}[2J{SECRET}");
-        for how in [EndHow::NoConnection(words()), EndHow::Cut(words()), EndHow::Forbidden(words())] {
+        let (name, error) = (words(), words());
+        for how in [
+            EndHow::NoConnection(ConnectError::Other { target: String::new(), error }),
+            EndHow::Cut(CutReason::Other { error: words() }),
+            EndHow::Forbidden(RefusalReason::Header { name }),
+        ] {
             let input = over_http(&redactor(), Input::End { exchange, how, written: Written::Nothing });
             let shown = format!("{input:?}");
             assert!(!shown.contains("CAN") && shown.contains("‹secret›") && !shown.contains('\u{1b}'), "{shown}");
         }
-        let failure = SpawnFailure { kind: SpawnFailureKind::Other, text: words() };
-        assert_eq!(spawn_failure(&redactor(), failure).text, "broken by \\u{1b}[2J‹secret›");
+        let failed = spawn_error(&redactor(), SpawnError::NotFound { command: words() });
+        assert_eq!(failed, SpawnError::NotFound { command: "broken by \\u{1b}[2J‹secret›".to_owned() });
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use mendline_core::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
+use mendline_core::port::{Exit, Signal, SpawnError};
 use mendline_core::{LinkId, UpstreamId};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -84,12 +84,11 @@ impl Host for Children {
     type Child = LiveChild;
     type Dial = TcpDial;
 
-    fn spawn(&mut self, link: LinkId) -> Result<LiveChild, SpawnFailure> {
+    fn spawn(&mut self, link: LinkId) -> Result<LiveChild, SpawnError> {
         let Some(command) = self.commands.get(usize::from(link.upstream.0)) else {
-            let text = "no command is configured for this server".to_owned();
-            return Err(SpawnFailure { kind: SpawnFailureKind::NotFound, text });
+            return Err(SpawnError::NotConfigured);
         };
-        LiveChild::start(command, self.guard.clone()).map_err(|error| failure(command, &error))
+        LiveChild::start(command, self.guard.clone()).map_err(|error| spawn_error(command, &error))
     }
 
     fn remote(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {
@@ -269,55 +268,43 @@ fn drain(pipe: &Receiver, into: &mut BytesMut) -> Drained {
 }
 
 /// Translates an error of the operating system into a kind and a text with a next step.
-fn failure(command: &ChildCommand, error: &io::Error) -> SpawnFailure {
-    let program = command.program.to_string_lossy();
-    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    let directory = command.directory.as_ref().filter(|directory| !directory.is_dir());
-    let (kind, text) = match (errno, directory) {
-        (_, Some(directory)) => (
-            SpawnFailureKind::NotFound,
-            format!("`{program}` was not started: its directory {} does not exist", directory.display()),
-        ),
-        (Some(Errno::NOENT | Errno::NOTDIR), _) => {
-            (SpawnFailureKind::NotFound, format!("`{program}` was not found; is it installed and on PATH?"))
+fn spawn_error(program: &ChildCommand, error: &io::Error) -> SpawnError {
+    let command = program.program.to_string_lossy().into_owned();
+    if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {
+        return SpawnError::NoDirectory { command, directory: directory.display().to_string() };
+    }
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::NOTDIR) => SpawnError::NotFound { command },
+        Some(Errno::ACCESS) => SpawnError::NotExecutable { command },
+        Some(Errno::NOEXEC) => SpawnError::NotAProgram { command },
+        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => {
+            SpawnError::Exhausted { command, error: error.to_string() }
         }
-        (Some(Errno::ACCESS), _) => {
-            (SpawnFailureKind::NotFound, format!("`{program}` may not be run; is it a program, and executable?"))
-        }
-        (Some(Errno::NOEXEC), _) => (
-            SpawnFailureKind::NotFound,
-            format!("`{program}` is no program for this machine; does a script lack its `#!` line?"),
-        ),
-        (Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE), _) => (
-            SpawnFailureKind::Exhausted,
-            format!("`{program}` could not be started: the machine is short of processes, memory or files ({error})"),
-        ),
-        _ => (SpawnFailureKind::Other, format!("`{program}` could not be started: {error}")),
-    };
-    SpawnFailure { kind, text }
+        _ => SpawnError::Other { command, error: error.to_string() },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn failure_of(program: &str, errno: Errno) -> SpawnFailure {
-        failure(&ChildCommand::new(program, []), &io::Error::from_raw_os_error(errno.raw_os_error()))
+    fn failure_of(program: &str, errno: Errno) -> SpawnError {
+        spawn_error(&ChildCommand::new(program, []), &io::Error::from_raw_os_error(errno.raw_os_error()))
     }
 
     #[test]
     fn missing_command_is_named_with_next_step() {
         let missing = failure_of("npxx", Errno::NOENT);
-        assert_eq!(missing.kind, SpawnFailureKind::NotFound);
-        assert_eq!(missing.text, "`npxx` was not found; is it installed and on PATH?");
+        assert!(missing.is_permanent());
+        assert_eq!(missing.to_string(), "`npxx` was not found; is it installed and on PATH?");
     }
 
     #[test]
     fn resource_shortage_is_not_reported_as_missing_command() {
         for errno in [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE] {
-            assert_eq!(failure_of("node", errno).kind, SpawnFailureKind::Exhausted);
+            assert!(matches!(failure_of("node", errno), SpawnError::Exhausted { .. }));
         }
-        assert_eq!(failure_of("node", Errno::IO).kind, SpawnFailureKind::Other);
+        assert!(matches!(failure_of("node", Errno::IO), SpawnError::Other { .. }));
     }
 
     #[test]
@@ -325,6 +312,6 @@ mod tests {
         let mut command = ChildCommand::new("sh", []);
         command.directory = Some("/nonexistent/directory".into());
         let error = io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());
-        assert!(failure(&command, &error).text.contains("/nonexistent/directory"));
+        assert!(spawn_error(&command, &error).to_string().contains("/nonexistent/directory"));
     }
 }

@@ -41,6 +41,7 @@ mod tls;
 mod transfer;
 mod write_tracker;
 
+use mendline_core::reason::{CutReason, RefusalReason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -52,7 +53,7 @@ use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
 
 pub use certificate::Certificate;
-pub use dial::{Dial, DialError, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
+pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};
 pub use target::{HeaderFault, Protocol, Target};
@@ -60,7 +61,7 @@ pub use tls::{NoCertificates, TlsOptions};
 
 use body::{Read, Reader};
 use budget::Budget;
-use connect::{NoConnection, connect, first_hop};
+use connect::{connect, first_hop};
 use dials::{Dialing, Dials};
 use exchange::{Assignment, Exchange, Stage, Step};
 use origin::Location;
@@ -150,7 +151,7 @@ impl<D: Dial> Http<D> {
                 self.waiting.push_back(exchange);
                 self.needs_assignment = true;
             }
-            Err(words) => self.end(exchange, EndHow::Forbidden(words), Written::Nothing),
+            Err(why) => self.end(exchange, EndHow::Forbidden(why), Written::Nothing),
         }
     }
 
@@ -237,15 +238,13 @@ impl<D: Dial> Http<D> {
     }
 
     /// Resolves an endpoint that the server named, if it is within the server's origin.
-    fn resolve(&self, named: &str) -> Result<Location, String> {
+    fn resolve(&self, named: &str) -> Result<Location, RefusalReason> {
         let home = &self.target.location;
+        let elsewhere = |to: Option<String>| RefusalReason::Endpoint { from: home.origin.to_string(), to };
         match home.resolve(named) {
             Ok(location) if location.origin == home.origin => Ok(location),
-            Ok(location) => Err(format!(
-                "the server at {} names an endpoint at {}, where nothing may be sent",
-                home.origin, location.origin
-            )),
-            Err(_) => Err(format!("the server at {} names an endpoint that is not a URL", home.origin)),
+            Ok(location) => Err(elsewhere(Some(location.origin.to_string()))),
+            Err(_) => Err(elsewhere(None)),
         }
     }
 
@@ -307,9 +306,9 @@ impl<D: Dial> Http<D> {
         let reused = chosen.is_used();
         let head = match self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version()) {
             Ok(head) => head,
-            Err(words) => {
+            Err(why) => {
                 self.exchanges.remove(&id);
-                self.end(id, EndHow::Forbidden(words), Written::Nothing);
+                self.end(id, EndHow::Forbidden(why), Written::Nothing);
                 return true;
             }
         };
@@ -337,8 +336,8 @@ impl<D: Dial> Http<D> {
                 self.pool.add(id, connection, self.ready_queue.ready_waker(Key::Connection(id)));
                 return;
             }
-            Err(NoConnection::Failed(words)) => EndHow::NoConnection(words),
-            Err(NoConnection::Forbidden(words)) => EndHow::Forbidden(words),
+            Err(error) if error.is_permanent() => EndHow::Forbidden(RefusalReason::Connect(error)),
+            Err(error) => EndHow::NoConnection(error),
         };
         // While other dials run, only the first waiting exchange fails; otherwise all fail.
         let failed = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
@@ -394,8 +393,8 @@ impl<D: Dial> Http<D> {
                 let how = match failure {
                     Failure::HeadTooLarge => EndHow::TooLarge,
                     Failure::Refused => EndHow::Refused,
-                    Failure::Cut(words) => EndHow::Cut(words),
-                    Failure::Returned => EndHow::Cut("the server closed the connection at once".to_owned()),
+                    Failure::Cut(reason) => EndHow::Cut(reason),
+                    Failure::Returned => EndHow::Cut(CutReason::ClosedAtOnce),
                 };
                 self.fail(id, how);
             }
@@ -418,9 +417,7 @@ impl<D: Dial> Http<D> {
     /// Gives up the exchange with the largest buffered body, so that the others can be read to their end.
     fn give_up_largest(&mut self) {
         if let Some(id) = self.budget.largest() {
-            let words = "the answers that are being received together hold all the memory there is for them; \
-                         this one was the largest and was given up";
-            self.fail(id, EndHow::Cut(words.to_owned()));
+            self.fail(id, EndHow::Cut(CutReason::Memory));
         }
     }
 
@@ -449,11 +446,11 @@ impl<D: Dial> Http<D> {
         }
         let inflater = match coding::inflater_for(&parts.headers) {
             Ok(inflater) => inflater,
-            Err(words) => {
+            Err(reason) => {
                 drop(body);
                 self.exchanges.remove(&id);
                 let written = self.abandon(&assignment);
-                self.end(id, EndHow::Cut(words), written);
+                self.end(id, EndHow::Cut(reason), written);
                 return;
             }
         };
@@ -486,10 +483,10 @@ impl<D: Dial> Http<D> {
                 exchange.location = Arc::new(location);
                 self.waiting.push_front(id);
             }
-            Err(words) => {
+            Err(why) => {
                 self.exchanges.remove(&id);
                 self.facts.push_back(Input::Head { exchange: id, head });
-                self.end(id, EndHow::Forbidden(words), written);
+                self.end(id, EndHow::Forbidden(why), written);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A host for a server over HTTP.
 
-use mendline_core::port::{SpawnFailure, SpawnFailureKind};
+use mendline_core::port::SpawnError;
 use mendline_core::{LinkId, UpstreamId};
 
 use super::child::LiveChild;
@@ -30,9 +30,8 @@ impl Host for Remote {
     type Child = LiveChild;
     type Dial = TcpDial;
 
-    fn spawn(&mut self, _link: LinkId) -> Result<LiveChild, SpawnFailure> {
-        let text = "this server is reached over HTTP and cannot be started".to_owned();
-        Err(SpawnFailure { kind: SpawnFailureKind::NotFound, text })
+    fn spawn(&mut self, _link: LinkId) -> Result<LiveChild, SpawnError> {
+        Err(SpawnError::NotConfigured)
     }
 
     fn remote(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {

@@ -9,9 +9,9 @@ use mendline_core::policy::breaker;
 use mendline_core::status::{Counts, Held, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
-use crate::control::snapshot::{Outcomes, 
-    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Rate, Server, State, StateKind, ToolBreaker,
-    TransportKind,
+use crate::control::snapshot::{
+    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Outcomes, Rate, Server, State, StateKind,
+    ToolBreaker, TransportKind,
 };
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
@@ -136,10 +136,10 @@ impl Entry {
                 took_ms: status.took.map(millis),
                 child: status.child(),
             },
-            last_error: status
-                .last_error
-                .as_ref()
-                .map(|what| LastError { what: shown(&what.to_string(), hide), ago_ms: millis(now.saturating_sub(self.erred)) }),
+            last_error: status.last_error.as_ref().map(|what| LastError {
+                what: shown(&what.to_string(), hide),
+                ago_ms: millis(now.saturating_sub(self.erred)),
+            }),
         }
     }
 
@@ -166,7 +166,12 @@ impl Entry {
 
     fn tool(&self, tool: &str, held: &Held, now: Duration, hide: &Redactor) -> ToolBreaker {
         let tries_in_ms = self.left_of(Some(tool), held, now);
-        ToolBreaker { tool: shown(tool, hide), state: self.breaker_state(Some(tool), held, now), tries_in_ms, why: why(held, hide) }
+        ToolBreaker {
+            tool: shown(tool, hide),
+            state: self.breaker_state(Some(tool), held, now),
+            tries_in_ms,
+            why: why(held, hide),
+        }
     }
 
     /// Returns the state of a breaker. One whose time is over lets the next call try it: it is half open, although the

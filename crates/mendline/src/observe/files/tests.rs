@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use mendline_core::Secret;
+use mendline_core::{ClientId, Moment, Secret};
 use mendline_wire::Method;
 use serde_json::Value;
 
@@ -35,19 +35,31 @@ fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
 
 const NOTES: UpstreamId = UpstreamId(0);
 
+const AT: At = At { moment: Moment::ZERO, unix_micros: 0 };
+
 #[test]
 fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_order() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
     files.handle().write(LogLevel::Warn, "beware of open sesame");
     files.on_stderr(NOTES, b"listening");
-    files.on_event(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
-    files.on_event(&Event::Resumed { upstream: NOTES });
+    files.on_event(
+        &Event::CallAccepted {
+            upstream: NOTES,
+            call: 1,
+            client: ClientId(1),
+            method: Method::ToolsCall,
+            tool: None,
+            trace: None,
+        },
+        AT,
+    );
+    files.on_event(&Event::Resumed { upstream: NOTES }, AT);
     files.passed(NOTES, Way::ToServer, b"{}");
     drop(files);
     let texts: Vec<String> =
         lines(home.path(), SUFFIX).iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(texts, ["beware of ‹secret›", "listening", "resumed by hand"]);
+    assert_eq!(texts, ["beware of ‹secret›", "listening", "resumed manually"]);
     drop(stderr);
 }
 

@@ -3,6 +3,7 @@
 //! A reader buffers what it cannot pass on yet: the beginning of a body or of an event. It is one buffer, however small
 //! the received chunks are, so the counted bytes are the memory used.
 
+use mendline_core::reason::CutReason;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -92,7 +93,7 @@ impl Reader {
                         }
                         continue;
                     }
-                    Some(Err(words)) => return Read::Failed(Failure::Cut(words.to_owned())),
+                    Some(Err(problem)) => return Read::Failed(broken(problem)),
                     None => {}
                 }
             }
@@ -103,9 +104,9 @@ impl Reader {
                     None if !self.kind.take_chunk(data, self.limit) => return Read::TooLarge,
                     None => {}
                 },
-                Poll::Ready(Some(Err(words))) => return Read::Failed(Failure::Cut(words)),
+                Poll::Ready(Some(Err(reason))) => return Read::Failed(Failure::Cut(reason)),
                 Poll::Ready(None) if self.inflater.as_ref().is_some_and(|inflater| !inflater.is_complete()) => {
-                    return Read::Failed(Failure::Cut("the server's compressed answer breaks off".to_owned()));
+                    return Read::Failed(broken("the server's compressed answer breaks off"));
                 }
                 Poll::Ready(None) => return Read::Done(self.kind.finish()),
             }
@@ -151,6 +152,10 @@ impl Kind {
         };
         (!text.is_empty()).then_some(text)
     }
+}
+
+fn broken(problem: &str) -> Failure {
+    Failure::Cut(CutReason::Compression { problem: problem.to_owned() })
 }
 
 #[cfg(test)]

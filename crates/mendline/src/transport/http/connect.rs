@@ -3,6 +3,7 @@
 //! One deadline covers all steps. The error names the step that exceeded it, because "no answer" and "no end of the TLS
 //! handshake" point to different machines.
 
+use mendline_core::reason::{ConnectError, ProxyError};
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,11 +18,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::connection::{Connection, HttpConnection};
-use super::dial::{DialError, Dialed, HostPort};
+use super::dial::{Dialed, HostPort};
 use super::keepalive::Http2Keepalive;
-use super::proxy::{TunnelFault, tunnel};
+use super::proxy::tunnel;
 use super::target::{Protocol, Target};
-use super::tls::{HandshakeFault, TlsContext, handshake_fault, server_name};
+use super::tls::{TlsContext, server_name, tls_error};
 use super::write_tracker::{Http1Io, TrackedIo, WriteTracker};
 
 /// The flow-control window of one HTTP/2 stream.
@@ -34,15 +35,6 @@ const HEAD_SLACK: usize = 4;
 /// The assumed stream limit of a peer until it announces its own.
 const FIRST_STREAMS: usize = 16;
 
-/// The reason why there is no connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NoConnection {
-    /// The connection could not be made now.
-    Failed(String),
-    /// The connection must not be made: the peer is not trusted, or the proxy denies access.
-    Forbidden(String),
-}
-
 /// Returns the host and port to dial for this target: the proxy or the server.
 pub(super) fn first_hop(target: &Target) -> HostPort {
     match &target.proxy {
@@ -53,43 +45,38 @@ pub(super) fn first_hop(target: &Target) -> HostPort {
 
 /// Establishes a connection on the stream that `dial` returns.
 pub(super) async fn connect<Io>(
-    dial: impl Future<Output = Result<Dialed<Io>, DialError>>,
+    dial: impl Future<Output = Result<Dialed<Io>, ConnectError>>,
     target: Arc<Target>,
     tls: Arc<TlsContext>,
-) -> Result<Connection<Io>, NoConnection>
+) -> Result<Connection<Io>, ConnectError>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = Instant::now() + target.connect_timeout;
-    let timeout = humantime::format_duration(target.connect_timeout);
-    let late = |what: String| NoConnection::Failed(format!("{what} within {timeout}"));
+    let after = target.connect_timeout;
     let peer = first_hop(&target);
-    let dialed = timeout_at(deadline, dial).await.map_err(|_| late(format!("{peer} did not answer")))?;
-    let Dialed { io, looks_open } = dialed.map_err(|error| match error {
-        DialError::Failed(words) => NoConnection::Failed(words),
-        DialError::Forbidden(words) => NoConnection::Forbidden(words),
-    })?;
+    let timed_out = |_| ConnectError::TimedOut { target: peer.to_string(), after: Some(after) };
+    let Dialed { io, looks_open } = timeout_at(deadline, dial).await.map_err(timed_out)??;
     let tracker = WriteTracker::new();
     let mut io = TrackedIo::new(io, Arc::clone(&tracker));
     let origin = &target.location.origin;
     let (stream, http2) = if origin.secure {
         if let Some(proxy) = &target.proxy {
             let made = timeout_at(deadline, tunnel(&mut io, proxy, origin)).await;
-            made.map_err(|_| late(format!("the proxy {peer} made no tunnel")))?.map_err(|fault| match fault {
-                TunnelFault::Denied(words) => NoConnection::Forbidden(words),
-                TunnelFault::Failed(words) => NoConnection::Failed(words),
-            })?;
+            let made = made.unwrap_or(Err(ProxyError::TimedOut { after }));
+            made.map_err(|error| ConnectError::Proxy { proxy: peer.to_string(), error })?;
         }
         let handshake = timeout_at(deadline, tls_handshake(io, &target, &tls)).await;
-        let stream =
-            handshake.map_err(|_| late(format!("{} did not finish the TLS handshake", origin.host_and_port())))??;
+        let timed_out = |_| ConnectError::TlsTimedOut { server: origin.host_and_port(), after };
+        let stream = handshake.map_err(timed_out)??;
         tracker.set_encrypted();
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2") || target.protocol == Protocol::Http2;
         (MaybeTlsStream::Tls(Box::new(stream)), http2)
     } else {
         (MaybeTlsStream::Plain(io), target.protocol == Protocol::Http2)
     };
-    let broke = |error: &dyn std::fmt::Display| NoConnection::Failed(format!("{peer} broke off ({error})"));
+    let broke =
+        |error: &dyn std::fmt::Display| ConnectError::Broken { target: peer.to_string(), error: error.to_string() };
     let http = if http2 {
         let mut builder = h2::client::Builder::new();
         builder
@@ -99,7 +86,8 @@ where
             .max_header_list_size(u32::try_from(target.head_bytes.saturating_mul(HEAD_SLACK)).unwrap_or(u32::MAX))
             .enable_push(false);
         let handshake = timeout_at(deadline, builder.handshake(stream)).await;
-        let handshake = handshake.map_err(|_| late(format!("{peer} did not take our handshake")))?;
+        let timed_out = |_| ConnectError::Http2TimedOut { target: peer.to_string(), after };
+        let handshake = handshake.map_err(timed_out)?;
         let (sender, mut driver) = handshake.map_err(|error| broke(&error))?;
         let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
         HttpConnection::Http2 { sender, driver: Box::new(driver), keepalive }
@@ -113,20 +101,15 @@ where
     Ok(Connection::new(http, tracker, looks_open))
 }
 
-async fn tls_handshake<Io>(io: Io, target: &Target, tls: &TlsContext) -> Result<TlsStream<Io>, NoConnection>
+async fn tls_handshake<Io>(io: Io, target: &Target, tls: &TlsContext) -> Result<TlsStream<Io>, ConnectError>
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
     let origin = &target.location.origin;
-    let config = tls.config().map_err(NoConnection::Forbidden)?;
-    let name = server_name(&origin.host)
-        .map_err(|_| NoConnection::Forbidden(format!("no certificate can be for the name {}", origin.host)))?;
-    TlsConnector::from(config).connect(name, io).await.map_err(|error| {
-        match handshake_fault(&origin.host_and_port(), &error) {
-            HandshakeFault::Untrusted(words) => NoConnection::Forbidden(words),
-            HandshakeFault::Failed(words) => NoConnection::Failed(words),
-        }
-    })
+    let failed = |error| ConnectError::Tls { server: origin.host_and_port(), error };
+    let config = tls.config().map_err(failed)?;
+    let name = server_name(&origin.host).map_err(failed)?;
+    TlsConnector::from(config).connect(name, io).await.map_err(|error| failed(tls_error(&error)))
 }
 
 /// A tracked stream, with or without TLS.

@@ -3,6 +3,7 @@
 //! Its driver (the future that reads and writes) is polled here and not spawned. So a dropped connection writes nothing
 //! more, and its write tracker is final.
 
+use mendline_core::reason::CutReason;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use super::connect::MaybeTlsStream;
 use super::dial::LooksOpen;
 use super::keepalive::Http2Keepalive;
 use super::request::{Outgoing, Segments};
-use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
+use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload, http2_reason};
 use super::write_tracker::{Http1Io, WriteTracker};
 
 /// The idle limit of an HTTP/1 connection if the server does not announce one: many servers close after five seconds.
@@ -122,21 +123,19 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     }
 
     /// Reads and writes. Ready with the reason when the connection has ended.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CutReason> {
         match &mut self.http {
             HttpConnection::Http1 { driver, .. } => {
                 if Pin::new(driver).poll(cx).is_ready() {
-                    return Poll::Ready("the server closed the connection".to_owned());
+                    return Poll::Ready(CutReason::Closed);
                 }
             }
             HttpConnection::Http2 { driver, keepalive, sender } => {
                 if let Poll::Ready(ended) = Pin::new(driver).poll(cx) {
-                    return Poll::Ready(
-                        ended.err().map_or("the server closed the connection".to_owned(), |error| error.to_string()),
-                    );
+                    return Poll::Ready(ended.err().map_or(CutReason::Closed, |error| http2_reason(&error)));
                 }
-                if let Some(Poll::Ready(words)) = keepalive.as_mut().map(|keepalive| keepalive.poll(cx)) {
-                    return Poll::Ready(words);
+                if let Some(Poll::Ready(reason)) = keepalive.as_mut().map(|keepalive| keepalive.poll(cx)) {
+                    return Poll::Ready(reason);
                 }
                 // Only an error matters, not readiness: after a GOAWAY no new stream is possible.
                 self.closing |= matches!(sender.poll_ready(cx), Poll::Ready(Err(_)));
@@ -146,7 +145,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     }
 
     /// Reads an unwanted body to its end, so that the connection can be reused.
-    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<CutReason> {
         while let Some((body, read)) = self.leftover.take() {
             let mut body = ResponseBody::Http1(body);
             match body.poll_data(cx) {
@@ -156,7 +155,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                     }
                 }
                 Poll::Ready(None) => {}
-                Poll::Ready(_) => return Poll::Ready("the server sent more than anybody wants".to_owned()),
+                Poll::Ready(_) => return Poll::Ready(CutReason::TooMuchData),
                 Poll::Pending => {
                     if let ResponseBody::Http1(body) = body {
                         self.leftover = Some((body, read));

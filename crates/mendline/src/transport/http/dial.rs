@@ -11,6 +11,7 @@
 //! Every connection detects a dead peer: keepalive probes find one that is silent, the user timeout one that
 //! acknowledges nothing. TLS, proxies and HTTP are in other modules.
 
+use mendline_core::reason::ConnectError;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +49,7 @@ pub trait Dial {
         &self,
         peer: &HostPort,
         timeout: Duration,
-    ) -> impl Future<Output = Result<Dialed<Self::Io>, DialError>> + Send + 'static;
+    ) -> impl Future<Output = Result<Dialed<Self::Io>, ConnectError>> + Send + 'static;
 }
 
 /// The host and port of a server or of the proxy in front of it.
@@ -81,23 +82,6 @@ pub struct Dialed<Io> {
 /// A check of a connection that is owned elsewhere: false once its peer has closed it.
 pub type LooksOpen = Box<dyn Fn() -> bool + Send>;
 
-/// The reason why no connection was made, in a text that names the peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DialError {
-    /// The connection could not be made now.
-    Failed(String),
-    /// The connection must not be made: the name has only addresses that are not allowed.
-    Forbidden(String),
-}
-
-impl DialError {
-    /// Returns the text.
-    pub fn words(&self) -> &str {
-        let (DialError::Failed(words) | DialError::Forbidden(words)) = self;
-        words
-    }
-}
-
 /// A dialer for TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpDial;
@@ -109,7 +93,7 @@ impl Dial for TcpDial {
         &self,
         peer: &HostPort,
         timeout: Duration,
-    ) -> impl Future<Output = Result<Dialed<Tcp>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<Tcp>, ConnectError>> + Send + 'static {
         let peer = peer.clone();
         // Counted from now and not from the first poll, as the caller does.
         let deadline = Instant::now() + timeout;
@@ -118,7 +102,7 @@ impl Dial for TcpDial {
                 timeout_at(deadline, look_up(&peer)).await.map_err(|_| lookup_timed_out(&peer, timeout))??;
             let stream = race(interleave_families(addresses), TcpStream::connect)
                 .await
-                .map_err(|(address, error)| DialError::Failed(connect_error_text(&peer, address, &error)))?;
+                .map_err(|(address, error)| connect_error(&peer, address, &error))?;
             set_socket_options(&stream);
             let stream = Arc::new(Mutex::new(stream));
             let watched = Arc::downgrade(&stream);
@@ -127,29 +111,25 @@ impl Dial for TcpDial {
     }
 }
 
-pub(super) async fn look_up(peer: &HostPort) -> Result<Vec<SocketAddr>, DialError> {
+pub(super) async fn look_up(peer: &HostPort) -> Result<Vec<SocketAddr>, ConnectError> {
     if let Ok(address) = peer.host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, peer.port)]);
     }
     let found = tokio::net::lookup_host((peer.host.as_str(), peer.port)).await;
     let addresses: Vec<SocketAddr> = found
-        .map_err(|error| DialError::Failed(format!("the name {} could not be looked up ({error})", peer.host)))?
+        .map_err(|error| ConnectError::NameLookup { host: peer.host.clone(), error: error.to_string() })?
         .collect();
     if addresses.is_empty() {
-        return Err(DialError::Failed(format!("the name {} has no address", peer.host)));
+        return Err(ConnectError::NoAddress { host: peer.host.clone() });
     }
     if is_literal(&peer.host) {
         return Ok(addresses);
     }
-    LOOKED_UP.admit(&peer.host, addresses).map_err(DialError::Forbidden)
+    LOOKED_UP.admit(&peer.host, addresses).map_err(|problem| ConnectError::AddressNotAllowed { problem })
 }
 
-fn lookup_timed_out(peer: &HostPort, timeout: Duration) -> DialError {
-    let timeout = humantime::format_duration(timeout);
-    DialError::Failed(format!(
-        "the name {} could not be looked up within {timeout}; is the name server there?",
-        peer.host
-    ))
+fn lookup_timed_out(peer: &HostPort, timeout: Duration) -> ConnectError {
+    ConnectError::NameLookupTimedOut { host: peer.host.clone(), after: timeout }
 }
 
 /// Alternates the address families, beginning with the one that the resolver put first.
@@ -213,17 +193,17 @@ where
     .await
 }
 
-pub(super) fn connect_error_text(peer: &HostPort, address: Option<SocketAddr>, error: &io::Error) -> String {
+pub(super) fn connect_error(peer: &HostPort, address: Option<SocketAddr>, error: &io::Error) -> ConnectError {
     let address = address.map_or_else(String::new, |address| address.to_string());
     let name = peer.to_string();
-    let named = if address.is_empty() || address == name { name } else { format!("{name} ({address})") };
+    let target = if address.is_empty() || address == name { name } else { format!("{name} ({address})") };
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("nothing listens on {named} (connection refused)"),
+        io::ErrorKind::ConnectionRefused => ConnectError::Refused { target },
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            format!("there is no way to {named} ({error})")
+            ConnectError::Unreachable { target, error: error.to_string() }
         }
-        io::ErrorKind::TimedOut => format!("{named} does not answer (timed out)"),
-        _ => format!("no connection to {named} ({error})"),
+        io::ErrorKind::TimedOut => ConnectError::TimedOut { target, after: None },
+        _ => ConnectError::Other { target, error: error.to_string() },
     }
 }
 
@@ -388,12 +368,12 @@ mod tests {
         let address = kept.local_addr().unwrap();
         let peer = HostPort { host: "127.0.0.1".into(), port: address.port() };
         let error = TcpDial.dial(&peer, TIMEOUT).await.err().unwrap();
-        assert_eq!(error.words(), format!("nothing listens on {address} (connection refused)"));
+        assert_eq!(error.to_string(), format!("nothing listens on {address} (connection refused)"));
         // An invalid name, so that no name server is asked.
         let name = "x".repeat(64);
         let peer = HostPort { host: name.as_str().into(), port: 1 };
         let error = TcpDial.dial(&peer, TIMEOUT).await.err().unwrap();
-        assert!(error.words().starts_with(&format!("the name {name} could not be looked up (")), "{error:?}");
+        assert!(error.to_string().starts_with(&format!("the name {name} could not be looked up (")), "{error:?}");
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! There are never more dials than exchanges that wait for a connection: a dial without such an exchange is dropped, so
 //! that a server in trouble is not dialed needlessly.
 
+use mendline_core::reason::ConnectError;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,11 +11,10 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connect::NoConnection;
 use super::connection::Connection;
 use super::pool::ConnectionId;
 
-type ConnectResult<Io> = Result<Connection<Io>, NoConnection>;
+type ConnectResult<Io> = Result<Connection<Io>, ConnectError>;
 /// A connection that is being established.
 pub(super) type Dialing<Io> = Pin<Box<dyn Future<Output = ConnectResult<Io>> + Send>>;
 

@@ -3,6 +3,7 @@
 //! It waits for a connection, then for the response, then reads the body: one stage each. A poll returns a [`Step`];
 //! `Http` updates connections and reports facts accordingly.
 
+use mendline_core::reason::CutReason;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub(super) struct Assignment {
     pub(super) evidence: Evidence,
     upload: Option<Upload>,
     /// The reason why the connection broke, if it is more precise than that of the stream.
-    pub(super) broken: Option<String>,
+    pub(super) broken: Option<CutReason>,
 }
 
 /// The result of a poll.

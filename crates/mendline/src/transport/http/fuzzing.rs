@@ -10,7 +10,7 @@ use http::StatusCode;
 
 use super::certificate::Certificate;
 use super::origin::{Location, Origin, UrlFault};
-use super::proxy::{ProxyRules, TunnelFault, tunnel};
+use super::proxy::{ProxyRules, tunnel};
 use super::redirect;
 
 /// An origin, and the path with the query.
@@ -34,7 +34,8 @@ pub fn resolve(base: &str, reference: &str) -> Result<UrlParts, UrlFault> {
 /// Follows a redirect with this status from a URL, or returns the reason why not.
 pub fn follow(base: &str, status: u16, to: &str) -> Option<Result<UrlParts, String>> {
     let (from, status) = (Location::parse(base).ok()?, StatusCode::from_u16(status).ok()?);
-    Some(redirect::follow(status, &from, to, 0).map(|location| (location.origin, location.path)))
+    let followed = redirect::follow(status, &from, to, 0);
+    Some(followed.map(|location| (location.origin, location.path)).map_err(|why| why.to_string()))
 }
 
 /// Requests a tunnel from a proxy that sends this response. Returns the error text, and how much of the response was
@@ -53,8 +54,5 @@ pub fn proxy_answer(answer: &[u8]) -> (Result<(), String>, usize) {
             Poll::Pending => return (Err(String::new()), 0),
         }
     };
-    let words = made.map_err(|fault| match fault {
-        TunnelFault::Denied(words) | TunnelFault::Failed(words) => words,
-    });
-    (words, answer.len() - io.into_inner().0.len())
+    (made.map_err(|error| error.to_string()), answer.len() - io.into_inner().0.len())
 }

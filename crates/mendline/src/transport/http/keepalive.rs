@@ -3,6 +3,7 @@
 //! A peer that has sent nothing for [`IDLE`] is sent a PING. If no byte arrives within [`TIMEOUT`], the connection is
 //! given up. HTTP/1 has no ping; there the keepalive of TCP applies.
 
+use mendline_core::reason::CutReason;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ impl Http2Keepalive {
     }
 
     /// Ready with the reason when the peer does not answer.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CutReason> {
         if self.ping.poll_pong(cx).is_ready() {
             self.pinged_at = None;
         }
@@ -40,10 +41,7 @@ impl Http2Keepalive {
             let last_read = self.tracker.last_read();
             match self.pinged_at {
                 Some(pinged_at) if last_read <= pinged_at => {
-                    return Poll::Ready(format!(
-                        "the server did not answer a ping within {} seconds",
-                        TIMEOUT.as_secs()
-                    ));
+                    return Poll::Ready(CutReason::NoPong { after: TIMEOUT });
                 }
                 _ if last_read + IDLE > Instant::now() => {
                     self.pinged_at = None;

@@ -6,6 +6,7 @@
 //! its own end and that of its last exchange. Only the candidate is polled, so that the cost of a call does not depend
 //! on the number of idle connections.
 
+use mendline_core::reason::CutReason;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future as _;
 use std::pin::Pin;
@@ -69,12 +70,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     }
 
     /// Polls a connection. If it has ended, removes it and returns the reason.
-    pub(super) fn poll(&mut self, id: ConnectionId) -> Option<String> {
+    pub(super) fn poll(&mut self, id: ConnectionId) -> Option<CutReason> {
         let entry = self.entries.get_mut(&id)?;
         match entry.connection.poll(&mut Context::from_waker(&entry.waker)) {
-            Poll::Ready(words) => {
+            Poll::Ready(reason) => {
                 self.remove(id);
-                Some(words)
+                Some(reason)
             }
             Poll::Pending => None,
         }

@@ -4,6 +4,7 @@
 //! this module instead: name lookup, connection, tunnel, TLS, one exchange. The steps use the same resolver, proxy,
 //! certificates and headers as calls, so their results hold for calls. The caller sets the timeout of each step.
 
+use mendline_core::reason::{ConnectError, RefusalReason, TlsError};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -24,13 +25,13 @@ use tokio_rustls::TlsConnector;
 
 use super::certificate::Certificate;
 use super::connect::first_hop;
-use super::dial::{self, DialError, HostPort};
+use super::dial::{self, HostPort};
 use super::origin::Location;
-use super::proxy::{TunnelFault, tunnel};
+use super::proxy::tunnel;
 use super::redirect;
 use super::request::{Heads, Outgoing, Segments};
 use super::target::{Protocol, Target};
-use super::tls::{HandshakeFault, handshake_fault, recording_config, server_name};
+use super::tls::{recording_config, server_name, tls_error};
 
 /// The most bytes of a body that are read: enough for an error message or the beginning of a page.
 const MAX_BODY: usize = 16 * 1024;
@@ -58,15 +59,6 @@ pub struct TlsHandshake {
     pub certificate: Option<Certificate>,
     /// The connection, or the reason why there is none.
     pub outcome: Result<TlsConnection, TlsError>,
-}
-
-/// The reason why a TLS handshake failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TlsError {
-    /// The peer is not trusted.
-    Untrusted(String),
-    /// Any other failure.
-    Failed(String),
 }
 
 /// An established TLS connection.
@@ -113,7 +105,7 @@ pub struct Response {
     /// Whether the body is longer.
     pub is_cut: bool,
     /// The target of a redirect, or the reason why it is not followed.
-    pub redirect: Option<Result<String, String>>,
+    pub redirect: Option<Result<String, RefusalReason>>,
 }
 
 impl Response {
@@ -193,38 +185,36 @@ impl Probe {
     }
 
     /// Looks up the addresses of the first hop.
-    pub async fn look_up(&self) -> Result<Vec<SocketAddr>, DialError> {
+    pub async fn look_up(&self) -> Result<Vec<SocketAddr>, ConnectError> {
         dial::look_up(&self.first_hop()).await
     }
 
     /// Connects to the first of these addresses that answers.
-    pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<TcpConnection, DialError> {
+    pub async fn dial(&self, addresses: Vec<SocketAddr>) -> Result<TcpConnection, ConnectError> {
         let connect =
             |address| async move { Ok(TcpConnection { stream: TcpStream::connect(address).await?, address }) };
         let connection = dial::race(dial::interleave_families(addresses), connect).await;
-        connection
-            .map_err(|(address, error)| DialError::Failed(dial::connect_error_text(&self.first_hop(), address, &error)))
+        connection.map_err(|(address, error)| dial::connect_error(&self.first_hop(), address, &error))
     }
 
     /// Opens a tunnel through the proxy, if this server needs one.
-    pub async fn tunnel(&self, connection: &mut TcpConnection) -> Result<(), String> {
+    pub async fn tunnel(&self, connection: &mut TcpConnection) -> Result<(), ConnectError> {
         let (Some(proxy), true) = (&self.target.proxy, self.is_secure()) else { return Ok(()) };
         let made = tunnel(&mut connection.stream, proxy, &self.target.location.origin).await;
-        made.map_err(|fault| match fault {
-            TunnelFault::Denied(words) | TunnelFault::Failed(words) => words,
-        })
+        made.map_err(|error| ConnectError::Proxy { proxy: self.first_hop().to_string(), error })
     }
 
     /// Performs the TLS handshake.
     pub async fn tls_handshake(&self, connection: TcpConnection) -> TlsHandshake {
         let origin = &self.target.location.origin;
-        let broken = |words: String| TlsHandshake { certificate: None, outcome: Err(TlsError::Failed(words)) };
-        let Ok(name) = server_name(&origin.host) else {
-            return broken(format!("no certificate can be for the name {}", origin.host));
+        let broken = |error| TlsHandshake { certificate: None, outcome: Err(error) };
+        let name = match server_name(&origin.host) {
+            Ok(name) => name,
+            Err(error) => return broken(error),
         };
         let (config, peer_certificate) = match recording_config(&self.target.tls, self.target.protocol) {
             Ok(made) => made,
-            Err(words) => return broken(words),
+            Err(error) => return broken(error),
         };
         let handshake = TlsConnector::from(Arc::new(config)).connect(name, connection.stream).await;
         let outcome = match handshake {
@@ -237,10 +227,7 @@ impl Probe {
                 let is_http2 = session.alpn_protocol() == Some(b"h2") || self.target.protocol == Protocol::Http2;
                 Ok(TlsConnection { stream: Box::new(stream), version, is_http2 })
             }
-            Err(error) => Err(match handshake_fault(&origin.host_and_port(), &error) {
-                HandshakeFault::Untrusted(words) => TlsError::Untrusted(words),
-                HandshakeFault::Failed(words) => TlsError::Failed(words),
-            }),
+            Err(error) => Err(tls_error(&error)),
         };
         TlsHandshake { certificate: peer_certificate.read(), outcome }
     }
@@ -273,8 +260,9 @@ impl Probe {
         let headers = headers.iter().map(|(name, value)| ((*name).into(), Arc::from(*value))).collect();
         let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
-        let head =
-            Heads::default().head(&self.target, location, &request, version).map_err(ExchangeError::Unsendable)?;
+        let head = Heads::default()
+            .head(&self.target, location, &request, version)
+            .map_err(|why| ExchangeError::Unsendable(why.to_string()))?;
         let response = if connection.is_http2 {
             http2(connection, head, &request).await
         } else {
@@ -285,7 +273,7 @@ impl Probe {
 }
 
 /// Returns the target of a redirect without its query, which may be secret.
-fn redirect_target(response: &Response, from: &Location) -> Option<Result<String, String>> {
+fn redirect_target(response: &Response, from: &Location) -> Option<Result<String, RefusalReason>> {
     let status = StatusCode::from_u16(response.status).ok().filter(StatusCode::is_redirection)?;
     let to = response.header(&header::LOCATION)?;
     Some(redirect::follow(status, from, to.trim(), 0).map(|location| {
@@ -425,7 +413,9 @@ mod tests {
         assert!(target.ends_with("/other") && !target.contains("s3cret"), "{target}");
         let away =
             probe(b"HTTP/1.1 302 Found\r\nLocation: https://login.test/?x\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-        assert!(away.redirect.unwrap().unwrap_err().contains("https://login.test, where nothing may be sent"));
+        assert!(
+            away.redirect.unwrap().unwrap_err().to_string().contains("https://login.test, where nothing may be sent")
+        );
     }
 
     #[tokio::test]

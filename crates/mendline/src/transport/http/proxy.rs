@@ -7,6 +7,7 @@
 //! An HTTPS server is reached through a tunnel (`CONNECT`), so that the proxy sees a host name and encrypted bytes. For
 //! an HTTP server, the proxy gets the request with the full URL.
 
+use mendline_core::reason::ProxyError;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -208,21 +209,11 @@ fn percent_decoded(text: &str) -> Result<Vec<u8>, ()> {
     Ok(bytes)
 }
 
-/// The reason why a proxy opened no tunnel.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum TunnelFault {
-    /// The proxy denies it permanently.
-    Denied(String),
-    /// The attempt failed.
-    Failed(String),
-}
-
 /// Requests a tunnel from the proxy at the other end of `io`.
-pub(super) async fn tunnel<Io>(io: &mut Io, proxy: &Proxy, origin: &Origin) -> Result<(), TunnelFault>
+pub(super) async fn tunnel<Io>(io: &mut Io, proxy: &Proxy, origin: &Origin) -> Result<(), ProxyError>
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
-    let failed = |why: &dyn fmt::Display| TunnelFault::Failed(format!("the proxy {} {why}", proxy.host_and_port()));
     let authority = origin.host_and_port();
     let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();
     if let Some(authorization) = &proxy.authorization {
@@ -231,18 +222,18 @@ where
         request.extend_from_slice(b"\r\n");
     }
     request.extend_from_slice(b"\r\n");
-    io.write_all(&request).await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
-    io.flush().await.map_err(|error| failed(&format_args!("broke off: {error}")))?;
+    io.write_all(&request).await.map_err(|error| ProxyError::Broken { error: error.to_string() })?;
+    io.flush().await.map_err(|error| ProxyError::Broken { error: error.to_string() })?;
     // Read byte by byte up to the blank line: the bytes after it belong to the tunnel. This happens once per
     // connection.
     let mut response = Vec::with_capacity(256);
     while !response.ends_with(b"\r\n\r\n") {
         if response.len() == MAX_RESPONSE {
-            return Err(failed(&"answered at too great length"));
+            return Err(ProxyError::TooLong);
         }
         match io.read_u8().await {
             Ok(byte) => response.push(byte),
-            Err(_) => return Err(failed(&"closed the connection instead of answering")),
+            Err(_) => return Err(ProxyError::Closed),
         }
     }
     let line = response.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -254,15 +245,10 @@ where
     let status = status.filter(|status| status.len() == 3 && status.iter().all(u8::is_ascii_digit));
     match status.and_then(|status| str::from_utf8(status).ok()) {
         Some("200") => Ok(()),
-        Some("407") => {
-            Err(TunnelFault::Denied(format!("the proxy {} wants other credentials (407)", proxy.host_and_port())))
-        }
-        Some("403") => Err(TunnelFault::Denied(format!(
-            "the proxy {} does not allow a tunnel to {authority} (403)",
-            proxy.host_and_port()
-        ))),
-        None => Err(failed(&"does not answer in HTTP")),
-        Some(status) => Err(failed(&format_args!("made no tunnel to {authority} ({status})"))),
+        Some("407") => Err(ProxyError::Credentials),
+        Some("403") => Err(ProxyError::Forbidden { target: authority }),
+        None => Err(ProxyError::NotHttp),
+        Some(status) => Err(ProxyError::Status { target: authority, status: status.parse().unwrap_or_default() }),
     }
 }
 
@@ -341,7 +327,7 @@ mod tests {
         }
     }
 
-    async fn tunnel_with(response: &'static [u8]) -> (Result<(), TunnelFault>, String) {
+    async fn tunnel_with(response: &'static [u8]) -> (Result<(), ProxyError>, String) {
         let (mut ours, mut theirs) = tokio::io::duplex(1024);
         let proxy = Proxy::parse("x", "http://u:p@proxy.test:3128").unwrap().unwrap();
         let serve = async move {
@@ -363,23 +349,23 @@ mod tests {
             request,
             "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic dTpw\r\n\r\n"
         );
-        let denied = |text: &str| Err(TunnelFault::Denied(format!("the proxy proxy.test:3128 {text}")));
-        let failed = |text: &str| Err(TunnelFault::Failed(format!("the proxy proxy.test:3128 {text}")));
-        assert_eq!(tunnel_with(b"HTTP/1.1 407 x\r\n\r\n").await.0, denied("wants other credentials (407)"));
-        assert_eq!(
-            tunnel_with(b"HTTP/1.0 403 x\r\n\r\n").await.0,
-            denied("does not allow a tunnel to x.test:443 (403)")
-        );
-        assert_eq!(tunnel_with(b"HTTP/1.1 502 x\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (502)"));
-        assert_eq!(tunnel_with(b"SSH-2.0\r\n\r\n").await.0, failed("does not answer in HTTP"));
-        assert_eq!(tunnel_with(b"HTTP/1.1 503\r\n\r\n").await.0, failed("made no tunnel to x.test:443 (503)"));
-        assert_eq!(tunnel_with(b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n").await.0, failed("does not answer in HTTP"));
-        assert_eq!(tunnel_with(b"HTTP/1.1 200").await.0, failed("closed the connection instead of answering"));
+        let target = || "x.test:443".to_owned();
+        for (response, error) in [
+            (&b"HTTP/1.1 407 x\r\n\r\n"[..], ProxyError::Credentials),
+            (b"HTTP/1.0 403 x\r\n\r\n", ProxyError::Forbidden { target: target() }),
+            (b"HTTP/1.1 502 x\r\n\r\n", ProxyError::Status { target: target(), status: 502 }),
+            (b"SSH-2.0\r\n\r\n", ProxyError::NotHttp),
+            (b"HTTP/1.1 503\r\n\r\n", ProxyError::Status { target: target(), status: 503 }),
+            (b"HTTP/1.1 \x1b[2Jdenied\r\n\r\n", ProxyError::NotHttp),
+            (b"HTTP/1.1 200", ProxyError::Closed),
+        ] {
+            assert_eq!(tunnel_with(response).await.0, Err(error));
+        }
     }
 
     #[tokio::test]
     async fn s01_status_text_of_a_proxy_is_not_quoted() {
-        let failed = Err(TunnelFault::Failed("the proxy proxy.test:3128 does not answer in HTTP".to_owned()));
+        let failed = Err(ProxyError::NotHttp);
         for response in [
             &b"HTTP/1.1 Basic_dTpw x\r\n\r\n"[..],
             b"HTTP/1.1 5022 x\r\n\r\n",

@@ -7,6 +7,7 @@
 use http::StatusCode;
 use http::header;
 use http::response::Parts;
+use mendline_core::reason::RefusalReason;
 
 use super::origin::Location;
 
@@ -24,21 +25,22 @@ pub(super) fn target_of(parts: &Parts) -> Option<String> {
 
 /// Returns the location where the request goes next, or the reason why it is not followed. The reason names origins
 /// only: the rest of a URL may be secret.
-pub(super) fn follow(status: StatusCode, from: &Location, to: &str, so_far: u32) -> Result<Location, String> {
+pub(super) fn follow(status: StatusCode, from: &Location, to: &str, so_far: u32) -> Result<Location, RefusalReason> {
     let home = &from.origin;
-    let redirects = format!("{home} redirects ({})", status.as_u16());
+    let refused =
+        |problem: String| RefusalReason::Redirect { from: home.to_string(), status: status.as_u16(), problem };
     let Ok(location) = from.resolve(to) else {
-        return Err(format!("{redirects} to something that is not a URL"));
+        return Err(refused("to something that is not a URL".to_owned()));
     };
     let there = &location.origin;
     if there != home {
-        return Err(format!("{redirects} to {there}, where nothing may be sent"));
+        return Err(refused(format!("to {there}, where nothing may be sent")));
     }
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
-        return Err(format!("{redirects} to another page of {there}; only 307 and 308 can be followed"));
+        return Err(refused(format!("to another page of {there}; only 307 and 308 can be followed")));
     }
     if so_far == MAX_REDIRECTS {
-        return Err(format!("{redirects} to {there} again, after {MAX_REDIRECTS} times"));
+        return Err(refused(format!("to {there} again, after {MAX_REDIRECTS} times")));
     }
     Ok(location)
 }

@@ -4,6 +4,7 @@
 //! The head consists of the headers of this module (host, accepted types, user agent), the configured headers and the
 //! headers of the message, in this order: a later header replaces an earlier one of the same name.
 
+use mendline_core::reason::RefusalReason;
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -63,7 +64,7 @@ impl Heads {
         location: &Location,
         request: &HttpRequest,
         version: Version,
-    ) -> Result<Request<()>, String> {
+    ) -> Result<Request<()>, RefusalReason> {
         let mut head = Request::new(());
         *head.method_mut() = match request.verb {
             Verb::Get => Method::GET,
@@ -89,7 +90,7 @@ impl Heads {
         request: &HttpRequest,
         length: usize,
         version: Version,
-    ) -> Result<HeaderMap, String> {
+    ) -> Result<HeaderMap, RefusalReason> {
         if let Some(last) = self.last.as_mut().filter(|last| last.requested == request.headers) {
             if last.length != length {
                 last.length = length;
@@ -109,7 +110,7 @@ impl Heads {
         request: &HttpRequest,
         length: Option<usize>,
         version: Version,
-    ) -> Result<HeaderMap, String> {
+    ) -> Result<HeaderMap, RefusalReason> {
         let mut headers = HeaderMap::new();
         if version != Version::HTTP_2 {
             headers.insert(header::HOST, self.request_target(target, location, version)?.host.clone());
@@ -130,8 +131,7 @@ impl Heads {
         }
         configured(&mut headers, &target.headers);
         for (name, value) in &request.headers {
-            let parsed =
-                self.parse(name, value).ok_or_else(|| format!("the header {name} holds what HTTP does not allow"));
+            let parsed = self.parse(name, value).ok_or_else(|| RefusalReason::Header { name: name.to_string() });
             let (name, value) = parsed?;
             headers.insert(name, value);
         }
@@ -143,7 +143,7 @@ impl Heads {
         target: &Target,
         location: &Location,
         version: Version,
-    ) -> Result<&RequestTarget, String> {
+    ) -> Result<&RequestTarget, RefusalReason> {
         let known = self.request_target.take().filter(|known| known.version == version && known.location == *location);
         let request_target = match known {
             Some(request_target) => request_target,
@@ -153,8 +153,7 @@ impl Heads {
                     location: location.clone(),
                     version,
                     uri: uri(target, location, version)?,
-                    host: HeaderValue::try_from(location.origin.host_header())
-                        .map_err(|_| "its host cannot be sent".to_owned())?,
+                    host: HeaderValue::try_from(location.origin.host_header()).map_err(|_| RefusalReason::Host)?,
                 }
             }
         };
@@ -193,10 +192,10 @@ fn proxy_authorization(target: &Target) -> Option<HeaderValue> {
     proxy.authorization.clone()
 }
 
-fn uri(target: &Target, location: &Location, version: Version) -> Result<Uri, String> {
+fn uri(target: &Target, location: &Location, version: Version) -> Result<Uri, RefusalReason> {
     let whole = version == Version::HTTP_2 || (target.proxy.is_some() && !location.origin.secure);
     let text = if whole { format!("{}{}", location.origin, location.path) } else { location.path.clone() };
-    text.parse().map_err(|_| "its URL cannot be sent".to_owned())
+    text.parse().map_err(|_| RefusalReason::Url)
 }
 
 /// A part of a spliced text, as a buffer that is written without a copy.
@@ -367,7 +366,7 @@ mod tests {
         let target = Target::parse("http://x.test/").unwrap();
         let request = request(Verb::Get, vec![("mcp-session-id", "hunter2\n".into())]);
         let words = Heads::default().head(&target, &target.location, &request, Version::HTTP_11).unwrap_err();
-        assert_eq!(words, "the header mcp-session-id holds what HTTP does not allow");
+        assert_eq!(words.to_string(), "the header mcp-session-id holds what HTTP does not allow");
     }
 
     #[test]

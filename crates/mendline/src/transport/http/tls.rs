@@ -7,6 +7,7 @@
 //! read for the first TLS connection and not before: this takes milliseconds, which a server without TLS should not
 //! cost.
 
+use mendline_core::reason::TlsError;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, OtherError, SignatureScheme};
 use rustls_platform_verifier::Verifier;
@@ -75,7 +76,7 @@ impl TlsOptions {
 pub(super) struct TlsContext {
     options: TlsOptions,
     protocol: Protocol,
-    made: OnceLock<Result<Arc<ClientConfig>, String>>,
+    made: OnceLock<Result<Arc<ClientConfig>, TlsError>>,
 }
 
 impl TlsContext {
@@ -83,8 +84,8 @@ impl TlsContext {
         TlsContext { options, protocol, made: OnceLock::new() }
     }
 
-    pub(super) fn config(&self) -> Result<Arc<ClientConfig>, String> {
-        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| tls_unusable_text(&error))).clone()
+    pub(super) fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        self.made.get_or_init(|| self.make().map(Arc::new).map_err(|error| tls_unusable(&error))).clone()
     }
 
     fn make(&self) -> Result<ClientConfig, rustls::Error> {
@@ -118,10 +119,10 @@ fn config<V: ServerCertVerifier + 'static>(
 pub(super) fn recording_config(
     options: &TlsOptions,
     protocol: Protocol,
-) -> Result<(ClientConfig, PeerCertificate), String> {
+) -> Result<(ClientConfig, PeerCertificate), TlsError> {
     let peer_certificate = PeerCertificate::default();
     let wrap = |verifier| RecordingVerifier { verifier, peer_certificate: peer_certificate.clone() };
-    let made = config(options, protocol, wrap).map_err(|error| tls_unusable_text(&error))?;
+    let made = config(options, protocol, wrap).map_err(|error| tls_unusable(&error))?;
     Ok((made, peer_certificate))
 }
 
@@ -298,44 +299,43 @@ impl ServerCertVerifier for RecordingVerifier {
     }
 }
 
-pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, InvalidDnsNameError> {
-    ServerName::try_from(host.to_owned())
+pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(host.to_owned()).map_err(|_| TlsError::InvalidName { name: host.to_owned() })
 }
 
-/// The reason why a handshake failed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum HandshakeFault {
-    /// The peer is not trusted; a retry would get the same certificate.
-    Untrusted(String),
-    /// Any other failure.
-    Failed(String),
-}
-
-/// Translates the error of a handshake with `peer`.
-pub(super) fn handshake_fault(peer: &str, error: &std::io::Error) -> HandshakeFault {
+/// Translates the error of a handshake.
+pub(super) fn tls_error(error: &std::io::Error) -> TlsError {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
-        let why = match error.kind() {
+        let error = match error.kind() {
             std::io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
             _ => error.to_string(),
         };
-        return HandshakeFault::Failed(format!("{peer} broke off the TLS handshake ({why})"));
+        return TlsError::Broken { error };
     };
     match error {
-        rustls::Error::InvalidCertificate(certificate) => {
-            HandshakeFault::Untrusted(format!("{peer} is not trusted: {}", certificate_error_text(certificate)))
+        rustls::Error::InvalidCertificate(certificate) => certificate_error(certificate),
+        rustls::Error::InvalidMessage(_) => TlsError::NotTls,
+        rustls::Error::AlertReceived(alert) => TlsError::Alert { problem: alert_text(*alert) },
+        other => TlsError::Failed { problem: tls_error_text(other).to_owned() },
+    }
+}
+
+fn certificate_error(error: &CertificateError) -> TlsError {
+    let problem = certificate_error_text(error);
+    match error {
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => TlsError::Validity { problem },
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            TlsError::WrongName { problem }
         }
-        rustls::Error::InvalidMessage(_) => {
-            HandshakeFault::Failed(format!("{peer} does not speak TLS; is it an http:// server?"))
-        }
-        rustls::Error::AlertReceived(alert) => {
-            HandshakeFault::Failed(format!("{peer} refused the TLS handshake ({})", alert_text(*alert)))
-        }
-        other => HandshakeFault::Failed(format!("the TLS handshake with {peer} failed ({})", tls_error_text(other))),
+        _ => TlsError::Untrusted { problem },
     }
 }
 
 /// Translates an error that prevents any use of TLS.
-fn tls_unusable_text(error: &rustls::Error) -> String {
+fn tls_unusable(error: &rustls::Error) -> TlsError {
     let why = match error {
         rustls::Error::General(_) => {
             "this machine has no store of authorities; install one (ca-certificates), or name a file in SSL_CERT_FILE"
@@ -343,7 +343,7 @@ fn tls_unusable_text(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(_) => "a certificate in NODE_EXTRA_CA_CERTS cannot be read",
         other => tls_error_text(other),
     };
-    format!("TLS cannot be used here ({why})")
+    TlsError::Unusable { problem: why.to_owned() }
 }
 
 /// Translates an alert of the peer.
@@ -560,11 +560,10 @@ mod tests {
         let alerts = (0..=255).map(|number| rustls::Error::AlertReceived(AlertDescription::from(number)));
         let certificate = certificate.into_iter().map(rustls::Error::InvalidCertificate);
         for error in certificate.chain(others).chain(alerts) {
-            let tls_unusable_text = tls_unusable_text(&error);
-            let fault = handshake_fault("a.test:443", &std::io::Error::other(error));
-            let (HandshakeFault::Untrusted(words) | HandshakeFault::Failed(words)) = fault;
-            assert!(words.contains("a.test:443") && !is_program_text(&words), "{words}");
-            assert!(!is_program_text(&tls_unusable_text), "{tls_unusable_text}");
+            let unusable = tls_unusable(&error).with("a.test:443").to_string();
+            let failed = tls_error(&std::io::Error::other(error)).with("a.test:443").to_string();
+            assert!(failed.contains("a.test:443") && !is_program_text(&failed), "{failed}");
+            assert!(!is_program_text(&unusable), "{unusable}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! peer's window has let through. A stream whose last frame was never handed over cannot have been processed. The same
 //! holds for a stream whose connection is gone and had accepted fewer bytes than its frames need.
 
+use mendline_core::reason::CutReason;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(super) enum Failure {
     /// The response head exceeds the limit.
     HeadTooLarge,
     /// The connection broke, or the response is not HTTP.
-    Cut(String),
+    Cut(CutReason),
 }
 
 type Http1Response = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>> + Send>>;
@@ -75,10 +76,10 @@ fn http1_failure(error: &hyper::Error) -> Failure {
         return Failure::HeadTooLarge;
     }
     if error.is_incomplete_message() {
-        return Failure::Cut("the server closed the connection without an answer".to_owned());
+        return Failure::Cut(CutReason::ClosedWithoutAnswer);
     }
     if error.is_parse() {
-        return Failure::Cut(format!("the answer is not HTTP ({error})"));
+        return Failure::Cut(CutReason::NotHttp { error: error.to_string() });
     }
     Failure::Cut(innermost(error))
 }
@@ -89,35 +90,33 @@ fn http2_failure(error: &h2::Error) -> Failure {
     if error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM)) {
         return Failure::Refused;
     }
-    Failure::Cut(http2_words(error))
+    Failure::Cut(http2_reason(error))
 }
 
-fn http2_words(error: &h2::Error) -> String {
+pub(super) fn http2_reason(error: &h2::Error) -> CutReason {
     match (error.reason(), error.get_io()) {
-        (Some(reason), _) if error.is_remote() => format!("the server reset the stream ({})", reason.description()),
-        (Some(reason), _) => format!("the server broke the rules of HTTP/2 ({})", reason.description()),
-        (None, Some(io)) => io_words(io),
-        (None, None) => error.to_string(),
+        (Some(reason), _) if error.is_remote() => CutReason::StreamReset { code: reason.description().to_owned() },
+        (Some(reason), _) => CutReason::Http2 { code: reason.description().to_owned() },
+        (None, Some(io)) => io_reason(io),
+        (None, None) => CutReason::Other { error: error.to_string() },
     }
 }
 
-/// Returns the text of the innermost cause.
-fn innermost(error: &hyper::Error) -> String {
+/// Returns the innermost cause.
+fn innermost(error: &hyper::Error) -> CutReason {
     let mut cause: &dyn std::error::Error = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    cause.downcast_ref().map_or_else(|| cause.to_string(), io_words)
+    cause.downcast_ref().map_or_else(|| CutReason::Other { error: cause.to_string() }, io_reason)
 }
 
-fn io_words(error: &std::io::Error) -> String {
+fn io_reason(error: &std::io::Error) -> CutReason {
     match error.kind() {
-        std::io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
-        std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::UnexpectedEof => {
-            "the server closed the connection".to_owned()
-        }
-        std::io::ErrorKind::TimedOut => "the server acknowledges nothing any more (timed out)".to_owned(),
-        _ => error.to_string(),
+        std::io::ErrorKind::ConnectionReset => CutReason::Reset,
+        std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::UnexpectedEof => CutReason::Closed,
+        std::io::ErrorKind::TimedOut => CutReason::TimedOut,
+        _ => CutReason::Other { error: error.to_string() },
     }
 }
 
@@ -136,8 +135,8 @@ impl ResponseBody {
         }
     }
 
-    /// Returns the next bytes, `None` at the proper end, and an error text otherwise.
-    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
+    /// Returns the next bytes, `None` at the proper end, and the reason of a loss otherwise.
+    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutReason>>> {
         match self {
             ResponseBody::Http1(body) => loop {
                 match ready!(Pin::new(&mut *body).poll_frame(cx)) {
@@ -146,7 +145,7 @@ impl ResponseBody {
                             return Poll::Ready(Some(Ok(data)));
                         }
                     }
-                    Some(Err(error)) => return Poll::Ready(Some(Err(body_words(&error)))),
+                    Some(Err(error)) => return Poll::Ready(Some(Err(body_reason(&error)))),
                     None => return Poll::Ready(None),
                 }
             },
@@ -156,17 +155,19 @@ impl ResponseBody {
                     let _ = body.flow_control().release_capacity(data.len());
                     Poll::Ready(Some(Ok(data)))
                 }
-                Some(Err(error)) => Poll::Ready(Some(Err(http2_words(&error)))),
+                Some(Err(error)) => Poll::Ready(Some(Err(http2_reason(&error)))),
                 None => Poll::Ready(None),
             },
         }
     }
 }
 
-fn body_words(error: &hyper::Error) -> String {
-    let words = innermost(error);
-    // hyper reports "connection error" if the cause was reported elsewhere.
-    if words == "connection error" { "the connection broke".to_owned() } else { words }
+fn body_reason(error: &hyper::Error) -> CutReason {
+    match innermost(error) {
+        // hyper reports "connection error" if the cause was reported elsewhere.
+        CutReason::Other { error } if error == "connection error" => CutReason::Broken,
+        reason => reason,
+    }
 }
 
 /// The unsent rest of a request body for an HTTP/2 stream.
