@@ -110,14 +110,14 @@ pub trait Observer: Send {
     }
 
     /// A message went this way. Told only to those who want it.
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
-        let _ = (upstream, way, message);
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
+        let _ = (upstream, direction, message);
     }
 }
 
 /// The four ways that a message can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the client to us.
     FromClient,
     /// From us to the server.
@@ -144,9 +144,9 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.wants_wire() || self.1.wants_wire()
     }
 
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
-        self.0.passed(upstream, way, message);
-        self.1.passed(upstream, way, message);
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
+        self.0.on_message(upstream, direction, message);
+        self.1.on_message(upstream, direction, message);
     }
 }
 
@@ -168,9 +168,9 @@ impl<A: Observer> Observer for Option<A> {
         self.as_ref().is_some_and(Observer::wants_wire)
     }
 
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
         if let Some(observer) = self {
-            observer.passed(upstream, way, message);
+            observer.on_message(upstream, direction, message);
         }
     }
 }

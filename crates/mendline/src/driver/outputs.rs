@@ -8,7 +8,7 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{At, Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
+use super::{At, Child, Driver, Host, Iteration, Observer, Direction, foreign, wire};
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
@@ -42,7 +42,7 @@ where
                 Output::Exchange { exchange, request, reuse, .. } => {
                     iteration.begun = true;
                     if let (true, Some(body)) = (self.wired, &request.body) {
-                        wire::goes(&mut self.observer, exchange.upstream(), Way::ToServer, body);
+                        wire::goes(&mut self.observer, exchange.upstream(), Direction::ToServer, body);
                     }
                     match &mut self.remote {
                         Some(http) => http.begin(exchange, *request, reuse),

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
-use super::{Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
+use super::{Child, Driver, Host, Iteration, Observer, Direction, foreign, wire};
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
@@ -43,7 +43,7 @@ where
             match self.from_client.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
                     if self.wired {
-                        wire::came(&mut self.observer, self.upstream, Way::FromClient, &line);
+                        wire::came(&mut self.observer, self.upstream, Direction::FromClient, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromClient { client, received }, now);
@@ -100,7 +100,7 @@ where
             match link.stdout.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
                     if self.wired {
-                        wire::came(&mut self.observer, self.upstream, Way::FromServer, &line);
+                        wire::came(&mut self.observer, self.upstream, Direction::FromServer, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromLink { link: link.id, received }, now);
@@ -140,7 +140,7 @@ where
             |stdout, buffer| child.drain_stdout(stdout, buffer),
             |line| {
                 if wired {
-                    wire::came(observer, id.upstream, Way::FromServer, &line);
+                    wire::came(observer, id.upstream, Direction::FromServer, &line);
                 }
                 engine.handle(Input::FromLink { link: id, received: Received::from_line(line, limits) }, now);
             },

@@ -6,29 +6,29 @@
 use mendline_core::{Engine, Input, Port, UpstreamId};
 use mendline_wire::{Line, Received, Spliced};
 
-use super::host::{Observer, Way};
+use super::host::{Observer, Direction};
 
 /// A line came.
-pub(super) fn came(observer: &mut impl Observer, upstream: UpstreamId, way: Way, line: &Line) {
+pub(super) fn came(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, line: &Line) {
     match line {
-        Line::Text(text) | Line::TooLong { head: text, .. } => observer.passed(upstream, way, text),
+        Line::Text(text) | Line::TooLong { head: text, .. } => observer.on_message(upstream, direction, text),
     }
 }
 
 /// A message goes out.
-pub(super) fn goes(observer: &mut impl Observer, upstream: UpstreamId, way: Way, message: &Spliced) {
-    observer.passed(upstream, way, &message.to_bytes());
+pub(super) fn goes(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, message: &Spliced) {
+    observer.on_message(upstream, direction, &message.to_bytes());
 }
 
 /// The next message for this port, which whoever wants to sees on its way.
 pub(super) fn next<O: Observer>(
     engine: &mut Engine,
     port: Port,
-    shown: Option<(&mut O, UpstreamId, Way)>,
+    shown: Option<(&mut O, UpstreamId, Direction)>,
 ) -> Option<Spliced> {
     let message = engine.poll_write(port)?;
     if let Some((observer, upstream, way)) = shown {
-        goes(observer, upstream, way, &message);
+        goes(observer, upstream, direction, &message);
     }
     Some(message)
 }
@@ -40,7 +40,7 @@ pub(super) fn heard(observer: &mut impl Observer, input: &Input) {
         Input::StreamEvent { exchange, event } => (exchange, event.received.as_ref()),
         _ => return,
     };
-    let mut show = |text: &[u8]| observer.passed(exchange.upstream(), Way::FromServer, text);
+    let mut show = |text: &[u8]| observer.on_message(exchange.upstream(), Direction::FromServer, text);
     match received {
         Some(Received::Message(message)) => show(message.text()),
         Some(Received::Batch(messages)) => messages.iter().flatten().for_each(|message| show(message.text())),

@@ -9,7 +9,7 @@ use mendline_core::port::Pipe;
 use mendline_core::{Input, Moment, Port};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Driver, Host, Observer, Way, wire};
+use super::{Driver, Host, Observer, Direction, wire};
 
 /// How often we look whether a client that sends no more still reads.
 const LOOK: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ where
         let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
         for link in &mut self.links {
             let (port, upstream) = (Port::Link(link.id), link.id.upstream);
-            let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Way::ToServer)));
+            let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Direction::ToServer)));
             if link.stdin.poll_write(cx, next).is_err() {
                 link.suspect(Pipe::Stdin, now);
             }
@@ -37,7 +37,7 @@ where
         self.write_links(cx, now);
         let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
         let (port, upstream) = (Port::Client(self.client), self.upstream);
-        let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Way::ToClient)));
+        let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Direction::ToClient)));
         if self.to_client.poll_write(cx, next).is_ok() && !self.has_left(cx, now) {
             return false;
         }

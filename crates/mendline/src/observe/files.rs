@@ -32,7 +32,7 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
-use crate::driver::{At, Way};
+use crate::driver::{At, Direction};
 use open_calls::OpenCalls;
 use queue::{Entry, Queue, What};
 use record::Encoder;
@@ -145,10 +145,10 @@ impl Files {
         self.wire
     }
 
-    pub(super) fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+    pub(super) fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
         if self.wire {
             let text = message[..message.len().min(LONGEST_MESSAGE)].into();
-            let what = What::Passed { way, length: message.len(), text };
+            let what = What::Passed { direction, length: message.len(), text };
             self.queue.put(Entry::now(LogLevel::Debug, Some(upstream), what));
         }
     }

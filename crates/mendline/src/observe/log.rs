@@ -11,7 +11,7 @@ use mendline_core::{Event, Level, UpstreamId};
 use super::files::{FileChoices, Files, FilesHandle};
 use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
-use crate::driver::{At, Observer, Way};
+use crate::driver::{At, Observer, Direction};
 
 /// What is worth a line. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,9 +149,9 @@ impl Observer for Log {
         self.files.as_ref().is_some_and(Files::wants_wire)
     }
 
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
         if let Some(files) = &mut self.files {
-            files.passed(upstream, way, message);
+            files.on_message(upstream, direction, message);
         }
     }
 }

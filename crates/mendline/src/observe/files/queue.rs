@@ -14,7 +14,7 @@ use mendline_core::{Event, UpstreamId};
 
 use super::now;
 use super::open_calls::Before;
-use crate::driver::Way;
+use crate::driver::Direction;
 use crate::observe::log::LogLevel;
 
 /// How many entries lie here at most.
@@ -50,7 +50,7 @@ pub(super) enum What {
     /// What the rest of the program has to say.
     Note(Box<str>),
     /// A message, or its beginning.
-    Passed { way: Way, length: usize, text: Box<[u8]> },
+    Passed { direction: Direction, length: usize, text: Box<[u8]> },
     /// This many entries that did not fit.
     Lost(u64),
 }

@@ -17,7 +17,7 @@ use mendline_wire::Method;
 use super::now;
 use super::open_calls::{Before, Sent};
 use super::queue::{Entry, What};
-use crate::driver::Way;
+use crate::driver::Direction;
 use crate::observe::errno::SystemError;
 use crate::observe::escaped::{JsonEscape, is_harmless};
 use crate::observe::log::LogLevel;
@@ -52,8 +52,8 @@ impl Encoder {
             What::Lost(count) => self.line(entry, "message", out, |_, object| {
                 object.text("text", format!("{count} log lines were dropped: the disk did not keep up").as_bytes());
             }),
-            What::Passed { way, length, text } => self.line(entry, "wire", out, |encoder, object| {
-                object.word("way", way_word(*way));
+            What::Passed { direction, length, text } => self.line(entry, "wire", out, |encoder, object| {
+                object.word("way", direction_name(*direction));
                 object.number("bytes", *length as u64);
                 let is_cut = text.len() < *length;
                 if is_cut {
@@ -211,12 +211,12 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-fn way_word(way: Way) -> &'static str {
-    match way {
-        Way::FromClient => "fromClient",
-        Way::ToServer => "toServer",
-        Way::FromServer => "fromServer",
-        Way::ToClient => "toClient",
+fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::FromClient => "fromClient",
+        Direction::ToServer => "toServer",
+        Direction::FromServer => "fromServer",
+        Direction::ToClient => "toClient",
     }
 }
 
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn a_message_says_which_way_it_went_and_how_long_it_was() {
         let text = (*br#"{"jsonrpc":"2.0","params":{"password":"abcdef"}}"#).into();
-        let (_, value) = written(What::Passed { way: Way::ToServer, length: 100_000, text });
+        let (_, value) = written(What::Passed { direction: Direction::ToServer, length: 100_000, text });
         assert_eq!(value["way"], "toServer");
         assert_eq!((&value["bytes"], &value["cut"]), (&100_000.into(), &true.into()));
         assert_eq!(value["text"], r#"{"jsonrpc":"2.0","params":{"password":"‹secret›"}}"#);

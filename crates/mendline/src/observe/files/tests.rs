@@ -43,7 +43,7 @@ fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_
     files.on_stderr(NOTES, b"listening");
     files.on_event(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
     files.on_event(&Event::Resumed { upstream: NOTES });
-    files.passed(NOTES, Way::ToServer, b"{}");
+    files.on_message(NOTES, Direction::ToServer, b"{}");
     drop(files);
     let texts: Vec<String> =
         lines(home.path(), SUFFIX).iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect();
@@ -56,7 +56,7 @@ fn messages_are_written_to_files_of_their_own_when_that_was_asked_for() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
     assert!(files.wants_wire());
-    files.passed(NOTES, Way::FromClient, &vec![b'x'; 100_000]);
+    files.on_message(NOTES, Direction::FromClient, &vec![b'x'; 100_000]);
     drop(files);
     let lines = lines(home.path(), WIRE_SUFFIX);
     assert_eq!((lines[0]["bytes"].as_u64(), lines[0]["cut"].as_bool()), (Some(100_000), Some(true)));
@@ -69,8 +69,8 @@ fn s09_wire_records_are_redacted_by_the_thread_that_writes() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
     looked_at();
-    files.passed(NOTES, Way::FromServer, format!("{}open sesame", "b-".repeat(60_000)).as_bytes());
-    files.passed(NOTES, Way::FromServer, b"beware of open sesame");
+    files.on_message(NOTES, Direction::FromServer, format!("{}open sesame", "b-".repeat(60_000)).as_bytes());
+    files.on_message(NOTES, Direction::FromServer, b"beware of open sesame");
     assert_eq!(looked_at(), 0, "the thread that carries calls has looked at the message");
     drop(files);
     let lines = lines(home.path(), WIRE_SUFFIX);
@@ -83,7 +83,7 @@ fn s06_wire_record_cut_within_a_secret_shows_no_part_of_it() {
     for before in LONGEST_MESSAGE - 12..LONGEST_MESSAGE {
         let home = tempfile::tempdir().unwrap();
         let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
-        files.passed(NOTES, Way::FromServer, format!("{}open sesame and more", "x".repeat(before)).as_bytes());
+        files.on_message(NOTES, Direction::FromServer, format!("{}open sesame and more", "x".repeat(before)).as_bytes());
         drop(files);
         let lines = lines(home.path(), WIRE_SUFFIX);
         assert!(!lines[0]["text"].as_str().unwrap().contains("ope"), "{before}");
