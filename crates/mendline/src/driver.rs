@@ -37,7 +37,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::observe::redact::Redactor;
 use crate::transport::http::Http;
 use clock::Clock;
-pub use host::{At, Child, Drained, Host, Keeper, Observer, Direction};
+pub use host::{EventTime, Child, Drained, Host, Keeper, Observer, Direction};
 use link::Link;
 use sink::Sink;
 use source::Source;

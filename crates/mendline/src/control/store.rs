@@ -16,7 +16,7 @@ use self::entry::{Entry, millis, shown};
 use super::message::{Level, Told};
 use super::registry::Heard;
 use super::snapshot::{Party, ProcessFacts, Snapshot, StateKind, VERSION};
-use crate::driver::{At, Observer};
+use crate::driver::{EventTime, Observer};
 use crate::observe::redact::Redactor;
 
 /// How many events may wait for one who follows.
@@ -190,7 +190,7 @@ impl StatusObserver {
 }
 
 impl Observer for StatusObserver {
-    fn on_event(&mut self, event: &Event, _: At) {
+    fn on_event(&mut self, event: &Event, _: EventTime) {
         open(&self.0).take_in(event);
     }
 

@@ -89,7 +89,7 @@ pub trait Keeper: Send {
 
 /// The time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct EventTime {
     /// On the engine's clock, which never goes back.
     pub moment: Moment,
     /// On the machine's clock, in microseconds since 1970.
@@ -99,7 +99,7 @@ pub struct At {
 /// An observer of events. It must not block: it is called between a request and its answer.
 pub trait Observer: Send {
     /// The engine emitted an event.
-    fn on_event(&mut self, event: &Event, at: At);
+    fn on_event(&mut self, event: &Event, at: EventTime);
 
     /// A child wrote a line to its stderr. Secrets are hidden in it.
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]);
@@ -130,7 +130,7 @@ pub enum Direction {
 
 /// Two that are told the same.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn on_event(&mut self, event: &Event, at: At) {
+    fn on_event(&mut self, event: &Event, at: EventTime) {
         self.0.on_event(event, at);
         self.1.on_event(event, at);
     }
@@ -152,7 +152,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 
 /// Nobody, when there is nobody to tell.
 impl<A: Observer> Observer for Option<A> {
-    fn on_event(&mut self, event: &Event, at: At) {
+    fn on_event(&mut self, event: &Event, at: EventTime) {
         if let Some(observer) = self {
             observer.on_event(event, at);
         }

@@ -8,7 +8,7 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{At, Child, Driver, Host, Iteration, Observer, Direction, foreign, wire};
+use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, foreign, wire};
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ROUND: usize = 1024;
@@ -30,7 +30,7 @@ where
             match output {
                 Output::Event(event) => {
                     let unix_micros = *unix_micros.get_or_insert_with(unix_micros_now);
-                    self.observer.on_event(&event, At { moment: now, unix_micros });
+                    self.observer.on_event(&event, EventTime { moment: now, unix_micros });
                     continue;
                 }
                 Output::Cache { upstream, what } => {

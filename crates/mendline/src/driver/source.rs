@@ -64,7 +64,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
     }
 
     /// Everything that can still be had without waiting: `drain` reads once into the buffer it is given, and says
-    /// whether it got anything. At most `limit` bytes, since a stranger may hold the other end and write for ever.
+    /// whether it got anything. EventTime most `limit` bytes, since a stranger may hold the other end and write for ever.
     pub(super) fn last_lines(
         &mut self,
         limit: usize,

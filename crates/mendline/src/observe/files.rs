@@ -13,7 +13,7 @@
 //! text of it, hides secrets and writes, a few times a second at most and not at all when nothing happens. A disk that is
 //! slow, full or gone costs lines, which are counted, and nothing else.
 //!
-//! At the usual level, single calls are no news. But when one of them goes wrong, its history is (`open_calls`): when it came,
+//! EventTime the usual level, single calls are no news. But when one of them goes wrong, its history is (`open_calls`): when it came,
 //! when it was sent, and everything from then on.
 
 mod open_calls;
@@ -32,7 +32,7 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
-use crate::driver::{At, Direction};
+use crate::driver::{EventTime, Direction};
 use open_calls::OpenCalls;
 use queue::{Entry, Queue, What};
 use record::Encoder;
@@ -119,7 +119,7 @@ impl Files {
         }
     }
 
-    pub(super) fn on_event(&mut self, event: &Event, at: At) {
+    pub(super) fn on_event(&mut self, event: &Event, at: EventTime) {
         let level = LogLevel::from(event.level());
         if self.level == LogLevel::Info && event_is_about_a_call(event) {
             // Messages on the wire have numbers of their own, and only the start of an attempt names both.

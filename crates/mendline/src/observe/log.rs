@@ -11,7 +11,7 @@ use mendline_core::{Event, Level, UpstreamId};
 use super::files::{FileChoices, Files, FilesHandle};
 use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
-use crate::driver::{At, Observer, Direction};
+use crate::driver::{EventTime, Observer, Direction};
 
 /// What is worth a line. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,7 +128,7 @@ impl LogHandle {
 }
 
 impl Observer for Log {
-    fn on_event(&mut self, event: &Event, at: At) {
+    fn on_event(&mut self, event: &Event, at: EventTime) {
         let level = LogLevel::from(event.level());
         if self.stderr.wants(level) {
             self.stderr.put(level, self.name(event.upstream()), " ", event.to_string().as_bytes());

@@ -2,7 +2,7 @@
 //!
 //! Many clients never read our stderr. A full pipe there must not cost a call anything: lines go through a bounded channel
 //! to one thread, which is the only one that may be blocked by stderr. When the channel is full, lines are dropped and
-//! counted, and the count is the first thing said when stderr flows again. At the end the thread is waited for, unless it is
+//! counted, and the count is the first thing said when stderr flows again. EventTime the end the thread is waited for, unless it is
 //! stderr that it waits for.
 //!
 //! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. The thread makes each line by
