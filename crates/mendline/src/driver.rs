@@ -37,7 +37,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::observe::redact::Redactor;
 use crate::transport::http::Http;
 use clock::Clock;
-pub use host::{EventTime, Child, Drained, Host, Keeper, Observer, Direction};
+pub use host::{EventTime, Child, Drained, Host, CacheStore, Observer, Direction};
 use link::Link;
 use sink::Sink;
 use source::Source;
@@ -63,7 +63,7 @@ pub struct Driver<H: Host, R, W, O> {
     engine: Engine,
     host: H,
     /// Before the observer, so that it ends before it: what it has to say is heard.
-    keeper: Option<Box<dyn Keeper>>,
+    cache_store: Option<Box<dyn CacheStore>>,
     observer: O,
     /// Hides secrets in text of servers where it enters.
     redactor: Redactor,
@@ -102,7 +102,7 @@ where
         Self {
             engine,
             redactor,
-            keeper: None,
+            cache_store: None,
             wired: observer.wants_wire(),
             observer,
             client: client.id,
@@ -125,15 +125,15 @@ where
 
     /// Hides the secrets that this one knows in every text of a server that is quoted. Without it, only what looks like a
     /// credential is hidden.
-    pub fn hiding(mut self, redactor: Redactor) -> Self {
+    pub fn with_redactor(mut self, redactor: Redactor) -> Self {
         self.engine.quote_with(Arc::new(redactor.clone()));
         self.redactor = redactor;
         self
     }
 
     /// Gives what the engine wants to be kept to this one; without it, nothing is kept.
-    pub fn keeping(mut self, keeper: Box<dyn Keeper>) -> Self {
-        self.keeper = Some(keeper);
+    pub fn with_cache_store(mut self, store: Box<dyn CacheStore>) -> Self {
+        self.cache_store = Some(store);
         self
     }
 

@@ -18,6 +18,6 @@ mod raw;
 pub mod state;
 pub mod transport;
 
-pub use driver::{Child, Client, Drained, Driver, Host, Keeper, Observer, Direction};
+pub use driver::{Child, Client, Drained, Driver, Host, CacheStore, Observer, Direction};
 /// The decisions that these shells carry out.
 pub use mendline_core as decisions;

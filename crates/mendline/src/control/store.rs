@@ -61,7 +61,7 @@ impl StatusStore {
     }
 
     /// The same, which shows nothing that this one hides.
-    pub fn hiding(mut self, redactor: Redactor) -> StatusStore {
+    pub fn with_redactor(mut self, redactor: Redactor) -> StatusStore {
         self.redactor = redactor;
         self
     }

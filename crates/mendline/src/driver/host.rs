@@ -82,9 +82,9 @@ pub enum Drained {
 }
 
 /// Keeps what is known of servers for the next time. Must not block.
-pub trait Keeper: Send {
+pub trait CacheStore: Send {
     /// Keeps this; it replaces what was kept of this upstream before.
-    fn keep(&mut self, upstream: UpstreamId, what: ListCache);
+    fn store(&mut self, upstream: UpstreamId, cache: ListCache);
 }
 
 /// The time of an event.

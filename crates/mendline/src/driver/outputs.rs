@@ -34,8 +34,8 @@ where
                     continue;
                 }
                 Output::Cache { upstream, what } => {
-                    if let Some(keeper) = &mut self.keeper {
-                        keeper.keep(upstream, what);
+                    if let Some(store) = &mut self.cache_store {
+                        store.store(upstream, what);
                     }
                     continue;
                 }
@@ -60,7 +60,7 @@ where
                 }
                 Output::Renew { upstream } => {
                     // What is said from now on belongs to another server, or is said to another credential.
-                    self.keeper = None;
+                    self.cache_store = None;
                     if let Some(way) = self.host.renew(upstream) {
                         self.left.extend(self.remote.replace(way));
                     }
