@@ -6,7 +6,7 @@
 //! Children get theirs before their own answers are read, so that they work while we do.
 //! An answer so leaves in the same poll in which it came. Another round follows only if there is a reason for one (a
 //! source had more than its turn, a child was started or buried, leave to read was given): the usual call costs one round
-//! down and one back. After `ROUNDS_PER_POLL` of them the reactor gets its turn, so that no peer can keep it.
+//! down and one back. After `ITERATIONS_PER_POLL` of them the reactor gets its turn, so that no peer can keep it.
 //!
 //! The driver decides nothing. It asks the engine for leave to read (`may_read`), lets sinks pull (`poll_write`), counts
 //! what was accepted, and keeps the order that `mendline_core::port` promises: above all that the end of a child is told
@@ -44,7 +44,7 @@ use source::Source;
 use stall_detector::StallDetector;
 
 /// How many rounds may follow each other before the reactor gets its turn.
-const ROUNDS_PER_POLL: usize = 32;
+const ITERATIONS_PER_POLL: usize = 32;
 
 /// The client's side of a bridge: where it writes to us and where it reads from us.
 pub struct Client<R, W> {
@@ -68,7 +68,7 @@ pub struct Driver<H: Host, R, W, O> {
     /// Hides secrets in text of servers where it enters.
     redactor: Redactor,
     /// Whether the observer wants to see the messages themselves.
-    wired: bool,
+    wire_enabled: bool,
     limits: Limits,
     client: ClientId,
     upstream: UpstreamId,
@@ -76,13 +76,13 @@ pub struct Driver<H: Host, R, W, O> {
     to_client: Sink<W>,
     client_lost: bool,
     /// The client sends no more; when to look whether it still reads.
-    next_look: Option<Moment>,
+    next_client_check: Option<Moment>,
     /// Not read from in the last round, for want of leave.
-    client_held: bool,
+    client_paused: bool,
     links: Vec<Link<H::Child>>,
     remote: Option<Http<H::Dial>>,
     /// Ways over HTTP that were left, until what is open over them has ended.
-    left: Vec<Http<H::Dial>>,
+    retired: Vec<Http<H::Dial>>,
     clock: Clock,
     stall_detector: StallDetector,
     finished: Option<(Moment, Ending)>,
@@ -95,7 +95,7 @@ where
     W: AsyncWrite + Unpin + Send,
     O: Observer,
 {
-    /// A driver that has not begun. Must be made inside a tokio runtime, whose clock is the one that counts.
+    /// A driver that has not exchange_changed. Must be made inside a tokio runtime, whose clock is the one that counts.
     pub fn new(mut engine: Engine, limits: Limits, mut host: H, client: Client<R, W>, observer: O) -> Self {
         let redactor = Redactor::default();
         engine.quote_with(Arc::new(redactor.clone()));
@@ -103,18 +103,18 @@ where
             engine,
             redactor,
             cache_store: None,
-            wired: observer.wants_wire(),
+            wire_enabled: observer.wants_wire(),
             observer,
             client: client.id,
             upstream: client.upstream,
             from_client: Source::new(client.reader, limits.message_bytes),
             to_client: Sink::new(client.writer),
             client_lost: false,
-            next_look: None,
-            client_held: false,
+            next_client_check: None,
+            client_paused: false,
             links: Vec::new(),
             remote: host.remote(client.upstream),
-            left: Vec::new(),
+            retired: Vec::new(),
             clock: Clock::start(),
             stall_detector: StallDetector::default(),
             finished: None,
@@ -143,7 +143,7 @@ where
         let now = self.clock.now();
         self.engine.handle(Input::ClientOpened { client: self.client, upstream: self.upstream }, now);
         // The child starts before the first request is even read: its start is what the first answer waits for.
-        self.run_output(now, &mut Iteration::default());
+        self.run_outputs(now, &mut Iteration::default());
         poll_fn(|cx| self.poll(cx, &mut poll_external_input)).await
     }
 
@@ -152,40 +152,40 @@ where
         cx: &mut Context<'_>,
         poll_external_input: &mut impl FnMut(&mut Context<'_>) -> Poll<Input>,
     ) -> Poll<Ending> {
-        let mut stood_still = self.stall_detector.rise(self.clock.now());
-        for _ in 0..ROUNDS_PER_POLL {
+        let mut stalled = self.stall_detector.wake(self.clock.now());
+        for _ in 0..ITERATIONS_PER_POLL {
             let now = self.clock.now();
             let mut iteration = Iteration::default();
-            if let Poll::Ready(news) = poll_external_input(cx) {
-                self.read_external_inputs(news, now);
+            if let Poll::Ready(input) = poll_external_input(cx) {
+                self.handle_external_input(input, now);
                 iteration.again = true;
             }
-            if std::mem::take(&mut stood_still) {
-                self.read_external_inputs(Input::SystemResumed, now);
+            if std::mem::take(&mut stalled) {
+                self.handle_external_input(Input::SystemResumed, now);
                 iteration.again = true;
             }
             self.read_client(cx, now, &mut iteration);
             // Children begin with what was just asked while we still read what they have answered.
             self.write_links(cx, now);
             self.read_links(cx, now, &mut iteration);
-            self.run_output(now, &mut iteration);
-            // What was begun just now is heard here and needs no round of its own.
-            iteration.begun = false;
+            self.run_outputs(now, &mut iteration);
+            // What was exchange_changed just now is heard here and needs no round of its own.
+            iteration.exchange_changed = false;
             self.read_remote(cx, now, &mut iteration);
             // Not before everybody was heard: an answer that was there in time is in time, however late we look.
-            self.keep_time(now);
-            self.run_output(now, &mut iteration);
+            self.handle_timeouts(now);
+            self.run_outputs(now, &mut iteration);
             iteration.again |= self.write_all(cx, now);
             // Writing may have told the engine something, too.
-            self.run_output(now, &mut iteration);
+            self.run_outputs(now, &mut iteration);
             if let Some(ended) = self.ended(now) {
                 return Poll::Ready(ended);
             }
-            iteration.again |= iteration.begun || ((iteration.held || self.remote.is_some()) && self.may_hear_again());
+            iteration.again |= iteration.exchange_changed || ((iteration.paused || self.remote.is_some()) && self.may_resume_reading());
             if !iteration.again {
                 let due = self.next_deadline();
                 if self.clock.poll_until(due, cx).is_pending() {
-                    self.stall_detector.rest_until(due);
+                    self.stall_detector.sleep_until(due);
                     return Poll::Pending;
                 }
             }
@@ -196,18 +196,18 @@ where
 
     /// Passes on what came from neither side. When the way to a server may have changed, connections that rest are not
     /// worth keeping: nobody knows whether they still lead anywhere, and a fresh one costs less than finding out.
-    fn read_external_inputs(&mut self, news: Input, now: Moment) {
-        if matches!(news, Input::SystemResumed) && !self.stall_detector.is_news(now) {
+    fn handle_external_input(&mut self, input: Input, now: Moment) {
+        if matches!(input, Input::SystemResumed) && !self.stall_detector.is_new_stall(now) {
             return;
         }
-        if let (Input::SystemResumed | Input::NetworkChanged, Some(http)) = (&news, &mut self.remote) {
+        if let (Input::SystemResumed | Input::NetworkChanged, Some(http)) = (&input, &mut self.remote) {
             http.close();
         }
-        self.engine.handle(news, now);
+        self.engine.handle(input, now);
     }
 
     /// Tells the engine that its time has come, and about pipes whose process did not end after all.
-    fn keep_time(&mut self, now: Moment) {
+    fn handle_timeouts(&mut self, now: Moment) {
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_timeout(now);
         }
@@ -221,21 +221,21 @@ where
     fn next_deadline(&self) -> Option<Moment> {
         let suspicions = self.links.iter().filter_map(Link::next_suspicion);
         let finish = self.finished.map(|(due, _)| due);
-        suspicions.chain(self.engine.poll_timeout()).chain(finish).chain(self.next_look).min()
+        suspicions.chain(self.engine.poll_timeout()).chain(finish).chain(self.next_client_check).min()
     }
 
     /// Whether a source that had to be passed over may be read now.
-    fn may_hear_again(&self) -> bool {
-        let client = !self.client_lost && self.client_held && self.engine.may_read(Port::Client(self.client));
-        let link = self.links.iter().any(|link| link.held && self.engine.may_read(Port::Link(link.id)));
+    fn may_resume_reading(&self) -> bool {
+        let client = !self.client_lost && self.client_paused && self.engine.may_read(Port::Client(self.client));
+        let link = self.links.iter().any(|link| link.paused && self.engine.may_read(Port::Link(link.id)));
         let may_read = |exchange| self.engine.may_read(Port::Exchange(exchange));
-        client || link || self.remote.iter().chain(&self.left).any(|http| http.may_hear_again(may_read))
+        client || link || self.remote.iter().chain(&self.retired).any(|http| http.may_hear_again(may_read))
     }
 
     fn ended(&mut self, now: Moment) -> Option<Ending> {
         let (due, ended) = self.finished?;
-        let silent = self.to_client.is_closed() || self.to_client.is_empty();
-        (silent || due <= now).then_some(ended)
+        let flushed = self.to_client.is_closed() || self.to_client.is_empty();
+        (flushed || due <= now).then_some(ended)
     }
 }
 
@@ -244,8 +244,8 @@ where
 struct Iteration {
     /// There is more to do at once.
     again: bool,
-    /// An exchange was begun or given up, and nobody has asked yet what became of it.
-    begun: bool,
+    /// An exchange was exchange_changed or given up, and nobody has asked yet what became of it.
+    exchange_changed: bool,
     /// A source was passed over, for want of leave to read.
-    held: bool,
+    paused: bool,
 }

@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_millis(20);
 pub(super) const STDERR_LINE: usize = 4 * 1024;
 
 /// What is read at most from the pipes of a process that has ended: more than any pipe holds.
-pub(super) const LAST_BYTES: usize = 1024 * 1024;
+pub(super) const DRAIN_BYTES: usize = 1024 * 1024;
 
 /// A child process and its pipes.
 pub(super) struct Link<C: Child> {
@@ -31,7 +31,7 @@ pub(super) struct Link<C: Child> {
     pub(super) stdout: Source<C::Stdout>,
     pub(super) stderr: Source<C::Stderr>,
     /// Not read from in the last round, for want of leave.
-    pub(super) held: bool,
+    pub(super) paused: bool,
     suspicions: Vec<(Moment, Pipe)>,
 }
 
@@ -45,7 +45,7 @@ impl<C: Child> Link<C> {
             stdin: Sink::new(stdin),
             stdout: Source::new(stdout, message_limit),
             stderr: Source::new(stderr, STDERR_LINE),
-            held: false,
+            paused: false,
             suspicions: Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ use super::link::Link;
 use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, foreign, wire};
 
 /// How many outputs are carried out in one round.
-const OUTPUTS_PER_ROUND: usize = 1024;
+const OUTPUTS_PER_ITERATION: usize = 1024;
 
 impl<H, R, W, O> Driver<H, R, W, O>
 where
@@ -21,9 +21,9 @@ where
     O: Observer,
 {
     /// Does what the engine asks for, and notes what that can have changed here; telling people has not.
-    pub(super) fn run_output(&mut self, now: Moment, iteration: &mut Iteration) {
+    pub(super) fn run_outputs(&mut self, now: Moment, iteration: &mut Iteration) {
         let mut unix_micros = None;
-        for _ in 0..OUTPUTS_PER_ROUND {
+        for _ in 0..OUTPUTS_PER_ITERATION {
             let Some(output) = self.engine.poll_output() else {
                 return;
             };
@@ -40,9 +40,9 @@ where
                     continue;
                 }
                 Output::Exchange { exchange, request, reuse, .. } => {
-                    iteration.begun = true;
-                    if let (true, Some(body)) = (self.wired, &request.body) {
-                        wire::goes(&mut self.observer, exchange.upstream(), Direction::ToServer, body);
+                    iteration.exchange_changed = true;
+                    if let (true, Some(body)) = (self.wire_enabled, &request.body) {
+                        wire::show_message(&mut self.observer, exchange.upstream(), Direction::ToServer, body);
                     }
                     match &mut self.remote {
                         Some(http) => http.begin(exchange, *request, reuse),
@@ -54,15 +54,15 @@ where
                     continue;
                 }
                 Output::Abort { exchange } => {
-                    iteration.begun = true;
-                    self.remote.iter_mut().chain(&mut self.left).for_each(|http| http.abort(exchange));
+                    iteration.exchange_changed = true;
+                    self.remote.iter_mut().chain(&mut self.retired).for_each(|http| http.abort(exchange));
                     continue;
                 }
                 Output::Renew { upstream } => {
                     // What is said from now on belongs to another server, or is said to another credential.
                     self.cache_store = None;
-                    if let Some(way) = self.host.renew(upstream) {
-                        self.left.extend(self.remote.replace(way));
+                    if let Some(remote) = self.host.renew(upstream) {
+                        self.retired.extend(self.remote.replace(remote));
                     }
                 }
                 Output::Spawn { link } => self.spawn(link, now),

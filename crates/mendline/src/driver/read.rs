@@ -30,26 +30,26 @@ where
     pub(super) fn read_client(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let client = self.client;
         let mut allowance = READ_CHUNK;
-        self.client_held = false;
+        self.client_paused = false;
         for _ in 0..INPUTS_PER_ITERATION {
             if self.client_lost {
                 return;
             }
             if !self.engine.may_read(Port::Client(client)) {
-                self.client_held = true;
-                iteration.held = true;
+                self.client_paused = true;
+                iteration.paused = true;
                 return;
             }
             match self.from_client.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
-                    if self.wired {
-                        wire::came(&mut self.observer, self.upstream, Direction::FromClient, &line);
+                    if self.wire_enabled {
+                        wire::show_line(&mut self.observer, self.upstream, Direction::FromClient, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromClient { client, received }, now);
                 }
                 Step::End => {
-                    self.next_look = Some(now);
+                    self.next_client_check = Some(now);
                     self.engine.handle(Input::ClientEnded { client }, now);
                 }
                 Step::Spent => break,
@@ -76,31 +76,31 @@ where
 
     pub(super) fn read_remote(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let mut buffered = 0;
-        for http in self.remote.iter_mut().chain(&mut self.left) {
-            let observer = self.wired.then_some(&mut self.observer);
+        for http in self.remote.iter_mut().chain(&mut self.retired) {
+            let observer = self.wire_enabled.then_some(&mut self.observer);
             http.limit_buffers(self.engine.read_budget());
             http.limit_calls(self.engine.in_flight_limit(self.upstream));
-            iteration.again |= hear(http, &mut self.engine, &self.redactor, observer, cx, now);
+            iteration.again |= read_http(http, &mut self.engine, &self.redactor, observer, cx, now);
             buffered += http.buffered();
         }
         self.engine.note_buffered(buffered);
-        self.left.retain(|http| !http.is_over());
+        self.retired.retain(|http| !http.is_over());
     }
 
     fn read_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let link = &mut self.links[at];
         let mut allowance = READ_CHUNK;
-        link.held = false;
+        link.paused = false;
         for _ in 0..INPUTS_PER_ITERATION {
             if !self.engine.may_read(Port::Link(link.id)) {
-                link.held = true;
-                iteration.held = true;
+                link.paused = true;
+                iteration.paused = true;
                 return;
             }
             match link.stdout.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
-                    if self.wired {
-                        wire::came(&mut self.observer, self.upstream, Direction::FromServer, &line);
+                    if self.wire_enabled {
+                        wire::show_line(&mut self.observer, self.upstream, Direction::FromServer, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromLink { link: link.id, received }, now);
@@ -134,19 +134,19 @@ where
     fn reap(&mut self, mut link: Link<H::Child>, now: Moment) {
         let id = link.id;
         let (engine, observer, limits, child) = (&mut self.engine, &mut self.observer, &self.limits, &link.child);
-        let (wired, redactor) = (self.wired, &self.redactor);
-        link.stdout.last_lines(
-            link::LAST_BYTES,
+        let (wire_enabled, redactor) = (self.wire_enabled, &self.redactor);
+        link.stdout.drain_lines(
+            link::DRAIN_BYTES,
             |stdout, buffer| child.drain_stdout(stdout, buffer),
             |line| {
-                if wired {
-                    wire::came(observer, id.upstream, Direction::FromServer, &line);
+                if wire_enabled {
+                    wire::show_line(observer, id.upstream, Direction::FromServer, &line);
                 }
                 engine.handle(Input::FromLink { link: id, received: Received::from_line(line, limits) }, now);
             },
         );
-        link.stderr.last_lines(
-            link::LAST_BYTES,
+        link.stderr.drain_lines(
+            link::DRAIN_BYTES,
             |stderr, buffer| child.drain_stderr(stderr, buffer),
             |line| {
                 let line = foreign::stderr_line(redactor, &line);
@@ -163,7 +163,7 @@ where
 }
 
 /// Tells the engine what comes over HTTP. Says whether there was more than its turn.
-fn hear<D: Dial, O: Observer>(
+fn read_http<D: Dial, O: Observer>(
     http: &mut Http<D>,
     engine: &mut Engine,
     redactor: &Redactor,
@@ -176,7 +176,7 @@ fn hear<D: Dial, O: Observer>(
             Poll::Ready(input) => {
                 let input = foreign::over_http(redactor, input);
                 if let Some(observer) = &mut observer {
-                    wire::heard(*observer, &input);
+                    wire::show_http_input(*observer, &input);
                 }
                 engine.handle(input, now);
             }

@@ -17,10 +17,10 @@ use tokio::io::AsyncWrite;
 const COPY_BELOW: usize = 4 * 1024;
 
 /// Enough for one write: what an ordinary pipe can take at once.
-const ENOUGH: usize = 64 * 1024;
+const WRITE_BYTES: usize = 64 * 1024;
 
 /// A gather buffer that grew beyond this is given back.
-const KEEP: usize = 128 * 1024;
+const SPARE_BYTES: usize = 128 * 1024;
 
 /// How many times a sink may fill and empty itself before the others get their turn.
 const WRITES_PER_ITERATION: usize = 16;
@@ -142,7 +142,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     }
 
     fn pull(&mut self, next: &mut impl FnMut() -> Option<Spliced>) {
-        while self.queued < ENOUGH {
+        while self.queued < WRITE_BYTES {
             let Some(message) = next() else { break };
             debug_assert!(is_one_line(&message), "a message with a line end in it would be two");
             self.queued += message.len() + 1;
@@ -191,7 +191,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             }
             self.offset -= length;
             if let Some(Piece::Gathered(mut buffer)) = self.pieces.pop_front()
-                && buffer.capacity() <= KEEP
+                && buffer.capacity() <= SPARE_BYTES
             {
                 buffer.clear();
                 self.spare = buffer;
@@ -253,14 +253,14 @@ mod tests {
     use super::*;
 
     /// Takes `step` bytes at a time, and nothing more once it holds `limit`.
-    struct Sip {
+    struct LimitedWriter {
         taken: Vec<u8>,
         step: usize,
         limit: usize,
         vectored: bool,
     }
 
-    impl AsyncWrite for Sip {
+    impl AsyncWrite for LimitedWriter {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             let count = bytes.len().min(self.step).min(self.limit - self.taken.len());
             if count == 0 {
@@ -307,7 +307,7 @@ mod tests {
         }
         for step in [1, 2, 7, 4095, 4096, 4097, 100_000] {
             for vectored in [false, true] {
-                let mut sink = Sink::new(Sip { taken: Vec::new(), step, limit: usize::MAX, vectored });
+                let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step, limit: usize::MAX, vectored });
                 let mut waiting = messages().into_iter();
                 sink.poll_write(&mut Context::from_waker(Waker::noop()), || waiting.next()).unwrap();
                 assert!(sink.is_empty());
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn what_was_accepted_is_counted_to_the_byte() {
         for limit in [0, 1, 5, 6, 4100, 4200, 9000] {
-            let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1000, limit, vectored: true });
+            let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step: 1000, limit, vectored: true });
             let mut waiting = messages().into_iter();
             let mut cx = Context::from_waker(Waker::noop());
             sink.poll_write(&mut cx, || waiting.next()).unwrap();
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_sink_that_is_blocked_pulls_nothing_more() {
-        let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1, limit: 0, vectored: false });
+        let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step: 1, limit: 0, vectored: false });
         let mut pulled = 0;
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..3 {
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_sink_closes_only_when_everything_has_left() {
-        let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1, limit: 3, vectored: false });
+        let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step: 1, limit: 3, vectored: false });
         let mut waiting = [Spliced::whole(Bytes::from_static(b"abcd"))].into_iter();
         let mut cx = Context::from_waker(Waker::noop());
         sink.close_when_empty();

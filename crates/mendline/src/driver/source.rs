@@ -22,7 +22,7 @@ const ROOM: usize = 16 * 1024;
 pub(super) struct Source<R> {
     reader: Option<R>,
     lines: Lines,
-    told_end: bool,
+    end_reported: bool,
 }
 
 /// What a source has to offer.
@@ -40,7 +40,7 @@ pub(super) enum Step {
 impl<R: AsyncRead + Unpin> Source<R> {
     /// A source of lines of at most `limit` bytes.
     pub(super) fn new(reader: R, limit: usize) -> Self {
-        Self { reader: Some(reader), lines: Lines::new(limit), told_end: false }
+        Self { reader: Some(reader), lines: Lines::new(limit), end_reported: false }
     }
 
     /// The next line, reading at most `allowance` bytes for it.
@@ -65,7 +65,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
 
     /// Everything that can still be had without waiting: `drain` reads once into the buffer it is given, and says
     /// whether it got anything. EventTime most `limit` bytes, since a stranger may hold the other end and write for ever.
-    pub(super) fn last_lines(
+    pub(super) fn drain_lines(
         &mut self,
         limit: usize,
         mut drain: impl FnMut(&mut R, &mut BytesMut) -> super::Drained,
@@ -92,17 +92,17 @@ impl<R: AsyncRead + Unpin> Source<R> {
         if let Some(line) = self.lines.finish() {
             each(line);
         }
-        self.told_end = true;
+        self.end_reported = true;
     }
 
     fn end(&mut self) -> Step {
-        if self.told_end {
+        if self.end_reported {
             return Step::Wait;
         }
         if let Some(line) = self.lines.finish() {
             return Step::Line(line);
         }
-        self.told_end = true;
+        self.end_reported = true;
         Step::End
     }
 }

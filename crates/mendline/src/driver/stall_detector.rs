@@ -1,44 +1,44 @@
 //! Did we stand still?
 //!
 //! Whoever lies down until a certain moment and is woken long after it was stopped, or the virtual machine around it was
-//! paused, or there was no processor for it: peers may have given us up meanwhile. That is told as waking up, like a sleep
-//! of the whole machine. Several signs of the same stillness are told once.
+//! paused, or there was no processor for it: peers may have given us up meanwhile. That is reported as waking up, like a sleep
+//! of the whole machine. Several signs of the same stillness are reported once.
 
 use std::time::Duration;
 
 use mendline_core::Moment;
 
 /// A busy machine is late by milliseconds; this late is no machine.
-const LATE: Duration = Duration::from_secs(5);
+const STALL_THRESHOLD: Duration = Duration::from_secs(5);
 
 /// Signs that come within this time are signs of the same stillness.
-const SAME: Duration = Duration::from_secs(5);
+const DEDUP_WINDOW: Duration = Duration::from_secs(5);
 
-/// When we wanted to be awake, and when it was last told that we were not.
+/// When we wanted to be awake, and when it was last reported that we were not.
 #[derive(Debug, Default)]
 pub(super) struct StallDetector {
     expected: Option<Moment>,
-    told: Option<Moment>,
+    reported: Option<Moment>,
 }
 
 impl StallDetector {
     /// Nothing is to be done before `due`.
-    pub(super) fn rest_until(&mut self, due: Option<Moment>) {
+    pub(super) fn sleep_until(&mut self, due: Option<Moment>) {
         self.expected = due;
     }
 
     /// Up again. Says whether that is so late that we must have stood still.
-    pub(super) fn rise(&mut self, now: Moment) -> bool {
-        self.expected.take().is_some_and(|due| now.since(due) > LATE)
+    pub(super) fn wake(&mut self, now: Moment) -> bool {
+        self.expected.take().is_some_and(|due| now.since(due) > STALL_THRESHOLD)
     }
 
     /// There is a sign of stillness. Says whether it is the first of this one.
-    pub(super) fn is_news(&mut self, now: Moment) -> bool {
-        let is_news = self.told.is_none_or(|told| now.since(told) > SAME);
-        if is_news {
-            self.told = Some(now);
+    pub(super) fn is_new_stall(&mut self, now: Moment) -> bool {
+        let is_new_stall = self.reported.is_none_or(|reported| now.since(reported) > DEDUP_WINDOW);
+        if is_new_stall {
+            self.reported = Some(now);
         }
-        is_news
+        is_new_stall
     }
 }
 
@@ -54,25 +54,25 @@ mod tests {
     fn a_timer_that_comes_late_is_a_sign_and_one_that_comes_early_or_in_time_is_none() {
         let mut stall_detector = StallDetector::default();
         for (up, late) in [(9_000, false), (10_001, false), (15_000, false), (15_001, true), (900_000, true)] {
-            stall_detector.rest_until(Some(at(10_000)));
-            assert_eq!(stall_detector.rise(at(up)), late, "{up}");
+            stall_detector.sleep_until(Some(at(10_000)));
+            assert_eq!(stall_detector.wake(at(up)), late, "{up}");
         }
-        assert!(!stall_detector.rise(at(1_000_000)), "it was not waiting for anything");
+        assert!(!stall_detector.wake(at(1_000_000)), "it was not waiting for anything");
     }
 
     #[test]
     fn nobody_is_late_for_nothing() {
         let mut stall_detector = StallDetector::default();
-        stall_detector.rest_until(None);
-        assert!(!stall_detector.rise(at(3_600_000)));
+        stall_detector.sleep_until(None);
+        assert!(!stall_detector.wake(at(3_600_000)));
     }
 
     #[test]
     fn signs_of_the_same_stillness_are_told_once() {
         let mut stall_detector = StallDetector::default();
-        assert!(stall_detector.is_news(at(7_000)));
-        assert!(!stall_detector.is_news(at(7_001)));
-        assert!(!stall_detector.is_news(at(12_000)));
-        assert!(stall_detector.is_news(at(12_001)));
+        assert!(stall_detector.is_new_stall(at(7_000)));
+        assert!(!stall_detector.is_new_stall(at(7_001)));
+        assert!(!stall_detector.is_new_stall(at(12_000)));
+        assert!(stall_detector.is_new_stall(at(12_001)));
     }
 }

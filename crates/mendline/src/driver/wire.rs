@@ -9,32 +9,32 @@ use mendline_wire::{Line, Received, Spliced};
 use super::host::{Observer, Direction};
 
 /// A line came.
-pub(super) fn came(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, line: &Line) {
+pub(super) fn show_line(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, line: &Line) {
     match line {
         Line::Text(text) | Line::TooLong { head: text, .. } => observer.on_message(upstream, direction, text),
     }
 }
 
 /// A message goes out.
-pub(super) fn goes(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, message: &Spliced) {
+pub(super) fn show_message(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, message: &Spliced) {
     observer.on_message(upstream, direction, &message.to_bytes());
 }
 
 /// The next message for this port, which whoever wants to sees on its way.
-pub(super) fn next<O: Observer>(
+pub(super) fn next_message<O: Observer>(
     engine: &mut Engine,
     port: Port,
     shown: Option<(&mut O, UpstreamId, Direction)>,
 ) -> Option<Spliced> {
     let message = engine.poll_write(port)?;
     if let Some((observer, upstream, way)) = shown {
-        goes(observer, upstream, direction, &message);
+        show_message(observer, upstream, direction, &message);
     }
     Some(message)
 }
 
 /// Something came over HTTP, which may be a message.
-pub(super) fn heard(observer: &mut impl Observer, input: &Input) {
+pub(super) fn show_http_input(observer: &mut impl Observer, input: &Input) {
     let (exchange, received) = match input {
         Input::Body { exchange, received } => (exchange, Some(received)),
         Input::StreamEvent { exchange, event } => (exchange, event.received.as_ref()),
