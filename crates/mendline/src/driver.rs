@@ -10,11 +10,11 @@
 //!
 //! The driver decides nothing. It asks the engine for leave to read (`may_read`), lets sinks pull (`poll_write`), counts
 //! what was accepted, and keeps the order that `mendline_core::port` promises: above all that the end of a child is told
-//! after everything it wrote. `hear.rs` is how it reads, `foreign.rs` where secrets are hidden in what servers say,
+//! after everything it wrote. `hear.rs` is how it reads, `peer_text.rs` where secrets are hidden in what servers say,
 //! `carry.rs` what it does for the engine, `speak.rs` how it writes.
 
 mod clock;
-mod foreign;
+mod peer_text;
 mod host;
 mod link;
 mod outputs;

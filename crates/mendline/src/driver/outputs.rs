@@ -8,7 +8,7 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, foreign, wire};
+use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
 
 /// How many outputs are carried out in one round.
 const OUTPUTS_PER_ITERATION: usize = 1024;
@@ -93,7 +93,7 @@ where
                 }
                 Input::Spawned { link, pid }
             }
-            Err(why) => Input::SpawnFailed { link, why: foreign::spawn_error(&self.redactor, why) },
+            Err(why) => Input::SpawnFailed { link, why: peer_text::spawn_error(&self.redactor, why) },
         };
         self.engine.handle(input, now);
     }

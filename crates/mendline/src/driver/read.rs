@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
-use super::{Child, Driver, Host, Iteration, Observer, Direction, foreign, wire};
+use super::{Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
@@ -119,7 +119,7 @@ where
         for _ in 0..INPUTS_PER_ITERATION {
             match link.stderr.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
-                    let line = foreign::stderr_line(&self.redactor, &line);
+                    let line = peer_text::stderr_line(&self.redactor, &line);
                     self.observer.on_stderr(link.id.upstream, &line);
                     self.engine.handle(Input::Stderr { link: link.id, line }, now);
                 }
@@ -149,7 +149,7 @@ where
             link::DRAIN_BYTES,
             |stderr, buffer| child.drain_stderr(stderr, buffer),
             |line| {
-                let line = foreign::stderr_line(redactor, &line);
+                let line = peer_text::stderr_line(redactor, &line);
                 observer.on_stderr(id.upstream, &line);
                 engine.handle(Input::Stderr { link: id, line }, now);
             },
@@ -174,7 +174,7 @@ fn read_http<D: Dial, O: Observer>(
     for _ in 0..INPUTS_PER_ITERATION {
         match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
             Poll::Ready(input) => {
-                let input = foreign::over_http(redactor, input);
+                let input = peer_text::http_input(redactor, input);
                 if let Some(observer) = &mut observer {
                     wire::show_http_input(*observer, &input);
                 }

@@ -39,7 +39,7 @@ fn redact(redactor: &Redactor, text: &mut String) {
 }
 
 /// What came over HTTP, without secrets in words about it. The session that it may open is a secret from now on.
-pub(super) fn over_http(redactor: &Redactor, mut input: Input) -> Input {
+pub(super) fn http_input(redactor: &Redactor, mut input: Input) -> Input {
     match &mut input {
         Input::End { how: EndHow::NoConnection(error), .. } => error.texts(&mut |text| redact(redactor, text)),
         Input::End { how: EndHow::Cut(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
@@ -80,7 +80,7 @@ mod tests {
         let exchange = ExchangeId(1);
         let words = || format!("broken by \u{1b}[2J{SECRET}");
         for how in [EndHow::NoConnection(words()), EndHow::Cut(words()), EndHow::Forbidden(words())] {
-            let input = over_http(&redactor(), Input::End { exchange, how, written: Written::Nothing });
+            let input = http_input(&redactor(), Input::End { exchange, how, written: Written::Nothing });
             let shown = format!("{input:?}");
             assert!(!shown.contains("CAN") && shown.contains("‹secret›") && !shown.contains('\u{1b}'), "{shown}");
         }
