@@ -2,7 +2,7 @@
 //!
 //! There is no daemon. Each running process has a socket of its own in the user's runtime directory, and whoever wants to
 //! know something asks all of them:
-//! - [`place`]: where the sockets are, and whom such a directory must belong to;
+//! - [`runtime_dir`]: where the sockets are, and whom such a directory must belong to;
 //! - [`message`]: what is asked and answered, one JSON line each; [`snapshot`]: how a process and its servers stand;
 //! - [`registry`]: the asking side: every process at once, one that hangs costs next to nothing.
 //! - [`words`]: how a person reads it;
@@ -11,7 +11,7 @@
 //! Nothing here can stop a call: without a socket a bridge does what it does, only unseen.
 
 pub mod message;
-pub mod place;
+pub mod runtime_dir;
 pub mod registry;
 pub mod server;
 pub mod snapshot;

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Pid;
 
 use super::message::{ANSWER_BYTES, Answer, Ask, Command, Level, Told};
-use super::place;
+use super::runtime_dir;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
 
@@ -35,11 +35,11 @@ pub(super) const SUFFIX: &str = ".sock";
 /// How the name of one ends that does not listen yet.
 pub(super) const UNBORN: &str = ".new";
 
-/// The places where running processes can be found.
+/// The directories where running processes can be found.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    places: Vec<PathBuf>,
-    distrusted: Vec<String>,
+    directories: Vec<PathBuf>,
+    untrusted: Vec<String>,
 }
 
 /// One running process, as far as its socket's name tells.
@@ -96,31 +96,31 @@ impl std::fmt::Display for Silence {
 }
 
 impl Registry {
-    /// The places of this user, by the environment.
+    /// The directories of this user, by the environment.
     pub fn of_user() -> Registry {
-        Registry::of(place::candidates(|name| std::env::var_os(name)))
+        Registry::of(runtime_dir::candidates(|name| std::env::var_os(name)))
     }
 
-    /// These places, as far as they are there and may be trusted.
+    /// These directories, as far as they are there and may be trusted.
     pub fn of(candidates: Vec<PathBuf>) -> Registry {
-        let mut registry = Registry { places: Vec::new(), distrusted: Vec::new() };
+        let mut registry = Registry { directories: Vec::new(), untrusted: Vec::new() };
         for candidate in candidates.into_iter().filter(|candidate| candidate.exists()) {
-            match place::trust(&candidate) {
-                Ok(()) => registry.places.push(candidate),
-                Err(fault) => registry.distrusted.push(format!("{}: {fault}", candidate.display())),
+            match runtime_dir::verify(&candidate) {
+                Ok(()) => registry.directories.push(candidate),
+                Err(error) => registry.untrusted.push(format!("{}: {error}", candidate.display())),
             }
         }
         registry
     }
 
     /// Places that are there and were not looked into, each with the reason.
-    pub fn distrusted(&self) -> &[String] {
-        &self.distrusted
+    pub fn untrusted_directories(&self) -> &[String] {
+        &self.untrusted
     }
 
     /// Every process that has a socket, alive or not, by name and id.
     pub fn processes(&self) -> Vec<Process> {
-        let mut processes: Vec<Process> = self.places.iter().flat_map(|place| sockets(place)).collect();
+        let mut processes: Vec<Process> = self.directories.iter().flat_map(|directory| sockets(directory)).collect();
         processes.sort_by(|left, right| (&left.name, left.pid).cmp(&(&right.name, right.pid)));
         processes
     }
@@ -133,7 +133,7 @@ impl Registry {
     /// The same, with this much time for all of them together.
     pub fn snapshots_within(&self, within: Duration) -> Vec<Found> {
         let deadline = Instant::now() + within;
-        self.places.iter().for_each(|place| sweep_unborn(place));
+        self.directories.iter().for_each(|directory| sweep_unborn(directory));
         let mut found = Vec::new();
         for processes in self.processes().chunks(AT_ONCE) {
             let asked: Vec<_> = processes.iter().map(|process| process.ask(&Ask::Snapshot)).collect();
@@ -292,8 +292,8 @@ fn unexpected(answer: &Answer) -> Silence {
     }
 }
 
-fn sockets(place: &Path) -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir(place) else { return Vec::new() };
+fn sockets(directory: &Path) -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let process = |entry: std::fs::DirEntry| {
         let file = entry.file_name().into_string().ok()?;
         let (name, pid) = file.strip_suffix(SUFFIX)?.rsplit_once('-')?;
@@ -305,8 +305,8 @@ fn sockets(place: &Path) -> Vec<Process> {
 }
 
 /// Removes what is left of processes that were killed before their socket had its name.
-fn sweep_unborn(place: &Path) {
-    let Ok(entries) = std::fs::read_dir(place) else { return };
+fn sweep_unborn(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name().into_string().unwrap_or_default();
         let pid = name.strip_suffix(UNBORN).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
@@ -329,7 +329,7 @@ fn sweep(path: &Path) {
 /// that for an error.
 fn is_ours(path: &Path) -> bool {
     std::fs::symlink_metadata(path)
-        .is_ok_and(|facts| facts.file_type().is_socket() && facts.uid() == rustix::process::geteuid().as_raw())
+        .is_ok_and(|metadata| metadata.file_type().is_socket() && metadata.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Never waits: a process that takes no more connections is as good as one that does not answer.

@@ -20,7 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
 use super::message::{ASK_BYTES, Answer, Ask, Command, Level};
-use super::place;
+use super::runtime_dir;
 use super::registry::{Heard, SUFFIX, UNBORN, address};
 use super::store::{SharedStatus, open};
 
@@ -67,7 +67,7 @@ impl Socket {
     /// A socket in the first of these directories that can be used, for a process that looks after a server of this name.
     /// Must be called inside a tokio runtime.
     pub fn open(candidates: &[PathBuf], name: &str) -> Result<Socket, String> {
-        let directory = place::first_usable(candidates)?;
+        let directory = runtime_dir::first_usable(candidates)?;
         let pid = std::process::id();
         let plain =
             |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };

@@ -21,23 +21,23 @@ use std::path::{Path, PathBuf};
 /// The variable that names the directory.
 pub const VARIABLE: &str = "MENDLINE_RUNTIME_DIR";
 
-/// Where sockets of this user may be, the best place first.
+/// Where sockets of this user may be, the best directory first.
 pub fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(only) = path(VARIABLE) {
         return vec![only];
     }
     let uid = rustix::process::geteuid().as_raw();
-    let in_temporary = |directory: PathBuf| directory.join(format!("mendline-{uid}"));
-    let mut places = Vec::new();
-    places.extend(path("XDG_RUNTIME_DIR").map(|directory| directory.join("mendline")));
-    places.push(PathBuf::from(format!("/run/user/{uid}/mendline")));
-    places.push(in_temporary(std::env::temp_dir()));
-    places.push(in_temporary(PathBuf::from("/tmp")));
+    let in_temporary = |parent: PathBuf| parent.join(format!("mendline-{uid}"));
+    let mut directories = Vec::new();
+    directories.extend(path("XDG_RUNTIME_DIR").map(|parent| parent.join("mendline")));
+    directories.push(PathBuf::from(format!("/run/user/{uid}/mendline")));
+    directories.push(in_temporary(std::env::temp_dir()));
+    directories.push(in_temporary(PathBuf::from("/tmp")));
     let mut once = Vec::new();
-    for place in places {
-        if !once.contains(&place) {
-            once.push(place);
+    for directory in directories {
+        if !once.contains(&directory) {
+            once.push(directory);
         }
     }
     once
@@ -45,37 +45,37 @@ pub fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 
 /// The first of these that is there, or can be made, and may be trusted; or why there is none.
 pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, String> {
-    let mut faults = Vec::new();
-    for place in candidates {
-        match make(place).map_err(|error| error.to_string()).and_then(|()| trust(place)) {
-            Ok(()) => return Ok(place.clone()),
-            Err(fault) => faults.push(format!("{}: {fault}", place.display())),
+    let mut errors = Vec::new();
+    for directory in candidates {
+        match create(directory).map_err(|error| error.to_string()).and_then(|()| verify(directory)) {
+            Ok(()) => return Ok(directory.clone()),
+            Err(error) => errors.push(format!("{}: {error}", directory.display())),
         }
     }
-    Err(faults.join("; "))
+    Err(errors.join("; "))
 }
 
 /// May this directory be trusted? If not, why not.
-pub fn trust(place: &Path) -> Result<(), String> {
-    let facts = std::fs::symlink_metadata(place).map_err(|error| error.to_string())?;
+pub fn verify(directory: &Path) -> Result<(), String> {
+    let metadata = std::fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
     let uid = rustix::process::geteuid().as_raw();
-    if !facts.is_dir() {
+    if !metadata.is_dir() {
         Err("it is not a directory".to_owned())
-    } else if facts.uid() != uid {
-        Err(format!("it belongs to another user ({})", facts.uid()))
-    } else if facts.mode() & 0o077 != 0 {
+    } else if metadata.uid() != uid {
+        Err(format!("it belongs to another user ({})", metadata.uid()))
+    } else if metadata.mode() & 0o077 != 0 {
         Err(format!(
             "others may look into it (mode {:03o}); `chmod 700 {}` mends that",
-            facts.mode() & 0o777,
-            place.display()
+            metadata.mode() & 0o777,
+            directory.display()
         ))
     } else {
         Ok(())
     }
 }
 
-fn make(place: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(place) {
+fn create(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
@@ -94,16 +94,16 @@ mod tests {
 
     #[test]
     fn who_names_a_directory_means_that_one() {
-        let places = candidates(named(&[(VARIABLE, "/somewhere"), ("XDG_RUNTIME_DIR", "/run/user/1")]));
-        assert_eq!(places, [PathBuf::from("/somewhere")]);
+        let directories = candidates(named(&[(VARIABLE, "/somewhere"), ("XDG_RUNTIME_DIR", "/run/user/1")]));
+        assert_eq!(directories, [PathBuf::from("/somewhere")]);
     }
 
     #[test]
     fn the_users_own_directory_comes_before_one_that_anybody_could_make() {
-        let places = candidates(named(&[("XDG_RUNTIME_DIR", "/run/elsewhere")]));
-        assert_eq!(places[0], PathBuf::from("/run/elsewhere/mendline"));
-        assert!(places[1].starts_with("/run/user"), "{places:?}");
-        assert!(places.last().unwrap().to_string_lossy().contains("/mendline-"), "{places:?}");
+        let directories = candidates(named(&[("XDG_RUNTIME_DIR", "/run/elsewhere")]));
+        assert_eq!(directories[0], PathBuf::from("/run/elsewhere/mendline"));
+        assert!(directories[1].starts_with("/run/user"), "{directories:?}");
+        assert!(directories.last().unwrap().to_string_lossy().contains("/mendline-"), "{directories:?}");
     }
 
     #[test]
@@ -114,9 +114,9 @@ mod tests {
     #[test]
     fn a_directory_is_made_for_its_owner_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("mendline");
-        assert_eq!(first_usable(std::slice::from_ref(&place)), Ok(place.clone()));
-        assert_eq!(std::fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
+        let directory = folder.path().join("mendline");
+        assert_eq!(first_usable(std::slice::from_ref(&directory)), Ok(directory.clone()));
+        assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]
@@ -126,8 +126,8 @@ mod tests {
         std::fs::create_dir(&open).unwrap();
         set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
         assert_eq!(first_usable(&[open.clone(), good.clone()]), Ok(good));
-        let fault = first_usable(&[open]).unwrap_err();
-        assert!(fault.contains("mode 755") && fault.contains("chmod 700"), "{fault}");
+        let error = first_usable(&[open]).unwrap_err();
+        assert!(error.contains("mode 755") && error.contains("chmod 700"), "{error}");
     }
 
     #[test]
@@ -143,12 +143,12 @@ mod tests {
     fn one_of_another_user_is_not_trusted() {
         if rustix::process::geteuid().is_root() {
             let folder = tempfile::tempdir().unwrap();
-            let place = folder.path().join("theirs");
-            first_usable(std::slice::from_ref(&place)).unwrap();
-            std::os::unix::fs::chown(&place, Some(12345), None).unwrap();
-            assert!(trust(&place).unwrap_err().contains("another user (12345)"));
+            let directory = folder.path().join("theirs");
+            first_usable(std::slice::from_ref(&directory)).unwrap();
+            std::os::unix::fs::chown(&directory, Some(12345), None).unwrap();
+            assert!(verify(&directory).unwrap_err().contains("another user (12345)"));
         } else {
-            assert!(trust(Path::new("/")).unwrap_err().contains("another user (0)"));
+            assert!(verify(Path::new("/")).unwrap_err().contains("another user (0)"));
         }
     }
 }
