@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use super::snapshot::Snapshot;
 
 /// The longest question that is read.
-pub const ASK_BYTES: usize = 4 * 1024;
+pub const REQUEST_BYTES: usize = 4 * 1024;
 
 /// The longest answer that is read.
-pub const ANSWER_BYTES: usize = 1024 * 1024;
+pub const RESPONSE_BYTES: usize = 1024 * 1024;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "ask")]
-pub enum Ask {
+pub enum Request {
     /// How does everything stand?
     Snapshot,
     /// What happens from now on?
@@ -27,7 +27,8 @@ pub enum Ask {
     /// Do something.
     Command {
         /// What to do.
-        what: Command,
+        #[serde(rename = "what")]
+        command: Command,
         /// To which server; to all of them if it is left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
@@ -74,7 +75,7 @@ impl From<mendline_core::Level> for Level {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Answer {
+pub enum Response {
     /// How everything stands.
     Snapshot(Box<Snapshot>),
     /// Events follow, from here on.

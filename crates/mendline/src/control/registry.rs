@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Pid;
 
-use super::message::{ANSWER_BYTES, Answer, Ask, Command, Level, Told};
+use super::message::{RESPONSE_BYTES, Response, Request, Command, Level, Told};
 use super::runtime_dir;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
@@ -136,7 +136,7 @@ impl Registry {
         self.directories.iter().for_each(|directory| sweep_unborn(directory));
         let mut found = Vec::new();
         for processes in self.processes().chunks(AT_ONCE) {
-            let asked: Vec<_> = processes.iter().map(|process| process.ask(&Ask::Snapshot)).collect();
+            let asked: Vec<_> = processes.iter().map(|process| process.send(&Request::Snapshot)).collect();
             for (process, asked) in processes.iter().zip(asked) {
                 let answer = asked.and_then(|mut line| line.snapshot(deadline));
                 if answer != Err(Silence::Gone) {
@@ -152,15 +152,15 @@ impl Process {
     /// How it stands now.
     pub fn snapshot(&self, within: Duration) -> Result<Snapshot, Silence> {
         let deadline = Instant::now() + within;
-        self.ask(&Ask::Snapshot)?.snapshot(deadline)
+        self.send(&Request::Snapshot)?.snapshot(deadline)
     }
 
     /// Tells it to do something to one of its servers, or to all of them. Gives the names of those that it was passed on to.
-    pub fn command(&self, what: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, Silence> {
+    pub fn command(&self, command: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, Silence> {
         let deadline = Instant::now() + within;
-        let ask = Ask::Command { what, server: server.map(str::to_owned) };
-        match self.ask(&ask)?.answer(deadline)? {
-            Answer::Done { servers } => Ok(servers),
+        let request = Request::Command { command, server: server.map(str::to_owned) };
+        match self.send(&request)?.response(deadline)? {
+            Response::Done { servers } => Ok(servers),
             other => Err(unexpected(&other)),
         }
     }
@@ -168,14 +168,14 @@ impl Process {
     /// Follows what happens in it from now on, but for what is quieter than `level`.
     pub fn follow(&self, level: Level, within: Duration) -> Result<Events, Silence> {
         let deadline = Instant::now() + within;
-        let mut line = self.ask(&Ask::Events { level })?;
-        match line.answer(deadline)? {
-            Answer::Following => Ok(Events { line }),
+        let mut line = self.send(&Request::Events { level })?;
+        match line.response(deadline)? {
+            Response::Following => Ok(Events { line }),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn ask(&self, ask: &Ask) -> Result<Line, Silence> {
+    fn send(&self, request: &Request) -> Result<Line, Silence> {
         let stream = match connect(&self.path) {
             Ok(stream) => stream,
             Err(Errno::CONNREFUSED) => {
@@ -191,7 +191,7 @@ impl Process {
         if !is_ours(&self.path) {
             return Err(Silence::Barred("its socket belongs to another user".to_owned()));
         }
-        let mut text = serde_json::to_vec(ask).map_err(|error| Silence::garbled(&error))?;
+        let mut text = serde_json::to_vec(request).map_err(|error| Silence::garbled(&error))?;
         text.push(b'\n');
         put(&stream, &text).map_err(barred)?;
         stream.set_nonblocking(false).map_err(barred)?;
@@ -226,9 +226,9 @@ pub enum Heard {
 impl Events {
     /// What comes next, or nothing within this time. The process is gone, or has dropped us, when it is an error.
     pub fn next_within(&mut self, within: Duration) -> Result<Option<Heard>, Silence> {
-        match self.line.answer(Instant::now() + within) {
-            Ok(Answer::Event(told)) => Ok(Some(Heard::Event(told))),
-            Ok(Answer::Missed(count)) => Ok(Some(Heard::Missed(count))),
+        match self.line.response(Instant::now() + within) {
+            Ok(Response::Event(told)) => Ok(Some(Heard::Event(told))),
+            Ok(Response::Missed(count)) => Ok(Some(Heard::Missed(count))),
             Ok(other) => Err(unexpected(&other)),
             Err(Silence::Hangs) => Ok(None),
             Err(silence) => Err(silence),
@@ -251,19 +251,19 @@ struct Line {
 
 impl Line {
     fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, Silence> {
-        match self.answer(deadline)? {
-            Answer::Snapshot(snapshot) => Ok(*snapshot),
+        match self.response(deadline)? {
+            Response::Snapshot(snapshot) => Ok(*snapshot),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn answer(&mut self, deadline: Instant) -> Result<Answer, Silence> {
+    fn response(&mut self, deadline: Instant) -> Result<Response, Silence> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.heard) {
                 let line: Vec<u8> = self.heard.drain(..=end).collect();
                 return serde_json::from_slice(&line).map_err(|error| Silence::garbled(&error));
             }
-            if self.heard.len() > ANSWER_BYTES {
+            if self.heard.len() > RESPONSE_BYTES {
                 return Err(Silence::Garbled("it has no end".to_owned()));
             }
             // What has come already is read, however late it is.
@@ -285,9 +285,9 @@ impl Line {
     }
 }
 
-fn unexpected(answer: &Answer) -> Silence {
-    match answer {
-        Answer::Refused(why) => Silence::Refused(Escaped(why.as_bytes()).to_string()),
+fn unexpected(response: &Response) -> Silence {
+    match response {
+        Response::Refused(why) => Silence::Refused(Escaped(why.as_bytes()).to_string()),
         _ => Silence::Garbled("it answers another question".to_owned()),
     }
 }
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn whoever_is_refused_before_it_has_asked_learns_why() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let refusal = serde_json::to_string(&Answer::Refused("too many".to_owned())).unwrap();
+        let refusal = serde_json::to_string(&Response::Refused("too many".to_owned())).unwrap();
         theirs.write_all(format!("{refusal}\n").as_bytes()).unwrap();
         drop(theirs);
         put(&ours, b"{}\n").unwrap();

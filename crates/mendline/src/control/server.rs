@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::message::{ASK_BYTES, Answer, Ask, Command, Level};
+use super::message::{REQUEST_BYTES, Response, Request, Command, Level};
 use super::runtime_dir;
 use super::registry::{Heard, SUFFIX, UNBORN, address};
 use super::store::{SharedStatus, open};
@@ -134,7 +134,7 @@ fn listen(fresh: &Path, path: &Path) -> io::Result<UnixListener> {
 
 /// Does not wait: a fresh socket has a place for one line.
 fn refuse(stream: &UnixStream, why: &str) {
-    let _ = stream.try_write(&line(&Answer::Refused(why.to_owned())));
+    let _ = stream.try_write(&line(&Response::Refused(why.to_owned())));
 }
 
 async fn converse(stream: UnixStream, store: &SharedStatus, steer: &Steer) -> io::Result<()> {
@@ -143,29 +143,29 @@ async fn converse(stream: UnixStream, store: &SharedStatus, steer: &Steer) -> io
     let mut asked = Vec::new();
     loop {
         asked.clear();
-        let mut bounded = (&mut reader).take(ASK_BYTES as u64);
+        let mut bounded = (&mut reader).take(REQUEST_BYTES as u64);
         let read = timeout(SILENCE, bounded.read_until(b'\n', &mut asked)).await;
         let Ok(Ok(1..)) = read else { return Ok(()) };
         let answer = match serde_json::from_slice(&asked) {
-            Ok(Ask::Snapshot) => Answer::Snapshot(Box::new(open(store).snapshot())),
-            Ok(Ask::Command { what, server }) => command(what, server.as_deref(), store, steer),
-            Ok(Ask::Events { level }) => return follow(level, reader, writer, store).await,
+            Ok(Request::Snapshot) => Response::Snapshot(Box::new(open(store).snapshot())),
+            Ok(Request::Command { command, server }) => run_command(command, server.as_deref(), store, steer),
+            Ok(Request::Events { level }) => return follow(level, reader, writer, store).await,
             Err(error) => {
                 // Where one line is wrong, nobody knows where the next begins.
                 let why = format!("this question is not understood: {error}");
-                return say(&mut writer, &Answer::Refused(why)).await;
+                return say(&mut writer, &Response::Refused(why)).await;
             }
         };
         say(&mut writer, &answer).await?;
     }
 }
 
-fn command(what: Command, server: Option<&str>, store: &SharedStatus, steer: &Steer) -> Answer {
+fn run_command(command: Command, server: Option<&str>, store: &SharedStatus, steer: &Steer) -> Response {
     let meant = open(store).named(server);
     if meant.is_empty() {
-        return Answer::Refused(format!("there is no server {:?} here", server.unwrap_or_default()));
+        return Response::Refused(format!("there is no server {:?} here", server.unwrap_or_default()));
     }
-    let input = |upstream| match what {
+    let input = |upstream| match command {
         Command::Reconnect => Input::Reconnect { upstream },
         Command::Isolate => Input::Isolate { upstream },
         Command::Resume => Input::Resume { upstream },
@@ -173,11 +173,11 @@ fn command(what: Command, server: Option<&str>, store: &SharedStatus, steer: &St
     let mut servers = Vec::new();
     for (upstream, name) in meant {
         if !steer(input(upstream)) {
-            return Answer::Refused("too much is to be done already".to_owned());
+            return Response::Refused("too much is to be done already".to_owned());
         }
         servers.push(name);
     }
-    Answer::Done { servers }
+    Response::Done { servers }
 }
 
 /// Tells what happens until the other side leaves or does not read.
@@ -188,13 +188,13 @@ async fn follow(
     store: &SharedStatus,
 ) -> io::Result<()> {
     let mut events = open(store).follow(level);
-    say(&mut writer, &Answer::Following).await?;
+    say(&mut writer, &Response::Following).await?;
     let mut ignored = [0; 64];
     loop {
         let answer = tokio::select! {
             heard = events.recv() => match heard {
-                Some(Heard::Event(told)) => Answer::Event(told),
-                Some(Heard::Missed(count)) => Answer::Missed(count),
+                Some(Heard::Event(told)) => Response::Event(told),
+                Some(Heard::Missed(count)) => Response::Missed(count),
                 None => return Ok(()),
             },
             read = reader.read(&mut ignored) => match read? {
@@ -206,11 +206,11 @@ async fn follow(
     }
 }
 
-async fn say(writer: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) -> io::Result<()> {
+async fn say(writer: &mut (impl AsyncWriteExt + Unpin), answer: &Response) -> io::Result<()> {
     timeout(READING, writer.write_all(&line(answer))).await?
 }
 
-fn line(answer: &Answer) -> Vec<u8> {
+fn line(answer: &Response) -> Vec<u8> {
     // Nothing in it can fail to be written: no map has keys that are not text.
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');
