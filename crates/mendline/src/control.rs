@@ -18,8 +18,8 @@ pub mod snapshot;
 pub mod store;
 pub mod words;
 
-pub use message::{Command, Level, Told};
-pub use registry::{Events, Found, Heard, Process, Registry, Silence};
+pub use message::{Command, Level, EventRecord};
+pub use registry::{EventStream, Found, StreamItem, Process, Registry, Silence};
 pub use server::Socket;
 pub use snapshot::Snapshot;
 pub use store::{StatusObserver, StatusStore};

@@ -20,7 +20,7 @@ pub enum Request {
     /// How does everything stand?
     Snapshot,
     /// What happens from now on?
-    Events {
+    EventStream {
         /// Nothing quieter than this.
         level: Level,
     },
@@ -78,10 +78,10 @@ impl From<mendline_core::Level> for Level {
 pub enum Response {
     /// How everything stands.
     Snapshot(Box<Snapshot>),
-    /// Events follow, from here on.
+    /// EventStream follow, from here on.
     Following,
     /// Something happened.
-    Event(Told),
+    Event(EventRecord),
     /// So many events were left out, because they were not read.
     Missed(u64),
     /// The command was passed on to these servers.
@@ -96,7 +96,7 @@ pub enum Response {
 /// One thing that happened, for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct EventRecord {
     /// When, in milliseconds since 1970.
     pub at: u64,
     /// How loud it is.
@@ -104,7 +104,8 @@ pub struct Told {
     /// About which server, if about one.
     pub server: Option<String>,
     /// Whether the server itself said it, on its stderr.
-    pub said: bool,
+    #[serde(rename = "said")]
+    pub is_stderr: bool,
     /// In words, harmless to print.
     pub text: String,
 }

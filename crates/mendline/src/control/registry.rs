@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Pid;
 
-use super::message::{RESPONSE_BYTES, Response, Request, Command, Level, Told};
+use super::message::{RESPONSE_BYTES, Response, Request, Command, Level, EventRecord};
 use super::runtime_dir;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
@@ -166,11 +166,11 @@ impl Process {
     }
 
     /// Follows what happens in it from now on, but for what is quieter than `level`.
-    pub fn follow(&self, level: Level, within: Duration) -> Result<Events, Silence> {
+    pub fn follow(&self, level: Level, within: Duration) -> Result<EventStream, Silence> {
         let deadline = Instant::now() + within;
         let mut line = self.send(&Request::Events { level })?;
         match line.response(deadline)? {
-            Response::Following => Ok(Events { line }),
+            Response::Following => Ok(EventStream { line }),
             other => Err(unexpected(&other)),
         }
     }
@@ -210,25 +210,25 @@ fn put(mut stream: &UnixStream, question: &[u8]) -> io::Result<()> {
 
 /// What happens in one process.
 #[derive(Debug)]
-pub struct Events {
+pub struct EventStream {
     line: Line,
 }
 
 /// What was heard of a process that is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum StreamItem {
     /// Something happened.
-    Event(Told),
+    Event(EventRecord),
     /// So much happened that this many events were left out.
     Missed(u64),
 }
 
-impl Events {
+impl EventStream {
     /// What comes next, or nothing within this time. The process is gone, or has dropped us, when it is an error.
-    pub fn next_within(&mut self, within: Duration) -> Result<Option<Heard>, Silence> {
+    pub fn next_within(&mut self, within: Duration) -> Result<Option<StreamItem>, Silence> {
         match self.line.response(Instant::now() + within) {
-            Ok(Response::Event(told)) => Ok(Some(Heard::Event(told))),
-            Ok(Response::Missed(count)) => Ok(Some(Heard::Missed(count))),
+            Ok(Response::Event(told)) => Ok(Some(StreamItem::Event(told))),
+            Ok(Response::Missed(count)) => Ok(Some(StreamItem::Missed(count))),
             Ok(other) => Err(unexpected(&other)),
             Err(Silence::Hangs) => Ok(None),
             Err(silence) => Err(silence),
@@ -236,7 +236,7 @@ impl Events {
     }
 }
 
-impl AsFd for Events {
+impl AsFd for EventStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.line.stream.as_fd()
     }

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::message::{REQUEST_BYTES, Response, Request, Command, Level};
 use super::runtime_dir;
-use super::registry::{Heard, SUFFIX, UNBORN, address};
+use super::registry::{StreamItem, SUFFIX, UNBORN, address};
 use super::store::{SharedStatus, open};
 
 /// How many may be connected at once.
@@ -193,8 +193,8 @@ async fn follow(
     loop {
         let answer = tokio::select! {
             heard = events.recv() => match heard {
-                Some(Heard::Event(told)) => Response::Event(told),
-                Some(Heard::Missed(count)) => Response::Missed(count),
+                Some(StreamItem::Event(told)) => Response::Event(told),
+                Some(StreamItem::Missed(count)) => Response::Missed(count),
                 None => return Ok(()),
             },
             read = reader.read(&mut ignored) => match read? {

@@ -13,8 +13,8 @@ use mendline_core::{Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
-use super::message::{Level, Told};
-use super::registry::Heard;
+use super::message::{Level, EventRecord};
+use super::registry::StreamItem;
 use super::snapshot::{Party, ProcessFacts, Snapshot, StateKind, VERSION};
 use crate::driver::{EventTime, Observer};
 use crate::observe::redact::Redactor;
@@ -40,7 +40,7 @@ pub type SharedStatus = Arc<Mutex<StatusStore>>;
 #[derive(Debug)]
 struct Follower {
     level: Level,
-    events: mpsc::Sender<Heard>,
+    events: mpsc::Sender<StreamItem>,
     /// Left out since the last one that was taken.
     missed: u64,
 }
@@ -90,7 +90,7 @@ impl StatusStore {
     }
 
     /// What happens from now on, but for what is quieter.
-    pub(super) fn follow(&mut self, level: Level) -> mpsc::Receiver<Heard> {
+    pub(super) fn follow(&mut self, level: Level) -> mpsc::Receiver<StreamItem> {
         // Those who left and were not missed yet.
         self.followers.retain(|follower| !follower.events.is_closed());
         let (events, heard) = mpsc::channel(UNREAD);
@@ -126,23 +126,23 @@ impl StatusStore {
         }
     }
 
-    fn tell(&mut self, about: Option<UpstreamId>, level: Level, said: bool, words: impl FnOnce(&Redactor) -> String) {
+    fn tell(&mut self, about: Option<UpstreamId>, level: Level, is_stderr: bool, words: impl FnOnce(&Redactor) -> String) {
         if !self.followers.iter().any(|follower| follower.level <= level) {
             return;
         }
         let server = about.and_then(|it| self.servers.get(usize::from(it.0))).map(|entry| entry.name.clone());
-        let told = Told { at: unix_ms(), level, server, said, text: words(&self.redactor) };
+        let told = EventRecord { at: unix_ms(), level, server, is_stderr, text: words(&self.redactor) };
         self.followers.retain_mut(|follower| follower.level > level || follower.tell(&told));
     }
 }
 
 impl Follower {
     /// Says whether anybody is still there.
-    fn tell(&mut self, told: &Told) -> bool {
-        if self.missed > 0 && self.events.try_send(Heard::Missed(self.missed)).is_ok() {
+    fn tell(&mut self, told: &EventRecord) -> bool {
+        if self.missed > 0 && self.events.try_send(StreamItem::Missed(self.missed)).is_ok() {
             self.missed = 0;
         }
-        match self.events.try_send(Heard::Event(told.clone())) {
+        match self.events.try_send(StreamItem::Event(told.clone())) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.missed += 1;
@@ -286,11 +286,11 @@ mod tests {
             observer.on_event(&sent);
         }
         for _ in 0..UNREAD {
-            assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
+            assert!(matches!(heard.try_recv(), Ok(StreamItem::Event(_))));
         }
         observer.on_event(&sent);
-        assert_eq!(heard.try_recv(), Ok(Heard::Missed(10)));
-        assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
+        assert_eq!(heard.try_recv(), Ok(StreamItem::Missed(10)));
+        assert!(matches!(heard.try_recv(), Ok(StreamItem::Event(_))));
         assert!(quiet.try_recv().is_err(), "nothing was loud enough");
         drop((heard, quiet));
         observer.on_event(&sent);
