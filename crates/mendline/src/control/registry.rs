@@ -58,39 +58,39 @@ pub struct Found {
     /// Which process.
     pub process: Process,
     /// How it stands, or why nobody knows.
-    pub answer: Result<Snapshot, Silence>,
+    pub answer: Result<Snapshot, QueryError>,
 }
 
 /// Why a process has not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum QueryError {
     /// It is gone.
     Gone,
     /// It is there, but does not answer in time.
-    Hangs,
+    TimedOut,
     /// It answers something that cannot be understood.
-    Garbled(String),
+    Malformed(String),
     /// It understood, and will not.
     Refused(String),
     /// Its socket cannot be used, or belongs to somebody else.
-    Barred(String),
+    Unreachable(String),
 }
 
-impl Silence {
+impl QueryError {
     /// The words may quote what came, so they are made harmless.
-    fn garbled(error: &serde_json::Error) -> Silence {
-        Silence::Garbled(Escaped(error.to_string().as_bytes()).to_string())
+    fn malformed(error: &serde_json::Error) -> QueryError {
+        QueryError::Malformed(Escaped(error.to_string().as_bytes()).to_string())
     }
 }
 
-impl std::fmt::Display for Silence {
+impl std::fmt::Display for QueryError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Silence::Gone => write!(f, "it has ended"),
-            Silence::Hangs => write!(f, "it does not answer"),
-            Silence::Garbled(why) => write!(f, "its answer cannot be read: {why}"),
-            Silence::Refused(why) => write!(f, "it refused: {why}"),
-            Silence::Barred(why) => write!(f, "it cannot be asked: {why}"),
+            QueryError::Gone => write!(f, "it has ended"),
+            QueryError::TimedOut => write!(f, "it does not answer"),
+            QueryError::Malformed(why) => write!(f, "its answer cannot be read: {why}"),
+            QueryError::Refused(why) => write!(f, "it refused: {why}"),
+            QueryError::Unreachable(why) => write!(f, "it cannot be asked: {why}"),
         }
     }
 }
@@ -139,7 +139,7 @@ impl Registry {
             let asked: Vec<_> = processes.iter().map(|process| process.send(&Request::Snapshot)).collect();
             for (process, asked) in processes.iter().zip(asked) {
                 let answer = asked.and_then(|mut line| line.snapshot(deadline));
-                if answer != Err(Silence::Gone) {
+                if answer != Err(QueryError::Gone) {
                     found.push(Found { process: process.clone(), answer });
                 }
             }
@@ -150,13 +150,13 @@ impl Registry {
 
 impl Process {
     /// How it stands now.
-    pub fn snapshot(&self, within: Duration) -> Result<Snapshot, Silence> {
+    pub fn snapshot(&self, within: Duration) -> Result<Snapshot, QueryError> {
         let deadline = Instant::now() + within;
         self.send(&Request::Snapshot)?.snapshot(deadline)
     }
 
     /// Tells it to do something to one of its servers, or to all of them. Gives the names of those that it was passed on to.
-    pub fn command(&self, command: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, Silence> {
+    pub fn command(&self, command: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, QueryError> {
         let deadline = Instant::now() + within;
         let request = Request::Command { command, server: server.map(str::to_owned) };
         match self.send(&request)?.response(deadline)? {
@@ -166,7 +166,7 @@ impl Process {
     }
 
     /// Follows what happens in it from now on, but for what is quieter than `level`.
-    pub fn follow(&self, level: Level, within: Duration) -> Result<EventStream, Silence> {
+    pub fn follow(&self, level: Level, within: Duration) -> Result<EventStream, QueryError> {
         let deadline = Instant::now() + within;
         let mut line = self.send(&Request::Events { level })?;
         match line.response(deadline)? {
@@ -175,26 +175,26 @@ impl Process {
         }
     }
 
-    fn send(&self, request: &Request) -> Result<Line, Silence> {
+    fn send(&self, request: &Request) -> Result<Line, QueryError> {
         let stream = match connect(&self.path) {
             Ok(stream) => stream,
             Err(Errno::CONNREFUSED) => {
                 sweep(&self.path);
-                return Err(Silence::Gone);
+                return Err(QueryError::Gone);
             }
-            Err(Errno::NOENT) => return Err(Silence::Gone),
+            Err(Errno::NOENT) => return Err(QueryError::Gone),
             // So many wait to be heard that there is no place for one more.
-            Err(Errno::AGAIN) => return Err(Silence::Hangs),
-            Err(error) => return Err(Silence::Barred(error.to_string())),
+            Err(Errno::AGAIN) => return Err(QueryError::TimedOut),
+            Err(error) => return Err(QueryError::Unreachable(error.to_string())),
         };
-        let barred = |error: io::Error| Silence::Barred(error.to_string());
+        let unreachable = |error: io::Error| QueryError::Unreachable(error.to_string());
         if !is_ours(&self.path) {
-            return Err(Silence::Barred("its socket belongs to another user".to_owned()));
+            return Err(QueryError::Unreachable("its socket belongs to another user".to_owned()));
         }
-        let mut text = serde_json::to_vec(request).map_err(|error| Silence::garbled(&error))?;
+        let mut text = serde_json::to_vec(request).map_err(|error| QueryError::malformed(&error))?;
         text.push(b'\n');
-        put(&stream, &text).map_err(barred)?;
-        stream.set_nonblocking(false).map_err(barred)?;
+        put(&stream, &text).map_err(unreachable)?;
+        stream.set_nonblocking(false).map_err(unreachable)?;
         Ok(Line { stream, heard: Vec::new() })
     }
 }
@@ -225,13 +225,13 @@ pub enum StreamItem {
 
 impl EventStream {
     /// What comes next, or nothing within this time. The process is gone, or has dropped us, when it is an error.
-    pub fn next_within(&mut self, within: Duration) -> Result<Option<StreamItem>, Silence> {
+    pub fn next_within(&mut self, within: Duration) -> Result<Option<StreamItem>, QueryError> {
         match self.line.response(Instant::now() + within) {
             Ok(Response::Event(told)) => Ok(Some(StreamItem::Event(told))),
             Ok(Response::Missed(count)) => Ok(Some(StreamItem::Missed(count))),
             Ok(other) => Err(unexpected(&other)),
-            Err(Silence::Hangs) => Ok(None),
-            Err(silence) => Err(silence),
+            Err(QueryError::TimedOut) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
@@ -250,45 +250,45 @@ struct Line {
 }
 
 impl Line {
-    fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, Silence> {
+    fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, QueryError> {
         match self.response(deadline)? {
             Response::Snapshot(snapshot) => Ok(*snapshot),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn response(&mut self, deadline: Instant) -> Result<Response, Silence> {
+    fn response(&mut self, deadline: Instant) -> Result<Response, QueryError> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.heard) {
                 let line: Vec<u8> = self.heard.drain(..=end).collect();
-                return serde_json::from_slice(&line).map_err(|error| Silence::garbled(&error));
+                return serde_json::from_slice(&line).map_err(|error| QueryError::malformed(&error));
             }
             if self.heard.len() > RESPONSE_BYTES {
-                return Err(Silence::Garbled("it has no end".to_owned()));
+                return Err(QueryError::Malformed("it has no end".to_owned()));
             }
             // What has come already is read, however late it is.
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             let mut chunk = [0; 16 * 1024];
             let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut chunk));
             match read {
-                Ok(0) if self.heard.is_empty() => return Err(Silence::Gone),
-                Ok(0) => return Err(Silence::Garbled("it breaks off".to_owned())),
+                Ok(0) if self.heard.is_empty() => return Err(QueryError::Gone),
+                Ok(0) => return Err(QueryError::Malformed("it breaks off".to_owned())),
                 Ok(count) => self.heard.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(Silence::Hangs);
+                    return Err(QueryError::TimedOut);
                 }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(Silence::Gone),
-                Err(error) => return Err(Silence::Barred(error.to_string())),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(QueryError::Gone),
+                Err(error) => return Err(QueryError::Unreachable(error.to_string())),
             }
         }
     }
 }
 
-fn unexpected(response: &Response) -> Silence {
+fn unexpected(response: &Response) -> QueryError {
     match response {
-        Response::Refused(why) => Silence::Refused(Escaped(why.as_bytes()).to_string()),
-        _ => Silence::Garbled("it answers another question".to_owned()),
+        Response::Refused(why) => QueryError::Refused(Escaped(why.as_bytes()).to_string()),
+        _ => QueryError::Malformed("it answers another question".to_owned()),
     }
 }
 
@@ -389,7 +389,7 @@ mod tests {
         drop(theirs);
         put(&ours, b"{}\n").unwrap();
         let heard = Line { stream: ours, heard: Vec::new() }.snapshot(Instant::now());
-        assert_eq!(heard.unwrap_err(), Silence::Refused("too many".to_owned()));
+        assert_eq!(heard.unwrap_err(), QueryError::Refused("too many".to_owned()));
     }
 
     #[test]
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(registry.processes().len(), 2);
         let found = registry.snapshots_within(Duration::from_millis(20));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].process.name.as_str(), &found[0].answer), ("alive", &Err(Silence::Hangs)));
+        assert_eq!((found[0].process.name.as_str(), &found[0].answer), ("alive", &Err(QueryError::TimedOut)));
         assert_eq!(registry.processes().len(), 1);
     }
 
@@ -435,6 +435,6 @@ mod tests {
             while stream.write_all(&[b' '; 4096]).is_ok() {}
         });
         let found = registry.snapshots_within(Duration::from_secs(10));
-        assert_eq!(found[0].answer, Err(Silence::Garbled("it has no end".to_owned())));
+        assert_eq!(found[0].answer, Err(QueryError::Malformed("it has no end".to_owned())));
     }
 }
