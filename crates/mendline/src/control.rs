@@ -19,7 +19,7 @@ pub mod store;
 pub mod words;
 
 pub use message::{Command, Level, EventRecord};
-pub use registry::{EventStream, Found, StreamItem, Process, Registry, QueryError};
+pub use registry::{EventStream, ProcessStatus, StreamItem, Process, Registry, QueryError};
 pub use server::Socket;
 pub use snapshot::Snapshot;
 pub use store::{StatusObserver, StatusStore};

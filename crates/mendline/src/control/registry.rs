@@ -54,11 +54,11 @@ pub struct Process {
 
 /// A process, and what it said about itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct ProcessStatus {
     /// Which process.
     pub process: Process,
     /// How it stands, or why nobody knows.
-    pub answer: Result<Snapshot, QueryError>,
+    pub snapshot: Result<Snapshot, QueryError>,
 }
 
 /// Why a process has not answered.
@@ -126,21 +126,21 @@ impl Registry {
     }
 
     /// Asks every process how it stands. Those that are gone are not in it, and neither are their sockets any more.
-    pub fn snapshots(&self) -> Vec<Found> {
+    pub fn snapshots(&self) -> Vec<ProcessStatus> {
         self.snapshots_within(PATIENCE)
     }
 
     /// The same, with this much time for all of them together.
-    pub fn snapshots_within(&self, within: Duration) -> Vec<Found> {
+    pub fn snapshots_within(&self, within: Duration) -> Vec<ProcessStatus> {
         let deadline = Instant::now() + within;
         self.directories.iter().for_each(|directory| sweep_unborn(directory));
         let mut found = Vec::new();
         for processes in self.processes().chunks(AT_ONCE) {
-            let asked: Vec<_> = processes.iter().map(|process| process.send(&Request::Snapshot)).collect();
-            for (process, asked) in processes.iter().zip(asked) {
-                let answer = asked.and_then(|mut line| line.snapshot(deadline));
-                if answer != Err(QueryError::Gone) {
-                    found.push(Found { process: process.clone(), answer });
+            let connections: Vec<_> = processes.iter().map(|process| process.send(&Request::Snapshot)).collect();
+            for (process, connection) in processes.iter().zip(connections) {
+                let snapshot = connection.and_then(|mut connection| connection.snapshot(deadline));
+                if snapshot != Err(QueryError::Gone) {
+                    found.push(ProcessStatus { process: process.clone(), snapshot });
                 }
             }
         }
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(registry.processes().len(), 2);
         let found = registry.snapshots_within(Duration::from_millis(20));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].process.name.as_str(), &found[0].answer), ("alive", &Err(QueryError::TimedOut)));
+        assert_eq!((found[0].process.name.as_str(), &found[0].snapshot), ("alive", &Err(QueryError::TimedOut)));
         assert_eq!(registry.processes().len(), 1);
     }
 
@@ -421,7 +421,7 @@ mod tests {
         liar(&folder.path().join("liar-1.sock"), "{\"\\u001b[2J\": 1}\n");
         liar(&folder.path().join("rude-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
         let found = registry.snapshots_within(Duration::from_secs(10));
-        let said: Vec<String> = found.iter().map(|found| found.answer.as_ref().unwrap_err().to_string()).collect();
+        let said: Vec<String> = found.iter().map(|found| found.snapshot.as_ref().unwrap_err().to_string()).collect();
         assert!(said[0].contains("cannot be read") && said[1].contains("refused"), "{said:?}");
         assert!(said.iter().all(|said| said.contains("u{1b}") && !said.contains('\u{1b}')), "{said:?}");
     }
@@ -435,6 +435,6 @@ mod tests {
             while stream.write_all(&[b' '; 4096]).is_ok() {}
         });
         let found = registry.snapshots_within(Duration::from_secs(10));
-        assert_eq!(found[0].answer, Err(QueryError::Malformed("it has no end".to_owned())));
+        assert_eq!(found[0].snapshot, Err(QueryError::Malformed("it has no end".to_owned())));
     }
 }

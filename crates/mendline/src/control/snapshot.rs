@@ -19,7 +19,7 @@ pub struct Snapshot {
     /// When it was taken, in milliseconds since 1970.
     pub taken_at: u64,
     /// The process.
-    pub process: ProcessFacts,
+    pub process: ProcessInfo,
     /// The servers that it looks after, in the order of its configuration.
     pub servers: Vec<Server>,
 }
@@ -27,7 +27,7 @@ pub struct Snapshot {
 /// What is known of the process itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ProcessFacts {
+pub struct ProcessInfo {
     /// Its id.
     pub pid: u32,
     /// The version of Mendline.
@@ -37,13 +37,13 @@ pub struct ProcessFacts {
     /// The file that its server is configured in, if it is run by name.
     pub configuration: Option<String>,
     /// Who speaks to it, if it has said so.
-    pub client: Option<Party>,
+    pub client: Option<ClientInfo>,
 }
 
 /// Somebody who has introduced himself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Party {
+pub struct ClientInfo {
     /// By this name.
     pub name: String,
     /// In this version, or nothing.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use self::entry::{Entry, millis, shown};
 use super::message::{Level, EventRecord};
 use super::registry::StreamItem;
-use super::snapshot::{Party, ProcessFacts, Snapshot, StateKind, VERSION};
+use super::snapshot::{ClientInfo, ProcessInfo, Snapshot, StateKind, VERSION};
 use crate::driver::{EventTime, Observer};
 use crate::observe::redact::Redactor;
 
@@ -25,7 +25,7 @@ const UNREAD: usize = 256;
 /// What a process knows of itself.
 #[derive(Debug)]
 pub struct StatusStore {
-    process: ProcessFacts,
+    process: ProcessInfo,
     servers: Vec<Entry>,
     followers: Vec<Follower>,
     is_stopping: bool,
@@ -48,7 +48,7 @@ struct Follower {
 impl StatusStore {
     /// The status store of this process, which looks after these servers.
     pub fn new(configuration: Option<String>, upstreams: &[UpstreamConfig]) -> StatusStore {
-        let process = ProcessFacts {
+        let process = ProcessInfo {
             pid: std::process::id(),
             mendline: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: unix_ms(),
@@ -119,7 +119,7 @@ impl StatusStore {
         match event {
             Event::ClientNamed { name, version, .. } => {
                 let (name, version) = (shown(name, &self.redactor), shown(version, &self.redactor));
-                self.process.client = Some(Party { name, version });
+                self.process.client = Some(ClientInfo { name, version });
             }
             Event::Stopping { .. } => self.is_stopping = true,
             _ => {}
