@@ -24,16 +24,16 @@ use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
 
 /// How long all processes together have to answer: each needs a blink, but people look when their machine is busy.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many are asked at once, so that descriptors do not run out.
-const AT_ONCE: usize = 200;
+const CONCURRENT_QUERIES: usize = 200;
 
 /// How the name of a socket ends.
 pub(super) const SUFFIX: &str = ".sock";
 
 /// How the name of one ends that does not listen yet.
-pub(super) const UNBORN: &str = ".new";
+pub(super) const TEMPORARY_SUFFIX: &str = ".new";
 
 /// The directories where running processes can be found.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub struct Process {
     path: PathBuf,
 }
 
-/// A process, and what it said about itself.
+/// A process, and what it texts about itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessStatus {
     /// Which process.
@@ -127,15 +127,15 @@ impl Registry {
 
     /// Asks every process how it stands. Those that are gone are not in it, and neither are their sockets any more.
     pub fn snapshots(&self) -> Vec<ProcessStatus> {
-        self.snapshots_within(PATIENCE)
+        self.snapshots_within(SNAPSHOT_TIMEOUT)
     }
 
     /// The same, with this much time for all of them together.
     pub fn snapshots_within(&self, within: Duration) -> Vec<ProcessStatus> {
         let deadline = Instant::now() + within;
-        self.directories.iter().for_each(|directory| sweep_unborn(directory));
+        self.directories.iter().for_each(|directory| remove_stale_temporaries(directory));
         let mut found = Vec::new();
-        for processes in self.processes().chunks(AT_ONCE) {
+        for processes in self.processes().chunks(CONCURRENT_QUERIES) {
             let connections: Vec<_> = processes.iter().map(|process| process.send(&Request::Snapshot)).collect();
             for (process, connection) in processes.iter().zip(connections) {
                 let snapshot = connection.and_then(|mut connection| connection.snapshot(deadline));
@@ -168,18 +168,18 @@ impl Process {
     /// Follows what happens in it from now on, but for what is quieter than `level`.
     pub fn follow(&self, level: Level, within: Duration) -> Result<EventStream, QueryError> {
         let deadline = Instant::now() + within;
-        let mut line = self.send(&Request::Events { level })?;
-        match line.response(deadline)? {
-            Response::Following => Ok(EventStream { line }),
+        let mut connection = self.send(&Request::Events { level })?;
+        match connection.response(deadline)? {
+            Response::Following => Ok(EventStream { connection }),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn send(&self, request: &Request) -> Result<Line, QueryError> {
+    fn send(&self, request: &Request) -> Result<Connection, QueryError> {
         let stream = match connect(&self.path) {
             Ok(stream) => stream,
             Err(Errno::CONNREFUSED) => {
-                sweep(&self.path);
+                remove_stale(&self.path);
                 return Err(QueryError::Gone);
             }
             Err(Errno::NOENT) => return Err(QueryError::Gone),
@@ -193,15 +193,15 @@ impl Process {
         }
         let mut text = serde_json::to_vec(request).map_err(|error| QueryError::malformed(&error))?;
         text.push(b'\n');
-        put(&stream, &text).map_err(unreachable)?;
+        write_request(&stream, &text).map_err(unreachable)?;
         stream.set_nonblocking(false).map_err(unreachable)?;
-        Ok(Line { stream, heard: Vec::new() })
+        Ok(Connection { stream, buffer: Vec::new() })
     }
 }
 
 /// Puts a question. It is short, and the buffer of a fresh socket is not: this never waits.
-fn put(mut stream: &UnixStream, question: &[u8]) -> io::Result<()> {
-    match stream.write_all(question) {
+fn write_request(mut stream: &UnixStream, request: &[u8]) -> io::Result<()> {
+    match stream.write_all(request) {
         // Whoever refuses us closes at once, and why lies ready to be read.
         Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
         done => done,
@@ -211,7 +211,7 @@ fn put(mut stream: &UnixStream, question: &[u8]) -> io::Result<()> {
 /// What happens in one process.
 #[derive(Debug)]
 pub struct EventStream {
-    line: Line,
+    connection: Connection,
 }
 
 /// What was heard of a process that is followed.
@@ -226,8 +226,8 @@ pub enum StreamItem {
 impl EventStream {
     /// What comes next, or nothing within this time. The process is gone, or has dropped us, when it is an error.
     pub fn next_within(&mut self, within: Duration) -> Result<Option<StreamItem>, QueryError> {
-        match self.line.response(Instant::now() + within) {
-            Ok(Response::Event(told)) => Ok(Some(StreamItem::Event(told))),
+        match self.connection.response(Instant::now() + within) {
+            Ok(Response::Event(record)) => Ok(Some(StreamItem::Event(record))),
             Ok(Response::Missed(count)) => Ok(Some(StreamItem::Missed(count))),
             Ok(other) => Err(unexpected(&other)),
             Err(QueryError::TimedOut) => Ok(None),
@@ -238,18 +238,18 @@ impl EventStream {
 
 impl AsFd for EventStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.line.stream.as_fd()
+        self.connection.stream.as_fd()
     }
 }
 
 /// A connection on which something was asked.
 #[derive(Debug)]
-struct Line {
+struct Connection {
     stream: UnixStream,
-    heard: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-impl Line {
+impl Connection {
     fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, QueryError> {
         match self.response(deadline)? {
             Response::Snapshot(snapshot) => Ok(*snapshot),
@@ -259,11 +259,11 @@ impl Line {
 
     fn response(&mut self, deadline: Instant) -> Result<Response, QueryError> {
         loop {
-            if let Some(end) = memchr::memchr(b'\n', &self.heard) {
-                let line: Vec<u8> = self.heard.drain(..=end).collect();
+            if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 return serde_json::from_slice(&line).map_err(|error| QueryError::malformed(&error));
             }
-            if self.heard.len() > RESPONSE_BYTES {
+            if self.buffer.len() > RESPONSE_BYTES {
                 return Err(QueryError::Malformed("it has no end".to_owned()));
             }
             // What has come already is read, however late it is.
@@ -271,9 +271,9 @@ impl Line {
             let mut chunk = [0; 16 * 1024];
             let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut chunk));
             match read {
-                Ok(0) if self.heard.is_empty() => return Err(QueryError::Gone),
+                Ok(0) if self.buffer.is_empty() => return Err(QueryError::Gone),
                 Ok(0) => return Err(QueryError::Malformed("it breaks off".to_owned())),
-                Ok(count) => self.heard.extend_from_slice(&chunk[..count]),
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     return Err(QueryError::TimedOut);
@@ -305,19 +305,19 @@ fn sockets(directory: &Path) -> Vec<Process> {
 }
 
 /// Removes what is left of processes that were killed before their socket had its name.
-fn sweep_unborn(directory: &Path) {
+fn remove_stale_temporaries(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name().into_string().unwrap_or_default();
-        let pid = name.strip_suffix(UNBORN).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        let pid = name.strip_suffix(TEMPORARY_SUFFIX).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         if pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH)) {
-            sweep(&entry.path());
+            remove_stale(&entry.path());
         }
     }
 }
 
 /// Removes a socket that nobody listens on, if it is one and ours.
-fn sweep(path: &Path) {
+fn remove_stale(path: &Path) {
     if is_ours(path) {
         // Somebody else may have been quicker, which is as good.
         let _ = std::fs::remove_file(path);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     /// One who answers every question with this.
-    fn liar(path: &Path, answer: &'static str) {
+    fn serve_text(path: &Path, answer: &'static str) {
         let listener = UnixListener::bind(path).unwrap();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
@@ -387,9 +387,9 @@ mod tests {
         let refusal = serde_json::to_string(&Response::Refused("too many".to_owned())).unwrap();
         theirs.write_all(format!("{refusal}\n").as_bytes()).unwrap();
         drop(theirs);
-        put(&ours, b"{}\n").unwrap();
-        let heard = Line { stream: ours, heard: Vec::new() }.snapshot(Instant::now());
-        assert_eq!(heard.unwrap_err(), QueryError::Refused("too many".to_owned()));
+        write_request(&ours, b"{}\n").unwrap();
+        let snapshot = Connection { stream: ours, buffer: Vec::new() }.snapshot(Instant::now());
+        assert_eq!(snapshot.unwrap_err(), QueryError::Refused("too many".to_owned()));
     }
 
     #[test]
@@ -418,12 +418,12 @@ mod tests {
     #[test]
     fn an_answer_that_quotes_escapes_is_harmless() {
         let (folder, registry) = registry();
-        liar(&folder.path().join("liar-1.sock"), "{\"\\u001b[2J\": 1}\n");
-        liar(&folder.path().join("rude-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
+        serve_text(&folder.path().join("liar-1.sock"), "{\"\\u001b[2J\": 1}\n");
+        serve_text(&folder.path().join("rude-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
         let found = registry.snapshots_within(Duration::from_secs(10));
-        let said: Vec<String> = found.iter().map(|found| found.snapshot.as_ref().unwrap_err().to_string()).collect();
-        assert!(said[0].contains("cannot be read") && said[1].contains("refused"), "{said:?}");
-        assert!(said.iter().all(|said| said.contains("u{1b}") && !said.contains('\u{1b}')), "{said:?}");
+        let texts: Vec<String> = found.iter().map(|found| found.snapshot.as_ref().unwrap_err().to_string()).collect();
+        assert!(texts[0].contains("cannot be read") && texts[1].contains("refused"), "{texts:?}");
+        assert!(texts.iter().all(|text| text.contains("u{1b}") && !text.contains('\u{1b}')), "{texts:?}");
     }
 
     #[test]

@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 use super::message::{REQUEST_BYTES, Response, Request, Command, Level};
 use super::runtime_dir;
-use super::registry::{StreamItem, SUFFIX, UNBORN, address};
-use super::store::{SharedStatus, open};
+use super::registry::{StreamItem, SUFFIX, TEMPORARY_SUFFIX, address};
+use super::store::{SharedStatus, lock};
 
 /// How many may be connected at once.
 const CONNECTIONS: usize = 16;
@@ -31,19 +31,19 @@ const CONNECTIONS: usize = 16;
 const BACKLOG: i32 = 64;
 
 /// How long somebody who is connected may say nothing.
-const SILENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long somebody may take to read what was said to him.
-const READING: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long we wait when no connection can be accepted, for want of descriptors for instance.
-const PAUSE: Duration = Duration::from_secs(1);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How much of a server's name is in the name of the socket.
-const NAME: usize = 32;
+const NAME_LENGTH: usize = 32;
 
 /// Passes something on to the engine; says whether there was a place for it.
-pub type Steer = Arc<dyn Fn(Input) -> bool + Send + Sync>;
+pub type InputSender = Arc<dyn Fn(Input) -> bool + Send + Sync>;
 
 /// The socket of this process, which is gone when this is.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ pub struct Socket {
 
 /// Removes the socket's name in the end.
 #[derive(Debug)]
-pub struct Name(PathBuf);
+pub struct SocketGuard(PathBuf);
 
-impl Drop for Name {
+impl Drop for SocketGuard {
     fn drop(&mut self) {
         // It may have been swept away with its directory; nobody can be told anyway.
         let _ = std::fs::remove_file(&self.0);
@@ -71,9 +71,9 @@ impl Socket {
         let pid = std::process::id();
         let plain =
             |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
-        let name: String = name.chars().take(NAME).map(plain).collect();
+        let name: String = name.chars().take(NAME_LENGTH).map(plain).collect();
         let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
-        let listener = listen(&directory.join(format!("{pid}{UNBORN}")), &path)
+        let listener = listen(&directory.join(format!("{pid}{TEMPORARY_SUFFIX}")), &path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Socket { listener, path })
     }
@@ -84,13 +84,13 @@ impl Socket {
     }
 
     /// Answers everybody who comes, until what this gives is dropped.
-    pub fn serve(self, store: SharedStatus, steer: Steer) -> Name {
+    pub fn serve(self, store: SharedStatus, send_input: InputSender) -> SocketGuard {
         let Socket { listener, path } = self;
         tokio::spawn(async move {
             let connections = Arc::new(());
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     continue;
                 };
                 // The directory keeps others out; this is the wall behind it.
@@ -102,67 +102,67 @@ impl Socket {
                     refuse(&stream, "too many are connected");
                     continue;
                 }
-                let (connection, store, steer) = (Arc::clone(&connections), Arc::clone(&store), Arc::clone(&steer));
+                let (connection, store, send_input) = (Arc::clone(&connections), Arc::clone(&store), Arc::clone(&send_input));
                 tokio::spawn(async move {
                     // However it ends, there is nobody to tell.
-                    let _ = converse(stream, &store, &steer).await;
+                    let _ = handle_connection(stream, &store, &send_input).await;
                     drop(connection);
                 });
             }
         });
-        Name(path)
+        SocketGuard(path)
     }
 }
 
 /// Listens under a name that nobody looks at, and takes the right one then.
-fn listen(fresh: &Path, path: &Path) -> io::Result<UnixListener> {
+fn listen(temporary: &Path, path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // Of one who had this id before us and was killed.
-    let _ = std::fs::remove_file(fresh);
-    let (address, _directory) = address(fresh)?;
+    let _ = std::fs::remove_file(temporary);
+    let (address, _directory) = address(temporary)?;
     rustix::net::bind(&socket, &address)?;
-    let named = std::fs::set_permissions(fresh, std::fs::Permissions::from_mode(0o600))
+    let named = std::fs::set_permissions(temporary, std::fs::Permissions::from_mode(0o600))
         .and_then(|()| Ok(rustix::net::listen(&socket, BACKLOG)?))
-        .and_then(|()| std::fs::rename(fresh, path));
+        .and_then(|()| std::fs::rename(temporary, path));
     if let Err(error) = named {
-        let _ = std::fs::remove_file(fresh);
+        let _ = std::fs::remove_file(temporary);
         return Err(error);
     }
     UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))
 }
 
-/// Does not wait: a fresh socket has a place for one line.
+/// Does not wait: a temporary socket has a place for one line.
 fn refuse(stream: &UnixStream, why: &str) {
-    let _ = stream.try_write(&line(&Response::Refused(why.to_owned())));
+    let _ = stream.try_write(&encode(&Response::Refused(why.to_owned())));
 }
 
-async fn converse(stream: UnixStream, store: &SharedStatus, steer: &Steer) -> io::Result<()> {
+async fn handle_connection(stream: UnixStream, store: &SharedStatus, send_input: &InputSender) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(256, reader);
-    let mut asked = Vec::new();
+    let mut request = Vec::new();
     loop {
-        asked.clear();
+        request.clear();
         let mut bounded = (&mut reader).take(REQUEST_BYTES as u64);
-        let read = timeout(SILENCE, bounded.read_until(b'\n', &mut asked)).await;
+        let read = timeout(IDLE_TIMEOUT, bounded.read_until(b'\n', &mut request)).await;
         let Ok(Ok(1..)) = read else { return Ok(()) };
-        let answer = match serde_json::from_slice(&asked) {
-            Ok(Request::Snapshot) => Response::Snapshot(Box::new(open(store).snapshot())),
-            Ok(Request::Command { command, server }) => run_command(command, server.as_deref(), store, steer),
+        let response = match serde_json::from_slice(&request) {
+            Ok(Request::Snapshot) => Response::Snapshot(Box::new(lock(store).snapshot())),
+            Ok(Request::Command { command, server }) => run_command(command, server.as_deref(), store, send_input),
             Ok(Request::Events { level }) => return follow(level, reader, writer, store).await,
             Err(error) => {
                 // Where one line is wrong, nobody knows where the next begins.
                 let why = format!("this question is not understood: {error}");
-                return say(&mut writer, &Response::Refused(why)).await;
+                return write_response(&mut writer, &Response::Refused(why)).await;
             }
         };
-        say(&mut writer, &answer).await?;
+        write_response(&mut writer, &response).await?;
     }
 }
 
-fn run_command(command: Command, server: Option<&str>, store: &SharedStatus, steer: &Steer) -> Response {
-    let meant = open(store).named(server);
-    if meant.is_empty() {
+fn run_command(command: Command, server: Option<&str>, store: &SharedStatus, send_input: &InputSender) -> Response {
+    let selected = lock(store).named(server);
+    if selected.is_empty() {
         return Response::Refused(format!("there is no server {:?} here", server.unwrap_or_default()));
     }
     let input = |upstream| match command {
@@ -171,8 +171,8 @@ fn run_command(command: Command, server: Option<&str>, store: &SharedStatus, ste
         Command::Resume => Input::Resume { upstream },
     };
     let mut servers = Vec::new();
-    for (upstream, name) in meant {
-        if !steer(input(upstream)) {
+    for (upstream, name) in selected {
+        if !send_input(input(upstream)) {
             return Response::Refused("too much is to be done already".to_owned());
         }
         servers.push(name);
@@ -187,13 +187,13 @@ async fn follow(
     mut writer: impl AsyncWriteExt + Unpin,
     store: &SharedStatus,
 ) -> io::Result<()> {
-    let mut events = open(store).follow(level);
-    say(&mut writer, &Response::Following).await?;
+    let mut events = lock(store).follow(level);
+    write_response(&mut writer, &Response::Following).await?;
     let mut ignored = [0; 64];
     loop {
-        let answer = tokio::select! {
-            heard = events.recv() => match heard {
-                Some(StreamItem::Event(told)) => Response::Event(told),
+        let response = tokio::select! {
+            item = events.recv() => match item {
+                Some(StreamItem::Event(record)) => Response::Event(record),
                 Some(StreamItem::Missed(count)) => Response::Missed(count),
                 None => return Ok(()),
             },
@@ -202,17 +202,17 @@ async fn follow(
                 _ => continue,
             },
         };
-        say(&mut writer, &answer).await?;
+        write_response(&mut writer, &response).await?;
     }
 }
 
-async fn say(writer: &mut (impl AsyncWriteExt + Unpin), answer: &Response) -> io::Result<()> {
-    timeout(READING, writer.write_all(&line(answer))).await?
+async fn write_response(writer: &mut (impl AsyncWriteExt + Unpin), response: &Response) -> io::Result<()> {
+    timeout(WRITE_TIMEOUT, writer.write_all(&encode(response))).await?
 }
 
-fn line(answer: &Response) -> Vec<u8> {
+fn encode(response: &Response) -> Vec<u8> {
     // Nothing in it can fail to be written: no map has keys that are not text.
-    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    let mut line = serde_json::to_vec(response).unwrap_or_default();
     line.push(b'\n');
     line
 }
