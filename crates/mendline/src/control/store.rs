@@ -20,7 +20,7 @@ use crate::driver::{EventTime, Observer};
 use crate::observe::redact::Redactor;
 
 /// How many events may wait for one who follows.
-const UNREAD: usize = 256;
+const FOLLOWER_QUEUE: usize = 256;
 
 /// What a process knows of itself.
 #[derive(Debug)]
@@ -84,34 +84,34 @@ impl StatusStore {
 
     /// The servers of this name, or all of them.
     pub fn named(&self, name: Option<&str>) -> Vec<(UpstreamId, String)> {
-        let meant = |entry: &Entry| name.is_none_or(|name| entry.name == name);
+        let matches = |entry: &Entry| name.is_none_or(|name| entry.name == name);
         let numbered = (0u16..).map(UpstreamId).zip(&self.servers);
-        numbered.filter(|(_, entry)| meant(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
+        numbered.filter(|(_, entry)| matches(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
     }
 
     /// What happens from now on, but for what is quieter.
     pub(super) fn follow(&mut self, level: Level) -> mpsc::Receiver<StreamItem> {
         // Those who left and were not missed yet.
         self.followers.retain(|follower| !follower.events.is_closed());
-        let (events, heard) = mpsc::channel(UNREAD);
+        let (events, receiver) = mpsc::channel(FOLLOWER_QUEUE);
         self.followers.push(Follower { level, events, missed: 0 });
-        heard
+        receiver
     }
 
-    fn take_in(&mut self, event: &Event) {
-        let (upstream, is_everyday) = (event.upstream(), is_everyday(event));
+    fn apply(&mut self, event: &Event) {
+        let (upstream, is_routine) = (event.upstream(), is_routine(event));
         if let Some(entry) = upstream.and_then(|it| self.servers.get_mut(usize::from(it.0))) {
             entry.status.apply(event);
             // That a login is not wanted any more is seen by an answer like any other.
-            if !is_everyday || entry.kind == StateKind::NeedsLogin {
+            if !is_routine || entry.kind == StateKind::NeedsLogin {
                 entry.note_time(event, self.is_stopping, clock());
             }
         }
-        if !is_everyday {
+        if !is_routine {
             self.note_process(event);
         }
         if !self.followers.is_empty() {
-            self.tell(upstream, event.level().into(), false, |hide| shown(&event.to_string(), hide));
+            self.publish(upstream, event.level().into(), false, |redactor| shown(&event.to_string(), redactor));
         }
     }
 
@@ -126,23 +126,23 @@ impl StatusStore {
         }
     }
 
-    fn tell(&mut self, about: Option<UpstreamId>, level: Level, is_stderr: bool, words: impl FnOnce(&Redactor) -> String) {
+    fn publish(&mut self, about: Option<UpstreamId>, level: Level, is_stderr: bool, text: impl FnOnce(&Redactor) -> String) {
         if !self.followers.iter().any(|follower| follower.level <= level) {
             return;
         }
         let server = about.and_then(|it| self.servers.get(usize::from(it.0))).map(|entry| entry.name.clone());
-        let told = EventRecord { at: unix_ms(), level, server, is_stderr, text: words(&self.redactor) };
-        self.followers.retain_mut(|follower| follower.level > level || follower.tell(&told));
+        let record = EventRecord { at: unix_ms(), level, server, is_stderr, text: text(&self.redactor) };
+        self.followers.retain_mut(|follower| follower.level > level || follower.send(&record));
     }
 }
 
 impl Follower {
     /// Says whether anybody is still there.
-    fn tell(&mut self, told: &EventRecord) -> bool {
+    fn send(&mut self, record: &EventRecord) -> bool {
         if self.missed > 0 && self.events.try_send(StreamItem::Missed(self.missed)).is_ok() {
             self.missed = 0;
         }
-        match self.events.try_send(StreamItem::Event(told.clone())) {
+        match self.events.try_send(StreamItem::Event(record.clone())) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.missed += 1;
@@ -154,7 +154,7 @@ impl Follower {
 }
 
 /// What happens on the way of every healthy call changes nothing that people count the time of.
-fn is_everyday(event: &Event) -> bool {
+fn is_routine(event: &Event) -> bool {
     matches!(
         event,
         Event::CallAccepted { .. }
@@ -191,19 +191,19 @@ impl StatusObserver {
 
 impl Observer for StatusObserver {
     fn on_event(&mut self, event: &Event, _: EventTime) {
-        open(&self.0).take_in(event);
+        lock(&self.0).apply(event);
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
-        let mut store = open(&self.0);
+        let mut store = lock(&self.0);
         if !store.followers.is_empty() {
-            store.tell(Some(upstream), Level::Info, true, |hide| shown(&String::from_utf8_lossy(line), hide));
+            store.publish(Some(upstream), Level::Info, true, |redactor| shown(&String::from_utf8_lossy(line), redactor));
         }
     }
 }
 
 /// Both sides are on one thread, so nobody ever waits here.
-pub(super) fn open(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
+pub(super) fn lock(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn seen(store: &SharedStatus) -> Server {
-        open(store).snapshot().servers.remove(0)
+        lock(store).snapshot().servers.remove(0)
     }
 
     #[test]
@@ -279,23 +279,23 @@ mod tests {
     fn whoever_does_not_read_is_told_how_much_he_missed_when_he_does() {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
-        let mut heard = open(&store).follow(Level::Debug);
-        let mut quiet = open(&store).follow(Level::Warn);
+        let mut receiver = lock(&store).follow(Level::Debug);
+        let mut quiet = lock(&store).follow(Level::Warn);
         let sent = Event::CallAccepted { upstream: UPSTREAM, call: 1, method: Method::ToolsCall };
-        for _ in 0..UNREAD + 10 {
+        for _ in 0..FOLLOWER_QUEUE + 10 {
             observer.on_event(&sent);
         }
-        for _ in 0..UNREAD {
-            assert!(matches!(heard.try_recv(), Ok(StreamItem::Event(_))));
+        for _ in 0..FOLLOWER_QUEUE {
+            assert!(matches!(receiver.try_recv(), Ok(StreamItem::Event(_))));
         }
         observer.on_event(&sent);
-        assert_eq!(heard.try_recv(), Ok(StreamItem::Missed(10)));
-        assert!(matches!(heard.try_recv(), Ok(StreamItem::Event(_))));
+        assert_eq!(receiver.try_recv(), Ok(StreamItem::Missed(10)));
+        assert!(matches!(receiver.try_recv(), Ok(StreamItem::Event(_))));
         assert!(quiet.try_recv().is_err(), "nothing was loud enough");
-        drop((heard, quiet));
+        drop((receiver, quiet));
         observer.on_event(&sent);
-        assert_eq!(open(&store).followers.len(), 1, "the one that heard nothing is not missed yet");
-        let _next = open(&store).follow(Level::Debug);
-        assert_eq!(open(&store).followers.len(), 1, "and has left by now");
+        assert_eq!(lock(&store).followers.len(), 1, "the one that heard nothing is not missed yet");
+        let _next = lock(&store).follow(Level::Debug);
+        assert_eq!(lock(&store).followers.len(), 1, "and has left by now");
     }
 }
