@@ -8,22 +8,22 @@ use super::snapshot::{Breaker, BreakerState, Limit, State, StateKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Not at all.
-    Well,
+    Healthy,
     /// It passes by itself, or somebody wanted it so.
-    Passing,
+    Transient,
     /// It needs a look.
-    Bad,
+    Unhealthy,
 }
 
 impl StateKind {
     /// How much somebody should care.
     pub fn severity(self) -> Severity {
         match self {
-            StateKind::Ready | StateKind::Idle => Severity::Well,
+            StateKind::Ready | StateKind::Idle => Severity::Healthy,
             StateKind::Starting | StateKind::Reconnecting | StateKind::Stopping | StateKind::Isolated => {
-                Severity::Passing
+                Severity::Transient
             }
-            StateKind::NeedsLogin | StateKind::Parked => Severity::Bad,
+            StateKind::NeedsLogin | StateKind::Parked => Severity::Unhealthy,
         }
     }
 
