@@ -20,7 +20,7 @@ pub enum Request {
     /// How does everything stand?
     Snapshot,
     /// What happens from now on?
-    EventStream {
+    Events {
         /// Nothing quieter than this.
         level: Level,
     },
@@ -78,7 +78,7 @@ impl From<mendline_core::Level> for Level {
 pub enum Response {
     /// How everything stands.
     Snapshot(Box<Snapshot>),
-    /// EventStream follow, from here on.
+    /// Events follow, from here on.
     Following,
     /// Something happened.
     Event(EventRecord),

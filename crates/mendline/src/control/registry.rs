@@ -52,7 +52,7 @@ pub struct Process {
     path: PathBuf,
 }
 
-/// A process, and what it texts about itself.
+/// A process, and what it reports about itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessStatus {
     /// Which process.

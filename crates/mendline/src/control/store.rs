@@ -84,9 +84,9 @@ impl StatusStore {
 
     /// The servers of this name, or all of them.
     pub fn named(&self, name: Option<&str>) -> Vec<(UpstreamId, String)> {
-        let matches = |entry: &Entry| name.is_none_or(|name| entry.name == name);
+        let is_selected = |entry: &Entry| name.is_none_or(|name| entry.name == name);
         let numbered = (0u16..).map(UpstreamId).zip(&self.servers);
-        numbered.filter(|(_, entry)| matches(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
+        numbered.filter(|(_, entry)| is_selected(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
     }
 
     /// What happens from now on, but for what is quieter.
