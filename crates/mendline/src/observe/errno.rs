@@ -56,7 +56,7 @@ impl SystemError {
     }
 
     /// The first one that a text speaks of.
-    pub fn told_by(text: &str) -> Option<SystemError> {
+    pub fn find_in(text: &str) -> Option<SystemError> {
         let lower = text.to_ascii_lowercase();
         let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|lead| {
             let rest = &lower[lower.find(lead)? + lead.len()..];
@@ -64,13 +64,13 @@ impl SystemError {
             let number = rest[..digits].parse::<i32>().ok()?;
             ERRORS.iter().find(|error| error.number == number)
         });
-        let said = |error: &&SystemError| lower.contains(error.words) || has_word(text, error.name);
-        numbered.or_else(|| ERRORS.iter().find(said)).copied()
+        let matches = |error: &&SystemError| lower.contains(error.words) || has_word(text, error.name);
+        numbered.or_else(|| ERRORS.iter().find(matches)).copied()
     }
 }
 
 /// The HTTP status that a text speaks of: `HTTP 503`, `HTTP/1.1 503`, `status 503`, `status code: 503`.
-pub fn status_told_by(text: &str) -> Option<u16> {
+pub fn find_http_status(text: &str) -> Option<u16> {
     let lower = text.to_ascii_lowercase();
     let leads =
         ["http ", "http/1.1 ", "http/1.0 ", "http/2 ", "status ", "status: ", "status=", "status code ", "code: "];
@@ -106,11 +106,11 @@ mod tests {
             "dial tcp 127.0.0.1:1: connect: connection refused",
             "nothing listens on 127.0.0.1:1 (connection refused)",
         ] {
-            assert_eq!(SystemError::told_by(text).unwrap().name, "ECONNREFUSED", "{text}");
+            assert_eq!(SystemError::find_in(text).unwrap().name, "ECONNREFUSED", "{text}");
         }
-        assert_eq!(SystemError::told_by("timed out (os error 110)").unwrap().name, "ETIMEDOUT");
-        assert_eq!(SystemError::told_by("all is well, PIPELINE 32"), None);
-        assert_eq!(SystemError::told_by("os error 99999"), None);
+        assert_eq!(SystemError::find_in("timed out (os error 110)").unwrap().name, "ETIMEDOUT");
+        assert_eq!(SystemError::find_in("all is well, PIPELINE 32"), None);
+        assert_eq!(SystemError::find_in("os error 99999"), None);
         assert_eq!(SystemError::named("etimedout").unwrap().number, Errno::TIMEDOUT.raw_os_error());
     }
 
@@ -119,10 +119,10 @@ mod tests {
         for text in
             ["the server answered HTTP 503", "HTTP/1.1 503 Service Unavailable", "status code 503", "status=503"]
         {
-            assert_eq!(status_told_by(text), Some(503), "{text}");
+            assert_eq!(find_http_status(text), Some(503), "{text}");
         }
         for text in ["call 503 answered", "HTTP 5031", "http 99", "status unknown"] {
-            assert_eq!(status_told_by(text), None, "{text}");
+            assert_eq!(find_http_status(text), None, "{text}");
         }
     }
 }

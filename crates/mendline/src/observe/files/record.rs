@@ -156,7 +156,7 @@ impl Object<'_> {
 
     /// What a person may look for by its name: a system error.
     fn trouble(&mut self, text: &str) {
-        if let Some(error) = SystemError::told_by(text) {
+        if let Some(error) = SystemError::find_in(text) {
             self.word("errno", error.name);
         }
     }
