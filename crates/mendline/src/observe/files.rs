@@ -67,7 +67,7 @@ const STACK: usize = 128 * 1024;
 
 /// What is kept, where, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileChoices {
+pub struct FileOptions {
     /// Where the files are.
     pub folder: PathBuf,
     /// What is worth a line.
@@ -97,11 +97,11 @@ pub(super) struct FilesHandle {
 }
 
 impl Files {
-    pub(super) fn open(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrHandle) -> Files {
-        let (level, wire) = (choices.level, choices.wire);
+    pub(super) fn open(options: &FileOptions, names: Vec<String>, redactor: Redactor, stderr: StderrHandle) -> Files {
+        let (level, wire) = (options.level, options.wire);
         let (work, worker) = Work::new();
         let queue = Arc::new(Queue::default());
-        let writer = Writer::new(choices, names, redactor, stderr, worker);
+        let writer = Writer::new(options, names, redactor, stderr, worker);
         let served = Arc::clone(&queue);
         let serve = move || writer.serve(&served);
         // Without a thread the queue fills up, and every further line is lost; the calls go on.
@@ -210,7 +210,7 @@ struct Writer {
 
 impl Writer {
     fn new(
-        choices: &FileChoices,
+        options: &FileOptions,
         names: Vec<String>,
         redactor: Redactor,
         stderr: StderrHandle,
@@ -218,8 +218,8 @@ impl Writer {
     ) -> Writer {
         let server = names.first().map_or("mendline", String::as_str);
         let stem = rotation::stem(server, SystemTime::now(), std::process::id());
-        let log = RotatingFiles::new(choices, &stem, SUFFIX);
-        let wire = RotatingFiles::new(choices, &stem, WIRE_SUFFIX);
+        let log = RotatingFiles::new(options, &stem, SUFFIX);
+        let wire = RotatingFiles::new(options, &stem, WIRE_SUFFIX);
         let encoder = Encoder::new(names, redactor);
         Writer {
             encoder,

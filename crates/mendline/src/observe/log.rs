@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use mendline_core::{Event, Level, UpstreamId};
 
-use super::files::{FileChoices, Files, FilesHandle};
+use super::files::{FileOptions, Files, FilesHandle};
 use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
 use crate::driver::{EventTime, Observer, Direction};
@@ -83,8 +83,8 @@ impl Log {
     }
 
     /// Keeps what happens in files, too.
-    pub fn keep(&mut self, choices: &FileChoices) {
-        self.files = Some(Files::open(choices, self.names.clone(), self.redactor.clone(), self.stderr.handle()));
+    pub fn add_files(&mut self, options: &FileOptions) {
+        self.files = Some(Files::open(options, self.names.clone(), self.redactor.clone(), self.stderr.handle()));
     }
 
     /// What hides secrets in it; what that learns is hidden from then on.

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use memchr::{memchr_iter, memrchr};
 
-use super::{FileChoices, SUFFIX, WIRE_SUFFIX};
+use super::{FileOptions, SUFFIX, WIRE_SUFFIX};
 use crate::state::own_folder;
 
 /// A directory with more files than this is slow to look over.
@@ -69,13 +69,13 @@ pub(super) fn stem(server: &str, began: SystemTime, pid: u32) -> String {
 }
 
 impl RotatingFiles {
-    pub(super) fn new(choices: &FileChoices, stem: &str, suffix: &'static str) -> RotatingFiles {
+    pub(super) fn new(options: &FileOptions, stem: &str, suffix: &'static str) -> RotatingFiles {
         RotatingFiles {
-            folder: choices.folder.clone(),
+            folder: options.folder.clone(),
             stem: stem.to_owned(),
             suffix,
-            file_bytes: choices.file_bytes,
-            folder_bytes: choices.folder_bytes.max(choices.file_bytes),
+            file_bytes: options.file_bytes,
+            folder_bytes: options.folder_bytes.max(options.file_bytes),
             number: 0,
             current: None,
             since_look: 0,
@@ -204,8 +204,8 @@ mod tests {
     use super::super::super::log::LogLevel;
     use super::*;
 
-    fn choices(folder: &Path, file_bytes: u64, folder_bytes: u64) -> FileChoices {
-        FileChoices { folder: folder.join("logs"), level: LogLevel::Info, file_bytes, folder_bytes, wire: false }
+    fn options(folder: &Path, file_bytes: u64, folder_bytes: u64) -> FileOptions {
+        FileOptions { folder: folder.join("logs"), level: LogLevel::Info, file_bytes, folder_bytes, wire: false }
     }
 
     fn files_in(folder: &Path) -> Vec<(String, u64)> {
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_full_file_is_followed_by_the_next_and_nobody_else_may_read_them() {
         let home = tempfile::tempdir().unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
         for _ in 0..5 {
             files.append(&[b'x'; 40]).unwrap();
         }
@@ -240,7 +240,7 @@ mod tests {
             let file = File::options().append(true).open(folder.join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
         }
-        let mut files = RotatingFiles::new(&choices(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
         files.append(&[b'x'; 300]).unwrap();
         files.append(&[b'x'; 100]).unwrap();
         let names: Vec<String> = files_in(home.path()).into_iter().map(|(name, _)| name).collect();
@@ -250,10 +250,10 @@ mod tests {
     #[test]
     fn messages_do_not_drive_out_words() {
         let home = tempfile::tempdir().unwrap();
-        let choices = choices(home.path(), 300, 1_000);
-        let mut log = RotatingFiles::new(&choices, "notes.x.1", SUFFIX);
+        let options = options(home.path(), 300, 1_000);
+        let mut log = RotatingFiles::new(&options, "notes.x.1", SUFFIX);
         log.append(&[b'x'; 100]).unwrap();
-        let mut wire = RotatingFiles::new(&choices, "notes.x.1", WIRE_SUFFIX);
+        let mut wire = RotatingFiles::new(&options, "notes.x.1", WIRE_SUFFIX);
         for _ in 0..20 {
             wire.append(&[b'x'; 200]).unwrap();
         }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_file_or_a_directory_that_was_removed_is_made_again() {
         let home = tempfile::tempdir().unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
         files.append(b"1\n").unwrap();
         fs::remove_file(home.path().join("logs/notes.x.1.1.jsonl")).unwrap();
         files.append(b"2\n").unwrap();
@@ -278,7 +278,7 @@ mod tests {
     fn a_place_that_cannot_be_written_to_is_named() {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("logs"), "in the way").unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
         let trouble = files.append(b"1\n").unwrap_err().to_string();
         assert!(trouble.contains("logs: "), "{trouble}");
     }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn half_a_line_is_ended_before_the_next_one() {
         let home = tempfile::tempdir().unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
         files.append(b"whole\n").unwrap();
         let current = files.current.as_mut().unwrap();
         current.file.write_all(b"ha").unwrap();
@@ -301,7 +301,7 @@ mod tests {
             sizes in proptest::collection::vec(1..400usize, 1..60),
         ) {
             let home = tempfile::tempdir().unwrap();
-            let mut files = RotatingFiles::new(&choices(home.path(), 500, 2_000), "notes.x.1", SUFFIX);
+            let mut files = RotatingFiles::new(&options(home.path(), 500, 2_000), "notes.x.1", SUFFIX);
             for size in &sizes {
                 files.append(&vec![b'x'; *size]).unwrap();
             }

@@ -19,9 +19,9 @@ fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync
     let stderr = Stderr::to_writer(LogLevel::Info, redactor.clone(), move |batch| {
         sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
     });
-    let choices =
-        FileChoices { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
-    (Files::open(&choices, vec!["notes".to_owned()], redactor, stderr.handle()), stderr, said)
+    let options =
+        FileOptions { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
+    (Files::open(&options, vec!["notes".to_owned()], redactor, stderr.handle()), stderr, said)
 }
 
 fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
@@ -112,7 +112,7 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
     let home = tempfile::tempdir().unwrap();
     let (mut writer, stderr, said) = {
         let (files, stderr, said) = open(home.path(), LogLevel::Info, false);
-        let choices = FileChoices {
+        let options = FileOptions {
             folder: home.path().join("other"),
             level: LogLevel::Info,
             file_bytes: FILE_BYTES,
@@ -120,7 +120,7 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
             wire: false,
         };
         let writer =
-            Writer::new(&choices, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
+            Writer::new(&options, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
         drop(files);
         (writer, stderr, said)
     };
