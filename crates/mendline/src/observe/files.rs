@@ -1,4 +1,4 @@
-//! What happened, in files that outlive it.
+//! Payload happened, in files that outlive it.
 //!
 //! ```text
 //! $XDG_STATE_HOME/mendline/logs/                   0700
@@ -9,7 +9,7 @@
 //! Each line is a JSON object (`record`). A file that is full is followed by the next, and when there is too much in the
 //! directory the oldest go first (`rotating files`).
 //!
-//! What carries calls pays as little as possible: what happened is put on a queue (`queue`) as it is, and one thread makes
+//! Payload carries calls pays as little as possible: what happened is put on a queue (`queue`) as it is, and one thread makes
 //! text of it, hides secrets and writes, a few times a second at most and not at all when nothing happens. A disk that is
 //! slow, full or gone costs lines, which are counted, and nothing else.
 //!
@@ -34,9 +34,9 @@ use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
 use crate::driver::{EventTime, Direction};
 use open_calls::OpenCalls;
-use queue::{Entry, Queue, What};
+use queue::{Entry, Queue, Payload};
 use record::Encoder;
-use rotation::{RotatingFiles, Trouble};
+use rotation::{RotatingFiles, WriteError};
 
 /// The folder of the log files inside of the state directory.
 pub const FOLDER: &str = "logs";
@@ -54,23 +54,23 @@ pub const FILE_BYTES: u64 = 8 << 20;
 pub const FOLDER_BYTES: u64 = 64 << 20;
 
 /// The most of a message that is kept.
-const LONGEST_MESSAGE: usize = 16 * 1024;
+const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 
 /// How much is handed to the disk at once.
-const BATCH: usize = 32 * 1024;
+const BATCH_BYTES: usize = 32 * 1024;
 
 /// How long a disk that failed is left alone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The thread formats and writes, and needs little more.
-const STACK: usize = 128 * 1024;
+const STACK_BYTES: usize = 128 * 1024;
 
-/// What is kept, where, and how much of it.
+/// Payload is kept, where, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
     /// Where the files are.
     pub folder: PathBuf,
-    /// What is worth a line.
+    /// Payload is worth a line.
     pub level: LogLevel,
     /// How much one file holds.
     pub file_bytes: u64,
@@ -105,7 +105,7 @@ impl Files {
         let served = Arc::clone(&queue);
         let serve = move || writer.serve(&served);
         // Without a thread the queue fills up, and every further line is lost; the calls go on.
-        let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK).spawn(serve);
+        let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK_BYTES).spawn(serve);
         Files { level, wire, open_calls: OpenCalls::default(), queue, work }
     }
 
@@ -115,29 +115,29 @@ impl Files {
 
     pub(super) fn write(&self, level: LogLevel, text: &str) {
         if level <= self.level {
-            self.queue.put(Entry::now(level, None, What::Note(text.into())));
+            self.queue.put(Entry::now(level, None, Payload::Message(text.into())));
         }
     }
 
     pub(super) fn on_event(&mut self, event: &Event, at: EventTime) {
         let level = LogLevel::from(event.level());
-        if self.level == LogLevel::Info && event_is_about_a_call(event) {
+        if self.level == LogLevel::Info && is_about_call(event) {
             // Messages on the wire have numbers of their own, and only the start of an attempt names both.
             let is_key = self.wire && matches!(event, Event::AttemptStarted { .. });
-            let told = self.open_calls.observe(event, level, at.unix_micros);
-            if let Some((level, before)) = told.or(is_key.then_some((LogLevel::Info, None))) {
-                let what = What::Event(event.clone(), before);
-                self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), what });
+            let logged = self.open_calls.observe(event, level, at.unix_micros);
+            if let Some((level, before)) = logged.or(is_key.then_some((LogLevel::Info, None))) {
+                let payload = Payload::Event(event.clone(), before);
+                self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), payload });
             }
         } else if level <= self.level {
-            let what = What::Event(event.clone(), None);
-            self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), what });
+            let payload = Payload::Event(event.clone(), None);
+            self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), payload });
         }
     }
 
     pub(super) fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         if LogLevel::Info <= self.level {
-            self.queue.put(Entry::now(LogLevel::Info, Some(upstream), What::Said(line.into())));
+            self.queue.put(Entry::now(LogLevel::Info, Some(upstream), Payload::Stderr(line.into())));
         }
     }
 
@@ -147,9 +147,9 @@ impl Files {
 
     pub(super) fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
         if self.wire {
-            let text = message[..message.len().min(LONGEST_MESSAGE)].into();
-            let what = What::Passed { direction, length: message.len(), text };
-            self.queue.put(Entry::now(LogLevel::Debug, Some(upstream), what));
+            let text = message[..message.len().min(MAX_MESSAGE_BYTES)].into();
+            let payload = Payload::Wire { direction, length: message.len(), text };
+            self.queue.put(Entry::now(LogLevel::Debug, Some(upstream), payload));
         }
     }
 }
@@ -165,13 +165,13 @@ impl Drop for Files {
 impl FilesHandle {
     pub(super) fn write(&self, level: LogLevel, text: &str) {
         if let Some(queue) = self.queue.upgrade().filter(|_| level <= self.level) {
-            queue.put(Entry::now(level, None, What::Note(text.into())));
+            queue.put(Entry::now(level, None, Payload::Message(text.into())));
         }
     }
 }
 
 /// Whether it belongs into the story of one call.
-fn event_is_about_a_call(event: &Event) -> bool {
+fn is_about_call(event: &Event) -> bool {
     matches!(
         event,
         Event::CallAccepted { .. }
@@ -193,7 +193,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// What the thread does.
+/// Payload the thread does.
 struct Writer {
     encoder: Encoder,
     log: RotatingFiles,
@@ -205,7 +205,7 @@ struct Writer {
     /// The disk failed, and is not tried again before.
     not_before: Option<Instant>,
     /// Lines that were not written.
-    missing: u64,
+    dropped: u64,
 }
 
 impl Writer {
@@ -230,64 +230,64 @@ impl Writer {
             lines: Vec::new(),
             messages: Vec::new(),
             not_before: None,
-            missing: 0,
+            dropped: 0,
         }
     }
 
     fn serve(mut self, queue: &Queue) {
         while let Some(batch) = queue.next() {
             self.write(&batch);
-            queue.give_back(batch);
+            queue.recycle(batch);
         }
     }
 
     fn write(&mut self, batch: &[Entry]) {
         if self.not_before.is_some_and(|until| Instant::now() < until) {
-            self.missing += batch.iter().map(Entry::lines).sum::<u64>();
+            self.dropped += batch.iter().map(Entry::lines).sum::<u64>();
             return;
         }
         for entry in batch {
-            let is_message = matches!(entry.what, What::Passed { .. });
+            let is_message = matches!(entry.payload, Payload::Wire { .. });
             self.encoder.write(entry, if is_message { &mut self.messages } else { &mut self.lines });
-            if self.lines.len() + self.messages.len() >= BATCH {
-                self.hand_over();
+            if self.lines.len() + self.messages.len() >= BATCH_BYTES {
+                self.flush();
             }
         }
-        self.hand_over();
+        self.flush();
     }
 
     /// Gives to the disk what has been written up to now.
-    fn hand_over(&mut self) {
+    fn flush(&mut self) {
         if self.lines.is_empty() && self.messages.is_empty() {
             return;
         }
         let (log, wire) = (&mut self.log, &mut self.wire);
-        let done = self.worker.risk(|| [log.append(&self.lines), wire.append(&self.messages)]);
+        let results = self.worker.risk(|| [log.append(&self.lines), wire.append(&self.messages)]);
         // Room for many lines is given back: most hours have few.
         for buffer in [&mut self.lines, &mut self.messages] {
             buffer.clear();
-            buffer.shrink_to(BATCH / 8);
+            buffer.shrink_to(BATCH_BYTES / 8);
         }
-        let troubles: Vec<Trouble> = done.into_iter().filter_map(Result::err).collect();
-        for trouble in &troubles {
-            self.fail(trouble);
+        let errors: Vec<WriteError> = results.into_iter().filter_map(Result::err).collect();
+        for error in &errors {
+            self.fail(error);
         }
-        if troubles.is_empty() && self.not_before.take().is_some() {
-            let text = format!("log files are written again; {} lines are missing", self.missing);
-            self.missing = 0;
+        if errors.is_empty() && self.not_before.take().is_some() {
+            let text = format!("log files are written again; {} lines are missing", self.dropped);
+            self.dropped = 0;
             self.stderr.write(LogLevel::Info, &text);
-            self.encoder.note(LogLevel::Warn, &text, &mut self.lines);
+            self.encoder.message(LogLevel::Warn, &text, &mut self.lines);
         }
     }
 
-    fn fail(&mut self, trouble: &Trouble) {
-        self.missing += trouble.lost;
+    fn fail(&mut self, error: &WriteError) {
+        self.dropped += error.lost;
         if self.not_before.is_none() {
             let text =
-                format!("log files cannot be written: {trouble}; nothing else is affected, and it is tried again");
+                format!("log files cannot be written: {error}; nothing else is affected, and it is tried again");
             self.stderr.write(LogLevel::Warn, &text);
         }
-        self.not_before = Some(Instant::now() + PATIENCE);
+        self.not_before = Some(Instant::now() + RETRY_DELAY);
     }
 }
 

@@ -135,7 +135,7 @@ mod tests {
 
     const NOTES: UpstreamId = UpstreamId(0);
 
-    /// What is logged of these events, which happen a microsecond apart.
+    /// Payload is logged of these events, which happen a microsecond apart.
     fn logged(events: &[Event]) -> Vec<(usize, LogLevel, Option<Before>)> {
         let mut open_calls = OpenCalls::default();
         let logged = events.iter().enumerate().filter_map(|(at, event)| {

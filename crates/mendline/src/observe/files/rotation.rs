@@ -5,7 +5,7 @@
 //! much the files that were written to longest ago go, whoever wrote them. Two processes may do that at once: each only
 //! removes, and to remove what is gone is no error.
 //!
-//! A write that fails half way leaves half a line. What can be taken back is; otherwise the next line begins on a new one.
+//! A write that fails half way leaves half a line. Payload can be taken back is; otherwise the next line begins on a new one.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -20,10 +20,10 @@ use super::{FileOptions, SUFFIX, WIRE_SUFFIX};
 use crate::state::own_folder;
 
 /// A directory with more files than this is slow to look over.
-const MOST_FILES: usize = 512;
+const MAX_FILES: usize = 512;
 
 /// The directory is looked over whenever a process has written this part of what it may hold.
-const LOOKS: u64 = 64;
+const CHECKS_PER_FOLDER: u64 = 64;
 
 /// The files of one process, one after the other.
 pub(super) struct RotatingFiles {
@@ -35,7 +35,7 @@ pub(super) struct RotatingFiles {
     number: u32,
     current: Option<Current>,
     /// Written since the directory was looked over last.
-    since_look: u64,
+    since_check: u64,
 }
 
 struct Current {
@@ -43,19 +43,19 @@ struct Current {
     path: PathBuf,
     size: u64,
     /// The last write left half a line behind.
-    is_torn: bool,
+    ends_in_partial_line: bool,
 }
 
 /// Why nothing could be written, and where.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct WriteError {
     path: PathBuf,
     error: io::Error,
     /// How many lines are lost over it.
     pub(super) lost: u64,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.error)
     }
@@ -78,35 +78,35 @@ impl RotatingFiles {
             folder_bytes: options.folder_bytes.max(options.file_bytes),
             number: 0,
             current: None,
-            since_look: 0,
+            since_check: 0,
         }
     }
 
     /// Writes whole lines.
-    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), WriteError> {
         if lines.is_empty() {
             return Ok(());
         }
         let all = count(lines);
-        let current = self.file_for(lines.len() as u64).map_err(|(path, error)| Trouble { path, error, lost: all })?;
-        if current.is_torn {
+        let current = self.file_for(lines.len() as u64).map_err(|(path, error)| WriteError { path, error, lost: all })?;
+        if current.ends_in_partial_line {
             let ended = current.file.write_all(b"\n");
-            ended.map_err(|error| Trouble { path: current.path.clone(), error, lost: all })?;
+            ended.map_err(|error| WriteError { path: current.path.clone(), error, lost: all })?;
             current.size += 1;
-            current.is_torn = false;
+            current.ends_in_partial_line = false;
         }
         let (written, failed) = write(&mut current.file, lines);
         if let Some(error) = failed {
             // Those lines stay that are whole.
             let whole = memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
             current.size += whole as u64;
-            current.is_torn = current.file.set_len(current.size).is_err();
-            return Err(Trouble { path: current.path.clone(), error, lost: count(&lines[whole..]) });
+            current.ends_in_partial_line = current.file.set_len(current.size).is_err();
+            return Err(WriteError { path: current.path.clone(), error, lost: count(&lines[whole..]) });
         }
         current.size += lines.len() as u64;
-        self.since_look += lines.len() as u64;
-        if self.since_look > self.folder_bytes / LOOKS {
-            self.look_over();
+        self.since_check += lines.len() as u64;
+        if self.since_check > self.folder_bytes / CHECKS_PER_FOLDER {
+            self.enforce_limits();
         }
         Ok(())
     }
@@ -114,19 +114,19 @@ impl RotatingFiles {
     /// The file that these lines go to.
     fn file_for(&mut self, length: u64) -> Result<&mut Current, (PathBuf, io::Error)> {
         if let Some(current) = self.current.take() {
-            let is_there = current.file.metadata().is_ok_and(|about| about.nlink() > 0);
+            let is_there = current.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
             let is_full = current.size > 0 && current.size + length > self.file_bytes;
             if is_there && !is_full {
                 return Ok(self.current.insert(current));
             }
         }
-        let current = self.begin()?;
+        let current = self.create()?;
         self.current = Some(current);
-        self.look_over();
+        self.enforce_limits();
         self.current.as_mut().ok_or_else(|| (self.folder.clone(), io::ErrorKind::Other.into()))
     }
 
-    fn begin(&mut self) -> Result<Current, (PathBuf, io::Error)> {
+    fn create(&mut self) -> Result<Current, (PathBuf, io::Error)> {
         let fail = |path: &Path, error| (path.to_owned(), error);
         own_folder(&self.folder).map_err(|error| fail(&self.folder, error))?;
         let number = self.number + 1;
@@ -136,25 +136,25 @@ impl RotatingFiles {
             // Another process had our number within the same second, or was given a clock that ran backwards.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.number = number;
-                return if number < u32::MAX { self.begin() } else { Err(fail(&path, error)) };
+                return if number < u32::MAX { self.create() } else { Err(fail(&path, error)) };
             }
             other => other.map_err(|error| fail(&path, error))?,
         };
         self.number = number;
-        Ok(Current { file, path, size: 0, is_torn: false })
+        Ok(Current { file, path, size: 0, ends_in_partial_line: false })
     }
 
     /// Keeps the directory within its limits. That it fails is not worth a word: the next one tries again.
-    fn look_over(&mut self) {
-        self.since_look = 0;
+    fn enforce_limits(&mut self) {
+        self.since_check = 0;
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
             .flatten()
-            .take(32 * MOST_FILES)
+            .take(32 * MAX_FILES)
             .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(SUFFIX)))
             .filter_map(|entry| {
-                let about = entry.metadata().ok()?;
-                Some((about.modified().ok()?, about.len(), entry.path()))
+                let metadata = entry.metadata().ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
             })
             .collect();
         files.sort();
@@ -165,7 +165,7 @@ impl RotatingFiles {
         for (_, size, path) in &files {
             // Messages are many and long. They may not drive out what is told in words.
             let too_many_messages = is_wire(path) && messages > self.folder_bytes / 2;
-            let too_much = total > self.folder_bytes || count > MOST_FILES;
+            let too_much = total > self.folder_bytes || count > MAX_FILES;
             let is_ours = self.current.as_ref().is_some_and(|current| current.path == *path);
             if !(too_much || too_many_messages) || is_ours {
                 continue;
@@ -279,8 +279,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("logs"), "in the way").unwrap();
         let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
-        let trouble = files.append(b"1\n").unwrap_err().to_string();
-        assert!(trouble.contains("logs: "), "{trouble}");
+        let error = files.append(b"1\n").unwrap_err().to_string();
+        assert!(error.contains("logs: "), "{error}");
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         files.append(b"whole\n").unwrap();
         let current = files.current.as_mut().unwrap();
         current.file.write_all(b"ha").unwrap();
-        current.is_torn = true;
+        current.ends_in_partial_line = true;
         files.append(b"next\n").unwrap();
         assert_eq!(fs::read(home.path().join("logs/notes.x.1.1.jsonl")).unwrap(), b"whole\nha\nnext\n");
     }
@@ -308,8 +308,8 @@ mod tests {
             let files = files_in(home.path());
             proptest::prop_assert!(files.iter().all(|(_, size)| *size <= 500));
             let total: u64 = files.iter().map(|(_, size)| size).sum();
-            // What was written since the last look is not counted yet.
-            proptest::prop_assert!(total <= 2_000 + 2_000 / LOOKS, "{}", total);
+            // Payload was written since the last look is not counted yet.
+            proptest::prop_assert!(total <= 2_000 + 2_000 / CHECKS_PER_FOLDER, "{}", total);
             proptest::prop_assert!(total >= (*sizes.last().unwrap() as u64).min(500));
         }
     }
