@@ -163,7 +163,7 @@ mod tests {
 
     use mendline_core::Secret;
 
-    use super::super::stderr::WAITING;
+    use super::super::stderr::QUEUE_LINES;
     use super::*;
 
     fn log(level: LogLevel, write: impl FnMut(&[u8]) + Send + 'static) -> Log {
@@ -186,10 +186,10 @@ mod tests {
         });
         log.write(LogLevel::Info, "the first line");
         begun.recv().unwrap();
-        for number in 0..10 * WAITING {
+        for number in 0..10 * QUEUE_LINES {
             log.write(LogLevel::Info, &format!("line {number}"));
         }
-        assert_eq!(log.stderr.dropped(), (9 * WAITING) as u64, "one channel full waits, and the rest was dropped");
+        assert_eq!(log.stderr.dropped(), (9 * QUEUE_LINES) as u64, "one channel full waits, and the rest was dropped");
         drop(release);
         drop(log);
         let written = written.lock().unwrap();

@@ -21,19 +21,19 @@ use super::redact::Redactor;
 use crate::background::Work;
 
 /// How many lines may wait for stderr.
-pub(super) const WAITING: usize = 256;
+pub(super) const QUEUE_LINES: usize = 256;
 
 /// How long one line may be, after escaping.
-pub(super) const LONGEST: usize = 8 * 1024;
+pub(super) const MAX_LINE_BYTES: usize = 8 * 1024;
 
 /// How much of a text is handed to the thread.
-const HANDED_OVER: usize = 64 * 1024;
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// How much is written at once.
-const BATCH: usize = 32 * 1024;
+const BATCH_BYTES: usize = 32 * 1024;
 
 /// The thread needs a buffer and no more.
-const STACK: usize = 64 * 1024;
+const STACK_BYTES: usize = 64 * 1024;
 
 /// Our stderr, and the thread that writes to it.
 pub(super) struct Stderr {
@@ -57,7 +57,7 @@ struct Line {
     when: SystemTime,
     level: LogLevel,
     name: Box<str>,
-    mark: &'static str,
+    separator: &'static str,
     text: Box<[u8]>,
     /// The text was longer.
     is_cut: bool,
@@ -85,19 +85,19 @@ impl Stderr {
         redactor: Redactor,
         mut write: impl FnMut(&[u8]) + Send + 'static,
     ) -> Stderr {
-        let (lines, waiting) = sync_channel::<Line>(WAITING);
+        let (lines, waiting) = sync_channel::<Line>(QUEUE_LINES);
         let (work, worker) = Work::new();
         let dropped = Arc::new(AtomicU64::new(0));
-        let lost = Arc::clone(&dropped);
+        let dropped_lines = Arc::clone(&dropped);
         let serve = move || {
             while let Ok(first) = waiting.recv() {
                 let mut batch = first.write(&redactor);
-                while batch.len() < BATCH {
+                while batch.len() < BATCH_BYTES {
                     let Ok(line) = waiting.try_recv() else { break };
                     batch.push_str(&line.write(&redactor));
                 }
                 worker.risk(|| write(batch.as_bytes()));
-                let count = lost.swap(0, Ordering::Relaxed);
+                let count = dropped_lines.swap(0, Ordering::Relaxed);
                 if count > 0 {
                     let text = format!("{count} log lines were dropped, because stderr was not read");
                     let line = Line::now(LogLevel::Warn, "mendline", " ", text.as_bytes()).write(&redactor);
@@ -107,7 +107,7 @@ impl Stderr {
         };
         if level > LogLevel::Off {
             // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
-            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(serve);
+            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK_BYTES).spawn(serve);
         }
         Stderr { level, lines: Some(Arc::new(lines)), dropped, work }
     }
@@ -116,9 +116,9 @@ impl Stderr {
         level <= self.level
     }
 
-    pub(super) fn put(&self, level: LogLevel, name: &str, mark: &'static str, text: &[u8]) {
+    pub(super) fn put(&self, level: LogLevel, name: &str, separator: &'static str, text: &[u8]) {
         if let Some(lines) = self.lines.as_ref().filter(|_| self.wants(level)) {
-            send(lines, &self.dropped, Line::now(level, name, mark, text));
+            send(lines, &self.dropped, Line::now(level, name, separator, text));
         }
     }
 
@@ -156,10 +156,10 @@ fn send(lines: &SyncSender<Line>, dropped: &AtomicU64, line: Line) {
 }
 
 impl Line {
-    fn now(level: LogLevel, name: &str, mark: &'static str, text: &[u8]) -> Line {
-        let is_cut = text.len() > HANDED_OVER;
-        let text = text[..text.len().min(HANDED_OVER)].into();
-        Line { when: SystemTime::now(), level, name: name.into(), mark, text, is_cut }
+    fn now(level: LogLevel, name: &str, separator: &'static str, text: &[u8]) -> Line {
+        let is_cut = text.len() > MAX_TEXT_BYTES;
+        let text = text[..text.len().min(MAX_TEXT_BYTES)].into();
+        Line { when: SystemTime::now(), level, name: name.into(), separator, text, is_cut }
     }
 
     fn write(&self, redactor: &Redactor) -> String {
@@ -170,12 +170,12 @@ impl Line {
             LogLevel::Info => "INFO",
             LogLevel::Debug => "DEBUG",
         };
-        let (when, name, mark) = (humantime::format_rfc3339_millis(self.when), &self.name, self.mark);
+        let (when, name, separator) = (humantime::format_rfc3339_millis(self.when), &self.name, self.separator);
         let text = if self.is_cut { redactor.redact_cut(&self.text) } else { redactor.redact(&self.text) };
         let text = Escaped(&text);
-        let mut line = format!("{when} {level:<5} {name} {mark}{}{text}", if mark == "|" { " " } else { "" });
-        if line.len() > LONGEST {
-            line.truncate(line.floor_char_boundary(LONGEST));
+        let mut line = format!("{when} {level:<5} {name} {separator}{}{text}", if separator == "|" { " " } else { "" });
+        if line.len() > MAX_LINE_BYTES {
+            line.truncate(line.floor_char_boundary(MAX_LINE_BYTES));
             line.push('…');
         }
         line.push('\n');
@@ -187,11 +187,11 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn at_the_epoch(level: LogLevel, mark: &'static str, text: &[u8]) -> Line {
-        Line { when: SystemTime::UNIX_EPOCH, ..Line::now(level, "notes", mark, text) }
+    fn at_the_epoch(level: LogLevel, separator: &'static str, text: &[u8]) -> Line {
+        Line { when: SystemTime::UNIX_EPOCH, ..Line::now(level, "notes", separator, text) }
     }
 
-    fn said(text: &[u8]) -> String {
+    fn from_child(text: &[u8]) -> String {
         at_the_epoch(LogLevel::Info, "|", text).write(&Redactor::default())
     }
 
@@ -199,21 +199,21 @@ mod tests {
     fn a_line_names_time_level_and_server() {
         let event = at_the_epoch(LogLevel::Warn, " ", b"ended by signal 9").write(&Redactor::default());
         assert_eq!(event, "1970-01-01T00:00:00.000Z WARN  notes  ended by signal 9\n");
-        assert_eq!(said(b"hello"), "1970-01-01T00:00:00.000Z INFO  notes | hello\n");
+        assert_eq!(from_child(b"hello"), "1970-01-01T00:00:00.000Z INFO  notes | hello\n");
     }
 
     #[test]
     fn a_server_cannot_forge_a_line_or_talk_to_the_terminal() {
-        assert!(said(b"a\r\x1b[2Jb\x00").ends_with("| a\\r\\u{1b}[2Jb\\u{0}\n"));
-        assert!(said("a\u{202e}b\u{85}".as_bytes()).ends_with("| a\\u{202e}b\\u{85}\n"));
-        assert!(said(b"bad \xff utf-8").ends_with("| bad \\xff utf-8\n"));
-        assert!(said("Grüße 🦀".as_bytes()).ends_with("| Grüße 🦀\n"));
+        assert!(from_child(b"a\r\x1b[2Jb\x00").ends_with("| a\\r\\u{1b}[2Jb\\u{0}\n"));
+        assert!(from_child("a\u{202e}b\u{85}".as_bytes()).ends_with("| a\\u{202e}b\\u{85}\n"));
+        assert!(from_child(b"bad \xff utf-8").ends_with("| bad \\xff utf-8\n"));
+        assert!(from_child("Grüße 🦀".as_bytes()).ends_with("| Grüße 🦀\n"));
     }
 
     #[test]
     fn an_endless_line_is_cut() {
-        let long = said(&vec![0xff; 1 << 20]);
-        assert!(long.len() < LONGEST + 8);
+        let long = from_child(&vec![0xff; 1 << 20]);
+        assert!(long.len() < MAX_LINE_BYTES + 8);
         assert!(long.ends_with("…\n"));
     }
 
@@ -222,7 +222,7 @@ mod tests {
         let secret = "CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
         let redactor = Redactor::default();
         redactor.learn(&[mendline_core::Secret::new(secret)]);
-        for limit in [LONGEST, HANDED_OVER] {
+        for limit in [MAX_LINE_BYTES, MAX_TEXT_BYTES] {
             for before in limit - 120..=limit + 2 {
                 let text = format!("{}{secret} {}", "x".repeat(before), "y ".repeat(400));
                 let line = at_the_epoch(LogLevel::Info, "|", text.as_bytes()).write(&redactor);
