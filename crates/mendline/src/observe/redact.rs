@@ -3,7 +3,7 @@
 //! A server prints its own token into its stderr, a URL with a password into an error, a whole header into a trace. Two
 //! things are hidden where such text enters and again before a line reaches a file or a terminal: the secrets that we were
 //! given ourselves (headers, variables, arguments, sessions), wherever they stand and however they are written (`forms`,
-//! `decoded`), and what by its looks is a credential (`shapes`). What is hidden reads `‹secret›`, as [`Secret`] itself does.
+//! `decoded`), and what by its looks is a credential (`patterns`). What is hidden reads `‹secret›`, as [`Secret`] itself does.
 //!
 //! Hiding too much costs a reader a word; hiding too little costs an account. In doubt it is hidden. A text is hidden in
 //! first and cut after that; one that was cut before ([`Redactor::redact_cut`]) may end in half a secret, which is hidden,
@@ -11,7 +11,7 @@
 
 mod decoded;
 mod forms;
-mod shapes;
+mod patterns;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -29,25 +29,25 @@ use super::escaped::Escaped;
 use crate::catalogue::is_credential;
 
 /// A secret shorter than this is found in too many places to mean anything.
-const SHORTEST: usize = 6;
+const MIN_LENGTH: usize = 6;
 
 /// From this length on a secret is hidden inside of words, too.
-const UNMISTAKABLE: usize = 8;
+const MIN_SUBSTRING: usize = 8;
 
 /// This much of the beginning of a secret at the end of a text that was cut is hidden.
-const HALF: usize = 3;
+const MIN_PREFIX: usize = 3;
 
 /// A session id shorter than this proves nothing to a server: it is a counter.
-const SHORTEST_SESSION: usize = 16;
+const MIN_SESSION_LENGTH: usize = 16;
 
 /// How many session ids are known. A server that opens one after the other has ended the older ones.
-const SESSIONS: usize = 32;
+const MAX_SESSIONS: usize = 32;
 
 /// What stands in place of what is hidden.
 const HIDDEN: &str = "‹secret›";
 
 /// How much of a text is looked at when a few hundred bytes of it are quoted.
-const QUOTED_FROM: usize = 4 * 1024;
+const QUOTE_INPUT_BYTES: usize = 4 * 1024;
 
 /// Hides secrets. Clones know the same ones, also those that are learnt later.
 #[derive(Clone, Default)]
@@ -65,13 +65,13 @@ struct Known {
 /// One form of a secret.
 struct Needle {
     finder: Finder<'static>,
-    /// Short ones are hidden only where they stand alone.
-    alone: bool,
+    /// Short ones are hidden only where they stand whole_word.
+    whole_word: bool,
 }
 
 impl Needle {
     fn new(form: &str) -> Needle {
-        Needle { finder: Finder::new(form.as_bytes()).into_owned(), alone: form.len() < UNMISTAKABLE }
+        Needle { finder: Finder::new(form.as_bytes()).into_owned(), whole_word: form.len() < MIN_SUBSTRING }
     }
 
     fn is(&self, form: &str) -> bool {
@@ -79,11 +79,11 @@ impl Needle {
     }
 
     /// Its places in this text. Where the text was cut, its beginning at the end is one, too.
-    fn places(&self, text: &[u8], goes_on: bool) -> impl Iterator<Item = Range<usize>> {
+    fn ranges(&self, text: &[u8], is_truncated: bool) -> impl Iterator<Item = Range<usize>> {
         let needle = self.finder.needle();
         let whole = self.finder.find_iter(text).map(|at| at..at + needle.len());
-        let whole = whole.filter(|place| !self.alone || stands_alone(text, place));
-        let halves = (HALF..needle.len()).rev().filter(move |_| goes_on);
+        let whole = whole.filter(|range| !self.whole_word || is_whole_word(text, range));
+        let halves = (MIN_PREFIX..needle.len()).rev().filter(move |_| is_truncated);
         let half = halves.filter(|length| text.ends_with(&needle[..*length])).take(1);
         whole.chain(half.map(|length| text.len() - length..text.len()))
     }
@@ -100,7 +100,7 @@ impl Redactor {
     pub fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for form in secrets.into_iter().flat_map(|secret| forms(secret.expose())) {
-            if form.len() >= SHORTEST && !known.needles.iter().any(|needle| needle.is(&form)) {
+            if form.len() >= MIN_LENGTH && !known.needles.iter().any(|needle| needle.is(&form)) {
                 known.needles.push(Needle::new(&form));
             }
         }
@@ -109,12 +109,12 @@ impl Redactor {
     /// From now on the id of this session is hidden, too, unless it is so short that it is a counter. A few are known.
     pub fn learn_session(&self, id: &str) {
         let is_known = |known: &Known| known.sessions.iter().rev().any(|needle| needle.is(id));
-        if id.len() < SHORTEST_SESSION || is_known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
+        if id.len() < MIN_SESSION_LENGTH || is_known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.sessions.push_back(Needle::new(id));
-        if known.sessions.len() > SESSIONS {
+        if known.sessions.len() > MAX_SESSIONS {
             known.sessions.pop_front();
         }
     }
@@ -131,46 +131,46 @@ impl Redactor {
     }
 
     /// Whether a secret that is known stands in this text, in any form.
-    pub fn is_told_by(&self, text: &[u8]) -> bool {
+    pub fn contains_secret(&self, text: &[u8]) -> bool {
         let mut found = Vec::new();
         self.find_known(text, false, &mut found);
         !found.is_empty()
     }
 
-    fn hide<'a>(&self, text: &'a [u8], goes_on: bool) -> Cow<'a, [u8]> {
+    fn hide<'a>(&self, text: &'a [u8], is_truncated: bool) -> Cow<'a, [u8]> {
         let mut found = Vec::new();
-        self.find_known(text, goes_on, &mut found);
-        shapes::find(text, goes_on, &mut found);
+        self.find_known(text, is_truncated, &mut found);
+        patterns::find(text, is_truncated, &mut found);
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
-        found.sort_by_key(|place| place.start);
+        found.sort_by_key(|range| range.start);
         let mut redacted = Vec::with_capacity(text.len());
         let mut at = 0;
-        for place in found {
+        for range in found {
             // What overlaps something hidden is hidden with it, under one sign.
-            if place.start >= at {
-                redacted.extend_from_slice(&text[at..place.start]);
+            if range.start >= at {
+                redacted.extend_from_slice(&text[at..range.start]);
                 redacted.extend_from_slice(HIDDEN.as_bytes());
             }
-            at = at.max(place.end);
+            at = at.max(range.end);
         }
         redacted.extend_from_slice(&text[at..]);
         Cow::Owned(redacted)
     }
 
-    fn find_known(&self, text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
+    fn find_known(&self, text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if known.needles.is_empty() && known.sessions.is_empty() {
             return;
         }
-        let readings = Decoded::readings(text, goes_on);
+        let readings = Decoded::readings(text, is_truncated);
         for needle in known.needles.iter().chain(&known.sessions) {
-            found.extend(needle.places(text, goes_on));
+            found.extend(needle.ranges(text, is_truncated));
             for reading in &readings {
-                found.extend(needle.places(&reading.bytes, goes_on).map(|place| reading.origin(&place)));
-                if !needle.alone {
-                    found.extend(reading.places_inside_escapes(needle.finder.needle(), HALF));
+                found.extend(needle.ranges(&reading.bytes, is_truncated).map(|range| reading.origin(&range)));
+                if !needle.whole_word {
+                    found.extend(reading.ranges_inside_escapes(needle.finder.needle(), MIN_PREFIX));
                 }
             }
         }
@@ -179,7 +179,7 @@ impl Redactor {
 
 impl Quote for Redactor {
     fn quote(&self, text: &[u8], longest: usize) -> String {
-        let text = match text.get(..longest.max(QUOTED_FROM)) {
+        let text = match text.get(..longest.max(QUOTE_INPUT_BYTES)) {
             Some(beginning) if beginning.len() < text.len() => self.redact_cut(beginning),
             _ => self.redact(text),
         };
@@ -191,21 +191,21 @@ impl Quote for Redactor {
 
 /// How many bytes of texts this thread has looked at since it was last asked.
 #[cfg(test)]
-pub(crate) fn looked_at() -> u64 {
-    shapes::work::take()
+pub(crate) fn bytes_scanned() -> u64 {
+    patterns::scan_count::take()
 }
 
 /// Whether a variable of this name holds something that nobody may see. Names of accounts and profiles are no secrets, and
 /// often words that stand everywhere.
 pub fn holds_a_secret(name: &str) -> bool {
-    let tells_who = ["ACCOUNT", "PROFILE", "TENANT"];
+    let identity_words = ["ACCOUNT", "PROFILE", "TENANT"];
     let name = name.to_ascii_uppercase();
-    is_credential(&name) && !name.split('_').next_back().is_some_and(|word| tells_who.contains(&word))
+    is_credential(&name) && !name.split('_').next_back().is_some_and(|word| identity_words.contains(&word))
 }
 
-fn stands_alone(text: &[u8], place: &Range<usize>) -> bool {
+fn is_whole_word(text: &[u8], range: &Range<usize>) -> bool {
     let is_word = |at: usize| text.get(at).is_some_and(u8::is_ascii_alphanumeric);
-    !(is_word(place.end) || place.start.checked_sub(1).is_some_and(is_word))
+    !(is_word(range.end) || range.start.checked_sub(1).is_some_and(is_word))
 }
 
 #[cfg(test)]
@@ -308,7 +308,7 @@ mod tests {
     fn s06_quotation_is_hidden_in_and_escaped_before_it_is_cut() {
         let redactor = knowing(&["CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"]);
         for limit in [200, 300] {
-            for before in (limit - 60..=limit + 2).chain(QUOTED_FROM - 60..=QUOTED_FROM) {
+            for before in (limit - 60..=limit + 2).chain(QUOTE_INPUT_BYTES - 60..=QUOTE_INPUT_BYTES) {
                 let secret = "CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
                 let text = format!("{}\u{1b}{secret}\n{}", "x".repeat(before), "y".repeat(5_000));
                 let quoted = redactor.quote(text.as_bytes(), limit);
@@ -364,10 +364,10 @@ mod tests {
             redactor.learn_session(id);
         }
         assert_eq!(shown(&redactor, "session-7 of 1: 0d8c1f5e-6b0a-4f6e"), "session-7 of 1: ‹secret›");
-        for number in 0..SESSIONS {
+        for number in 0..MAX_SESSIONS {
             redactor.learn_session(&format!("another-session-{number:04}"));
         }
-        assert_eq!(redactor.known.read().unwrap().sessions.len(), SESSIONS);
+        assert_eq!(redactor.known.read().unwrap().sessions.len(), MAX_SESSIONS);
         assert_eq!(shown(&redactor, "another-session-0031"), HIDDEN);
     }
 
@@ -380,7 +380,7 @@ mod tests {
             how in 0..3usize,
         ) {
             let secret = secret.trim().to_owned();
-            prop_assume!(secret.len() >= UNMISTAKABLE);
+            prop_assume!(secret.len() >= MIN_SUBSTRING);
             let json = serde_json::to_string(&secret).unwrap();
             let url: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
             let written = [secret.clone(), json[1..json.len() - 1].to_owned(), url][how].clone();

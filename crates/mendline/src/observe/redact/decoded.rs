@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Two halves of a character outside of the basic plane: `\ud83e\udd80`.
-const LONGEST_ESCAPE: usize = 12;
+const MAX_ESCAPE_LENGTH: usize = 12;
 
 /// A text without escapes, and the origin of each of its bytes.
 pub(super) struct Decoded<'t> {
@@ -29,19 +29,19 @@ struct Source<'t> {
     code: Code,
     /// The places of the escapes in it.
     escapes: Vec<Range<u32>>,
-    goes_on: bool,
+    is_truncated: bool,
 }
 
 impl<'t> Decoded<'t> {
     /// Every reading of this text that differs from it. Of a text that was cut, an escape that is not whole at its end is
     /// left out.
-    pub(super) fn readings(text: &'t [u8], goes_on: bool) -> Vec<Decoded<'t>> {
+    pub(super) fn readings(text: &'t [u8], is_truncated: bool) -> Vec<Decoded<'t>> {
         let mut readings = Vec::new();
-        readings.extend(Decoded::read(Cow::Borrowed(text), PERCENT, goes_on));
-        if let Some(once) = Decoded::read(Cow::Borrowed(text), BACKSLASH, goes_on) {
+        readings.extend(Decoded::read(Cow::Borrowed(text), PERCENT, is_truncated));
+        if let Some(once) = Decoded::read(Cow::Borrowed(text), BACKSLASH, is_truncated) {
             let read = |code: Code| {
                 memchr::memchr(code.sign, &once.bytes)?;
-                Decoded::read(Cow::Owned(once.bytes.clone()), code, goes_on)
+                Decoded::read(Cow::Owned(once.bytes.clone()), code, is_truncated)
             };
             let deeper = [BACKSLASH, PERCENT].into_iter().filter_map(read);
             readings.extend(deeper.map(|twice| twice.behind(&once)));
@@ -52,7 +52,7 @@ impl<'t> Decoded<'t> {
 
     /// The places in the original at which this secret begins inside of an escape. Where the text was cut, the first
     /// `shortest` bytes of the secret are enough at its end.
-    pub(super) fn places_inside_escapes(&self, secret: &[u8], shortest: usize) -> impl Iterator<Item = Range<usize>> {
+    pub(super) fn ranges_inside_escapes(&self, secret: &[u8], shortest: usize) -> impl Iterator<Item = Range<usize>> {
         let source = &self.source;
         let starts = source.escapes.iter().flat_map(|escape| escape.start as usize + 1..escape.end as usize);
         starts.filter_map(move |start| {
@@ -63,17 +63,17 @@ impl<'t> Decoded<'t> {
     }
 
     /// The place in the original of a place in this text.
-    pub(super) fn origin(&self, place: &Range<usize>) -> Range<usize> {
-        self.origins[place.start] as usize..self.origins[place.end] as usize
+    pub(super) fn origin(&self, range: &Range<usize>) -> Range<usize> {
+        self.origins[range.start] as usize..self.origins[range.end] as usize
     }
 
-    fn read(text: Cow<'t, [u8]>, code: Code, goes_on: bool) -> Option<Decoded<'t>> {
+    fn read(text: Cow<'t, [u8]>, code: Code, is_truncated: bool) -> Option<Decoded<'t>> {
         memchr::memchr(code.sign, &text)?;
         let mut bytes = Vec::with_capacity(text.len());
         let mut origins = Vec::with_capacity(text.len() + 1);
         let mut escapes = Vec::new();
         let mut at = 0;
-        while let Some(step) = code.step(&text, at, goes_on) {
+        while let Some(step) = code.step(&text, at, is_truncated) {
             bytes.extend_from_slice(step.written());
             origins.extend(step.written().iter().map(|_| at as u32));
             if step.length > 1 {
@@ -82,7 +82,7 @@ impl<'t> Decoded<'t> {
             at += step.length;
         }
         origins.push(text.len() as u32);
-        Some(Decoded { bytes, origins, source: Source { bytes: text, origins: None, code, escapes, goes_on } })
+        Some(Decoded { bytes, origins, source: Source { bytes: text, origins: None, code, escapes, is_truncated } })
     }
 
     fn behind(mut self, first: &Decoded<'_>) -> Decoded<'t> {
@@ -100,8 +100,8 @@ impl Source<'_> {
         let mut at = start;
         let mut found = 0;
         while found < secret.len() {
-            let Some(step) = self.code.step(&self.bytes, at, self.goes_on) else {
-                return (self.goes_on && found >= shortest).then_some(self.bytes.len());
+            let Some(step) = self.code.step(&self.bytes, at, self.is_truncated) else {
+                return (self.is_truncated && found >= shortest).then_some(self.bytes.len());
             };
             if !secret[found..].starts_with(step.written()) {
                 return None;
@@ -139,45 +139,45 @@ impl Step {
 
 impl Code {
     /// The character at this place, unless the text ends here.
-    fn step(self, text: &[u8], at: usize, goes_on: bool) -> Option<Step> {
+    fn step(self, text: &[u8], at: usize, is_truncated: bool) -> Option<Step> {
         let byte = *text.get(at)?;
         let found = if byte == self.sign { (self.escape)(&text[at..]) } else { None };
-        if goes_on && found.is_none() && byte == self.sign && text.len() - at < LONGEST_ESCAPE {
+        if is_truncated && found.is_none() && byte == self.sign && text.len() - at < MAX_ESCAPE_LENGTH {
             return None;
         }
         let mut buffer = [byte, 0, 0, 0];
-        let (width, length) = found.map_or((1, 1), |(meant, length)| (meant.encode(&mut buffer).len(), length));
+        let (width, length) = found.map_or((1, 1), |(value, length)| (value.encode(&mut buffer).len(), length));
         Some(Step { buffer, width, length })
     }
 }
 
 /// What an escape stands for.
-enum Meant {
+enum Unescaped {
     Byte(u8),
     Character(char),
 }
 
-impl Meant {
+impl Unescaped {
     fn encode(self, buffer: &mut [u8; 4]) -> &[u8] {
         match self {
-            Meant::Byte(byte) => {
+            Unescaped::Byte(byte) => {
                 buffer[0] = byte;
                 &buffer[..1]
             }
-            Meant::Character(character) => character.encode_utf8(buffer).as_bytes(),
+            Unescaped::Character(character) => character.encode_utf8(buffer).as_bytes(),
         }
     }
 }
 
 /// What the escape means with which a text begins, and how long it is.
-type Escape = fn(&[u8]) -> Option<(Meant, usize)>;
+type Escape = fn(&[u8]) -> Option<(Unescaped, usize)>;
 
-fn percent(text: &[u8]) -> Option<(Meant, usize)> {
-    Some((Meant::Byte(hex(text.get(1..3)?)? as u8), 3))
+fn percent(text: &[u8]) -> Option<(Unescaped, usize)> {
+    Some((Unescaped::Byte(hex(text.get(1..3)?)? as u8), 3))
 }
 
-fn backslash(text: &[u8]) -> Option<(Meant, usize)> {
-    let byte = |byte| Some((Meant::Byte(byte), 2));
+fn backslash(text: &[u8]) -> Option<(Unescaped, usize)> {
+    let byte = |byte| Some((Unescaped::Byte(byte), 2));
     match *text.get(1)? {
         b'n' => byte(b'\n'),
         b'r' => byte(b'\r'),
@@ -185,15 +185,15 @@ fn backslash(text: &[u8]) -> Option<(Meant, usize)> {
         b'b' => byte(8),
         b'f' => byte(12),
         sign @ (b'"' | b'\\' | b'/' | b'\'') => byte(sign),
-        b'x' => Some((Meant::Byte(hex(text.get(2..4)?)? as u8), 4)),
+        b'x' => Some((Unescaped::Byte(hex(text.get(2..4)?)? as u8), 4)),
         b'u' => {
             let first = hex(text.get(2..6)?)?;
             if let Some(character) = char::from_u32(first) {
-                return Some((Meant::Character(character), 6));
+                return Some((Unescaped::Character(character), 6));
             }
             let second = text.get(6..12)?.strip_prefix(b"\\u").and_then(hex)?;
             let pair = char::decode_utf16([first as u16, second as u16]).next()?.ok()?;
-            Some((Meant::Character(pair), 12))
+            Some((Unescaped::Character(pair), 12))
         }
         _ => None,
     }

@@ -5,7 +5,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE};
 use mendline_core::Secret;
 
-use super::UNMISTAKABLE;
+use super::MIN_SUBSTRING;
 
 /// Base64 with and without `=` at its end.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -27,7 +27,7 @@ pub fn secrets_of_url(url: &str) -> Vec<Secret> {
 
 /// The same of a URL that is not shown anywhere because a variable holds it: every part of its path may be the key.
 pub fn secrets_of_hidden_url(url: &str) -> Vec<Secret> {
-    Parts::of(url).secrets(|part| part.len() >= UNMISTAKABLE)
+    Parts::of(url).secrets(|part| part.len() >= MIN_SUBSTRING)
 }
 
 struct Parts<'a> {
@@ -97,7 +97,7 @@ pub(super) fn forms(secret: &str) -> Vec<String> {
     forms.into_iter().chain(hosts).chain(pages).collect()
 }
 
-/// What a Basic credential holds: user and password, the password alone, and that in base64.
+/// What a Basic credential holds: user and password, the password whole_word, and that in base64.
 fn inside_basic(credential: &str) -> Vec<String> {
     let bytes = LENIENT.decode(credential).or_else(|_| URL_SAFE.decode(credential));
     let pair = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -114,7 +114,7 @@ fn inside_basic(credential: &str) -> Vec<String> {
 fn parameters(text: &str) -> Vec<String> {
     let value = |part: &str| Some(part.split_once('=')?.1.trim().trim_matches('"').to_owned());
     let values = text.split([';', ',']).filter_map(value);
-    values.filter(|value| value.len() >= UNMISTAKABLE).collect()
+    values.filter(|value| value.len() >= MIN_SUBSTRING).collect()
 }
 
 fn in_html(text: &str) -> String {

@@ -8,7 +8,7 @@
 //! every later question about the same one is answered from that search. Each byte is so looked at a bounded number of
 //! times, whatever the text is.
 //!
-//! A text that was cut (`goes_on`) may end in the middle of a credential. What reaches its end counts as one, however
+//! A text that was cut (`is_truncated`) may end in the middle of a credential. What reaches its end counts as one, however
 //! short it is.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use std::ops::Range;
 use memchr::{memchr2_iter, memmem};
 
 /// How the keys of well-known issuers begin, and how long they are at least.
-const BEGINNINGS: &[(&[u8], usize)] = &[
+const KEY_PREFIXES: &[(&[u8], usize)] = &[
     (b"sk-", 20),
     (b"sk_", 16),
     (b"rk_", 16),
@@ -59,7 +59,7 @@ const BEGINNINGS: &[(&[u8], usize)] = &[
 ];
 
 /// How names of secrets end, once `_`, `-` and `.` are left out.
-const SECRET_ENDS: &[&str] = &[
+const SECRET_SUFFIXES: &[&str] = &[
     "apikey",
     "accesskey",
     "accesskeyid",
@@ -84,48 +84,48 @@ const SECRET_ENDS: &[&str] = &[
 ];
 
 /// What ends like a secret and is none.
-const HARMLESS: &[&str] = &["progresstoken", "pagetoken", "nexttoken", "continuationtoken", "maxtoken", "stoptoken"];
+const NOT_SECRET: &[&str] = &["progresstoken", "pagetoken", "nexttoken", "continuationtoken", "maxtoken", "stoptoken"];
 
 /// No name that means anything is longer.
-const LONGEST_NAME: usize = 48;
+const MAX_NAME_LENGTH: usize = 48;
 
 /// A value shorter than this says nothing: `token: no`.
-const SHORTEST_VALUE: usize = 4;
+const MIN_VALUE_LENGTH: usize = 4;
 
-/// Adds the places of everything in this text that looks like a credential. `goes_on` says that the text was cut.
-pub(super) fn find(text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
-    Words { text, goes_on, token: Token::default() }.find(found);
-    users(text, goes_on, found);
-    Values { text, goes_on, value: Value::default(), line: 0..0 }.find(found);
+/// Adds the places of everything in this text that looks like a credential. `is_truncated` says that the text was cut.
+pub(super) fn find(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
+    Words { text, is_truncated, token: Token::default() }.find(found);
+    users(text, is_truncated, found);
+    Values { text, is_truncated, value: Value::default(), line: 0..0 }.find(found);
 }
 
 /// Counts the bytes that are looked at, so that a test can tell whether that is linear.
 #[cfg(test)]
-pub(super) mod work {
+pub(super) mod scan_count {
     use std::cell::Cell;
 
     thread_local! {
-        static LOOKED_AT: Cell<u64> = const { Cell::new(0) };
+        static SCANNED: Cell<u64> = const { Cell::new(0) };
     }
 
     pub(in super::super) fn add(bytes: usize) {
-        LOOKED_AT.set(LOOKED_AT.get() + bytes as u64);
+        SCANNED.set(SCANNED.get() + bytes as u64);
     }
 
     pub(in super::super) fn take() -> u64 {
-        LOOKED_AT.take()
+        SCANNED.take()
     }
 }
 
 #[cfg(not(test))]
-mod work {
+mod scan_count {
     pub(super) fn add(_: usize) {}
 }
 
 /// How many bytes at the beginning are like this.
 fn run(text: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
     let length = text.iter().position(|byte| !is_part(*byte)).unwrap_or(text.len());
-    work::add(length + 1);
+    scan_count::add(length + 1);
     length
 }
 
@@ -141,7 +141,7 @@ fn is_reference(value: &[u8]) -> bool {
 /// What begins a word: keys of known issuers, schemes, flags.
 struct Words<'a> {
     text: &'a [u8],
-    goes_on: bool,
+    is_truncated: bool,
     /// The token that was looked at last.
     token: Token,
 }
@@ -167,11 +167,11 @@ impl Words<'_> {
         let mut at = 0;
         while at < self.text.len() {
             let before = at.checked_sub(1).map_or(b' ', |before| self.text[before]);
-            let place = if before.is_ascii_alphanumeric() { None } else { self.at(at, before) };
-            work::add(1);
+            let range = if before.is_ascii_alphanumeric() { None } else { self.at(at, before) };
+            scan_count::add(1);
             // Nothing inside of what is hidden has to be found again.
-            at = place.as_ref().map_or(at + 1, |place| place.end.max(at + 1));
-            found.extend(place);
+            at = range.as_ref().map_or(at + 1, |range| range.end.max(at + 1));
+            found.extend(range);
         }
     }
 
@@ -189,11 +189,11 @@ impl Words<'_> {
         let rest = &self.text[at..];
         let first = rest.first_chunk::<2>();
         let is_it = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
-        let (beginning, least) = BEGINNINGS.iter().find(|(beginning, _)| is_it(beginning))?;
+        let (beginning, least) = KEY_PREFIXES.iter().find(|(beginning, _)| is_it(beginning))?;
         let body = at + beginning.len();
-        let is_cut = self.look_at(at);
+        let is_cut = self.scan(at);
         let token = &self.token;
-        let has = |place: Option<usize>| place.is_some_and(|place| place >= body);
+        let has = |place: Option<usize>| place.is_some_and(|range| place >= body);
         let is_one = match *beginning {
             // Otherwise it is a cursor, or anything else in JSON and base64.
             b"eyJ" => has(token.dot),
@@ -220,18 +220,18 @@ impl Words<'_> {
         if blanks == 0 || start >= self.text.len() {
             return None;
         }
-        let is_cut = self.look_at(start);
+        let is_cut = self.scan(start);
         let token = &self.token;
         let length = token.end.saturating_sub(start);
         let is_one =
-            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.odd.is_some_and(|place| place > start)));
+            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.odd.is_some_and(|range| place > start)));
         (is_one || (is_cut && length > 0)).then_some(start..token.end)
     }
 
     /// `--token …`, where the value is the next word.
     fn after_flag(&self, at: usize) -> Option<Range<usize>> {
         let name = self.text[at..].strip_prefix(b"--")?;
-        let name = &name[..name.len().min(LONGEST_NAME + 1)];
+        let name = &name[..name.len().min(MAX_NAME_LENGTH + 1)];
         let length = run(name, is_name);
         if name.get(length) != Some(&b' ') || !is_secret(&name[..length]) {
             return None;
@@ -239,12 +239,12 @@ impl Words<'_> {
         let start = at + 2 + length + 1;
         let rest = self.text.get(start..).filter(|rest| rest.first().is_some_and(|first| *first != b'-'))?;
         let end = start + run(rest, |byte| !byte.is_ascii_whitespace());
-        let is_cut = self.goes_on && end == self.text.len();
-        (end - start >= SHORTEST_VALUE || is_cut).then_some(start..end)
+        let is_cut = self.is_truncated && end == self.text.len();
+        (end - start >= MIN_VALUE_LENGTH || is_cut).then_some(start..end)
     }
 
     /// Looks at the token at this place, unless that was done. Says whether it may go on behind the end of the text.
-    fn look_at(&mut self, at: usize) -> bool {
+    fn scan(&mut self, at: usize) -> bool {
         if !self.token.run.contains(&at) {
             let mut token = Token { run: at..at, end: at, ..Token::default() };
             let mut dot = None;
@@ -272,10 +272,10 @@ impl Words<'_> {
             }
             // A dot inside of it is neither big nor small enough for a key in capitals.
             token.small = token.small.max(token.dot);
-            work::add(token.run.len() + 1);
+            scan_count::add(token.run.len() + 1);
             self.token = token;
         }
-        self.goes_on && self.token.run.end == self.text.len()
+        self.is_truncated && self.token.run.end == self.text.len()
     }
 }
 
@@ -283,22 +283,22 @@ impl Words<'_> {
 static STARTS: [bool; 256] = {
     let mut starts = [false; 256];
     let mut at = 0;
-    while at < BEGINNINGS.len() {
-        starts[BEGINNINGS[at].0[0] as usize] = true;
+    while at < KEY_PREFIXES.len() {
+        starts[KEY_PREFIXES[at].0[0] as usize] = true;
         at += 1;
     }
     starts
 };
 
 /// The user in `https://me:password@host`, and `https://token@host`.
-fn users(text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
+fn users(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
     for at in memmem::find_iter(text, b"://") {
         let start = at + 3;
         let ends = |byte: u8| matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>' | b'\\' | b' ' | b'\n');
         let end = start + run(&text[start..], |byte| !ends(byte));
         match memchr::memrchr(b'@', &text[start..end]) {
             Some(length) if length > 0 => found.push(start..start + length),
-            None if goes_on && end == text.len() && start < end => found.push(start..end),
+            None if is_truncated && end == text.len() && start < end => found.push(start..end),
             _ => {}
         }
     }
@@ -307,7 +307,7 @@ fn users(text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
 /// What stands behind `=` and `:`.
 struct Values<'a> {
     text: &'a [u8],
-    goes_on: bool,
+    is_truncated: bool,
     /// The value without quotes that was looked at last.
     value: Value,
     /// The rest of a line that was looked at last.
@@ -328,11 +328,11 @@ impl Values<'_> {
     fn find(mut self, found: &mut Vec<Range<usize>>) {
         let mut hidden = 0;
         for at in memchr2_iter(b'=', b':', self.text) {
-            let place = self.at(at).filter(|place| !is_reference(&self.text[place.start..]));
+            let range = self.at(at).filter(|range| !is_reference(&self.text[range.start..]));
             // One value may hold others: `token=token=…`.
-            if let Some(place) = place.filter(|place| place.end > hidden) {
-                hidden = place.end;
-                found.push(place);
+            if let Some(range) = range.filter(|range| range.end > hidden) {
+                hidden = range.end;
+                found.push(range);
             }
         }
     }
@@ -359,12 +359,12 @@ impl Values<'_> {
             }
             return self.hidden(start..self.line.end, true);
         }
-        self.look_at(start);
+        self.scan(start);
         let Value { run: Range { end, .. }, digit, other } = self.value;
-        let has = |place: Option<usize>| place.is_some_and(|place| place >= start);
+        let has = |place: Option<usize>| place.is_some_and(|range| place >= start);
         if ends_like(name, "authorization") && !has(other) {
             let credential = (end + 1).min(text.len());
-            self.look_at(credential);
+            self.scan(credential);
             return self.hidden(start..self.value.run.end.max(credential), true);
         }
         // `unexpected token: identifier` is a sentence.
@@ -372,13 +372,13 @@ impl Values<'_> {
     }
 
     /// A value is hidden if it is one, and always where it may go on behind the end of the text.
-    fn hidden(&self, place: Range<usize>, is_one: bool) -> Option<Range<usize>> {
-        let is_cut = self.goes_on && place.end == self.text.len() && !place.is_empty();
-        ((is_one && place.len() >= SHORTEST_VALUE) || is_cut).then_some(place)
+    fn hidden(&self, range: Range<usize>, is_one: bool) -> Option<Range<usize>> {
+        let is_cut = self.is_truncated && range.end == self.text.len() && !range.is_empty();
+        ((is_one && range.len() >= MIN_VALUE_LENGTH) || is_cut).then_some(range)
     }
 
     /// Looks at the value at this place, unless that was done.
-    fn look_at(&mut self, at: usize) {
+    fn scan(&mut self, at: usize) {
         if self.value.run.contains(&at) {
             return;
         }
@@ -395,7 +395,7 @@ impl Values<'_> {
                 value.other = Some(place);
             }
         }
-        work::add(value.run.len() + 1);
+        scan_count::add(value.run.len() + 1);
         self.value = value;
     }
 }
@@ -409,7 +409,7 @@ fn closing(inside: &[u8], quote: u8, is_nested: bool) -> usize {
         }
         at += if inside[at] == b'\\' { 2 } else { 1 };
     }
-    work::add(at + 1);
+    scan_count::add(at + 1);
     at.min(inside.len())
 }
 
@@ -418,8 +418,8 @@ fn name_before(text: &[u8], at: usize) -> Option<&[u8]> {
     while end > 0 && at - end < 3 && matches!(text[end - 1], b'"' | b'\'' | b'\\' | b' ' | b']') {
         end -= 1;
     }
-    let length = text[..end].iter().rev().take(LONGEST_NAME).take_while(|byte| is_name(**byte)).count();
-    work::add(length + 1);
+    let length = text[..end].iter().rev().take(MAX_NAME_LENGTH).take_while(|byte| is_name(**byte)).count();
+    scan_count::add(length + 1);
     (length > 0).then(|| &text[end - length..end])
 }
 
@@ -443,7 +443,7 @@ fn is_secret(name: &[u8]) -> bool {
     let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(|byte| byte.to_ascii_lowercase());
     let name = String::from_utf8(letters.collect()).unwrap_or_default();
     let is_whole = matches!(name.as_str(), "auth" | "sig" | "signature" | "pwd" | "pat");
-    is_whole || (SECRET_ENDS.iter().any(|end| name.ends_with(end)) && !HARMLESS.iter().any(|it| name.ends_with(it)))
+    is_whole || (SECRET_SUFFIXES.iter().any(|end| name.ends_with(end)) && !NOT_SECRET.iter().any(|it| name.ends_with(it)))
 }
 
 fn ends_like(name: &[u8], end: &str) -> bool {
@@ -529,7 +529,7 @@ mod tests {
 
     /// Everything with which something begins that is looked at further, and everything that may separate two of them.
     fn hostile_texts(length: usize) -> Vec<(String, String)> {
-        let keys = super::BEGINNINGS.iter().map(|(beginning, _)| String::from_utf8(beginning.to_vec()).unwrap());
+        let keys = super::KEY_PREFIXES.iter().map(|(beginning, _)| String::from_utf8(beginning.to_vec()).unwrap());
         let names = ["token", "authorization", "cookie", "pwd"];
         let named = names.into_iter().flat_map(|name| {
             ["=", ":", ": ", "=\"", "='", "=\\\"", "=\\'", "=\\\\\"", "=${A}", "=${", " = "]
@@ -580,15 +580,15 @@ mod tests {
     fn s09_each_byte_is_looked_at_a_bounded_number_of_times() {
         let redactor = Redactor::default();
         redactor.learn(&[mendline_core::Secret::new("a-known-secret")]);
-        let measure = |text: &str, goes_on: bool| {
-            super::work::take();
-            super::find(text.as_bytes(), goes_on, &mut Vec::new());
-            super::work::take() as f64 / text.len() as f64
+        let measure = |text: &str, is_truncated: bool| {
+            super::scan_count::take();
+            super::find(text.as_bytes(), is_truncated, &mut Vec::new());
+            super::scan_count::take() as f64 / text.len() as f64
         };
         let (short, long) = (hostile_texts(1 << 10), hostile_texts(8 << 10));
         for ((name, short), (_, long)) in short.iter().zip(&long) {
-            for goes_on in [false, true] {
-                let (few, many) = (measure(short, goes_on), measure(long, goes_on));
+            for is_truncated in [false, true] {
+                let (few, many) = (measure(short, is_truncated), measure(long, is_truncated));
                 assert!(many <= few * 1.2 + 0.5, "{name}: {few:.1} times at 1 KiB, {many:.1} times at 8 KiB");
                 assert!(many <= 64.0, "{name}: {many:.1} times");
             }
@@ -598,12 +598,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_key_of_a_known_issuer_is_hidden_in_any_surroundings(
-            which in 0..super::BEGINNINGS.len(),
+            which in 0..super::KEY_PREFIXES.len(),
             body in "[A-Z0-9]{40}",
             before in "(\\PC{0,30}[^A-Za-z0-9])?",
             after in "([^A-Za-z0-9._~+/=-]\\PC{0,30})?",
         ) {
-            let beginning = String::from_utf8(super::BEGINNINGS[which].0.to_vec()).unwrap();
+            let beginning = String::from_utf8(super::KEY_PREFIXES[which].0.to_vec()).unwrap();
             let dot = if beginning == "eyJ" { ".x" } else { "" };
             let text = format!("{before}{beginning}{body}{dot}{after}");
             prop_assert!(!shown(&text).contains(&body), "{} → {}", text, shown(&text));
@@ -614,7 +614,7 @@ mod tests {
             for key in ["token", "apiKey", "password", "client_secret"] {
                 let name = format!("{name}{key}");
                 let plain = name.replace('_', "").to_ascii_lowercase();
-                prop_assume!(!super::HARMLESS.iter().any(|harmless| plain.ends_with(harmless)));
+                prop_assume!(!super::NOT_SECRET.iter().any(|harmless| plain.ends_with(harmless)));
                 let text = serde_json::json!({ "a": [{ name: value }] }).to_string();
                 let inner = serde_json::json!({ "text": text }).to_string();
                 prop_assert!(!shown(&text).contains(&format!("\"{value}\"")), "{}", shown(&text));
