@@ -193,7 +193,7 @@ impl Words<'_> {
         let body = at + beginning.len();
         let is_cut = self.scan(at);
         let token = &self.token;
-        let has = |place: Option<usize>| place.is_some_and(|range| place >= body);
+        let has = |index: Option<usize>| index.is_some_and(|index| index >= body);
         let is_one = match *beginning {
             // Otherwise it is a cursor, or anything else in JSON and base64.
             b"eyJ" => has(token.dot),
@@ -224,7 +224,7 @@ impl Words<'_> {
         let token = &self.token;
         let length = token.end.saturating_sub(start);
         let is_one =
-            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.odd.is_some_and(|range| place > start)));
+            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.odd.is_some_and(|index| index > start)));
         (is_one || (is_cut && length > 0)).then_some(start..token.end)
     }
 
@@ -248,20 +248,20 @@ impl Words<'_> {
         if !self.token.run.contains(&at) {
             let mut token = Token { run: at..at, end: at, ..Token::default() };
             let mut dot = None;
-            for (place, byte) in self.text.iter().enumerate().skip(at) {
+            for (index, byte) in self.text.iter().enumerate().skip(at) {
                 if !is_token(*byte) {
                     break;
                 }
-                token.run.end = place + 1;
+                token.run.end = index + 1;
                 if *byte == b'.' {
-                    dot = Some(place);
+                    dot = Some(index);
                     continue;
                 }
-                token.end = place + 1;
+                token.end = index + 1;
                 token.dot = dot;
                 let note = |last: &mut Option<usize>, is_it: bool| {
                     if is_it {
-                        *last = Some(place);
+                        *last = Some(index);
                     }
                 };
                 let is_big = byte.is_ascii_uppercase() || byte.is_ascii_digit();
@@ -361,7 +361,7 @@ impl Values<'_> {
         }
         self.scan(start);
         let Value { run: Range { end, .. }, digit, other } = self.value;
-        let has = |place: Option<usize>| place.is_some_and(|range| place >= start);
+        let has = |index: Option<usize>| index.is_some_and(|index| index >= start);
         if ends_like(name, "authorization") && !has(other) {
             let credential = (end + 1).min(text.len());
             self.scan(credential);
@@ -383,16 +383,16 @@ impl Values<'_> {
             return;
         }
         let mut value = Value { run: at..at, ..Value::default() };
-        for (place, byte) in self.text.iter().enumerate().skip(at) {
+        for (index, byte) in self.text.iter().enumerate().skip(at) {
             if byte.is_ascii_whitespace() || matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'"') {
                 break;
             }
-            value.run.end = place + 1;
+            value.run.end = index + 1;
             if byte.is_ascii_digit() {
-                value.digit = Some(place);
+                value.digit = Some(index);
             }
             if !byte.is_ascii_alphabetic() {
-                value.other = Some(place);
+                value.other = Some(index);
             }
         }
         scan_count::add(value.run.len() + 1);
