@@ -1,17 +1,18 @@
-//! The one loop between an engine and the world.
+//! The loop between one engine and its I/O.
 //!
-//! One task owns the engine, the client, every child and every exchange, and polls all of them by hand: nothing is
-//! spawned, locked or sent through a channel for a message. A round takes what has come (a few lines and at most one read's
-//! worth of bytes from each source), looks at the clock once, does what the engine asks, and hands each sink one write.
-//! Children get theirs before their own answers are read, so that they work while we do.
-//! An answer so leaves in the same poll in which it came. Another round follows only if there is a reason for one (a
-//! source had more than its turn, a child was started or buried, leave to read was given): the usual call costs one round
-//! down and one back. After `ITERATIONS_PER_POLL` of them the reactor gets its turn, so that no peer can keep it.
+//! One task owns the engine, the client, every child and every exchange, and polls all of them by hand. It spawns
+//! nothing per message, takes no lock and uses no channel. An iteration reads each source (a few lines, and at most one
+//! read's worth of bytes), reads the clock once, runs the outputs of the engine, and gives each sink one write. It
+//! writes to children before it reads their responses, so that they work meanwhile. A response leaves in the same poll
+//! in which it arrives. Another iteration follows only if there is more to do: a source has more input, a child was
+//! started or reaped, or a paused source may be read again. A typical call takes one iteration for the request and one
+//! for the response. After `ITERATIONS_PER_POLL` iterations the task yields to the reactor, so that no peer can occupy
+//! it.
 //!
-//! The driver decides nothing. It asks the engine for leave to read (`may_read`), lets sinks pull (`poll_write`), counts
-//! what was accepted, and keeps the order that `mendline_core::port` promises: above all that the end of a child is told
-//! after everything it wrote. `hear.rs` is how it reads, `peer_text.rs` where secrets are hidden in what servers say,
-//! `carry.rs` what it does for the engine, `speak.rs` how it writes.
+//! The driver decides nothing. It asks the engine whether a port may be read (`may_read`), lets sinks pull messages
+//! (`poll_write`), counts accepted bytes, and keeps the order that `mendline_core::port` promises: the exit of a child
+//! is reported after everything that the child wrote. `read.rs` reads, `peer_text.rs` redacts text of peers,
+//! `outputs.rs` runs the outputs of the engine, `write.rs` writes.
 
 mod clock;
 mod peer_text;
@@ -43,31 +44,31 @@ use sink::Sink;
 use source::Source;
 use stall_detector::StallDetector;
 
-/// How many rounds may follow each other before the reactor gets its turn.
+/// The limit of iterations before the task yields to the reactor.
 const ITERATIONS_PER_POLL: usize = 32;
 
-/// The client's side of a bridge: where it writes to us and where it reads from us.
+/// The client's side of a bridge.
 pub struct Client<R, W> {
-    /// Its name towards the engine.
+    /// Its id in the engine.
     pub id: ClientId,
-    /// The server that it talks to.
+    /// The server that it uses.
     pub upstream: UpstreamId,
-    /// What it sends.
+    /// The stream that the client writes to.
     pub reader: R,
-    /// What it receives.
+    /// The stream that the client reads from.
     pub writer: W,
 }
 
-/// One engine, one client, and the children that the engine asks for.
+/// One engine, one client, and the children and exchanges of the engine.
 pub struct Driver<H: Host, R, W, O> {
     engine: Engine,
     host: H,
-    /// Before the observer, so that it ends before it: what it has to say is heard.
+    /// Declared before the observer, so that it is dropped first and can still log.
     cache_store: Option<Box<dyn CacheStore>>,
     observer: O,
-    /// Hides secrets in text of servers where it enters.
+    /// Redacts text of servers where it enters.
     redactor: Redactor,
-    /// Whether the observer wants to see the messages themselves.
+    /// The observer wants the messages on the wire.
     wire_enabled: bool,
     limits: Limits,
     client: ClientId,
@@ -75,13 +76,13 @@ pub struct Driver<H: Host, R, W, O> {
     from_client: Source<R>,
     to_client: Sink<W>,
     client_lost: bool,
-    /// The client sends no more; when to look whether it still reads.
+    /// The time of the next check whether the client still reads. Set when the client has closed its output.
     next_client_check: Option<Moment>,
-    /// Not read from in the last round, for want of leave.
+    /// The engine did not allow reading in the last iteration.
     client_paused: bool,
     links: Vec<Link<H::Child>>,
     remote: Option<Http<H::Dial>>,
-    /// Ways over HTTP that were left, until what is open over them has ended.
+    /// Former HTTP targets, until their open exchanges have ended.
     retired: Vec<Http<H::Dial>>,
     clock: Clock,
     stall_detector: StallDetector,
@@ -95,7 +96,7 @@ where
     W: AsyncWrite + Unpin + Send,
     O: Observer,
 {
-    /// A driver that has not exchange_changed. Must be made inside a tokio runtime, whose clock is the one that counts.
+    /// Creates a driver. Must be called inside a tokio runtime, whose clock it uses.
     pub fn new(mut engine: Engine, limits: Limits, mut host: H, client: Client<R, W>, observer: O) -> Self {
         let redactor = Redactor::default();
         engine.quote_with(Arc::new(redactor.clone()));
@@ -123,26 +124,26 @@ where
         }
     }
 
-    /// Hides the secrets that this one knows in every text of a server that is quoted. Without it, only what looks like a
-    /// credential is hidden.
+    /// Sets the redactor for quoted text of servers. Without it, only text that looks like a credential is redacted.
     pub fn with_redactor(mut self, redactor: Redactor) -> Self {
         self.engine.quote_with(Arc::new(redactor.clone()));
         self.redactor = redactor;
         self
     }
 
-    /// Gives what the engine wants to be kept to this one; without it, nothing is kept.
+    /// Sets the store for the list cache. Without it, nothing is stored.
     pub fn with_cache_store(mut self, store: Box<dyn CacheStore>) -> Self {
         self.cache_store = Some(store);
         self
     }
 
-    /// Runs until everything is answered and every child is buried. `poll_external_input` is asked in every round for what comes from
-    /// neither side: that somebody wants us to stop or to reconnect, that the machine woke up, that its network changed.
+    /// Runs until every request is answered and every child is reaped. Each iteration polls `poll_external_input` for
+    /// inputs that come neither from the client nor from a server: signals, commands, resume from sleep, network
+    /// changes.
     pub async fn run(mut self, mut poll_external_input: impl FnMut(&mut Context<'_>) -> Poll<Input> + Send) -> Ending {
         let now = self.clock.now();
         self.engine.handle(Input::ClientOpened { client: self.client, upstream: self.upstream }, now);
-        // The child starts before the first request is even read: its start is what the first answer waits for.
+        // The child starts before the first request is read, because the first answer waits for its start.
         self.run_outputs(now, &mut Iteration::default());
         poll_fn(|cx| self.poll(cx, &mut poll_external_input)).await
     }
@@ -165,18 +166,18 @@ where
                 iteration.again = true;
             }
             self.read_client(cx, now, &mut iteration);
-            // Children begin with what was just asked while we still read what they have answered.
+            // Children start on new requests while we read their responses.
             self.write_links(cx, now);
             self.read_links(cx, now, &mut iteration);
             self.run_outputs(now, &mut iteration);
-            // What was exchange_changed just now is heard here and needs no round of its own.
+            // `read_remote` polls new exchanges below; they need no further iteration.
             iteration.exchange_changed = false;
             self.read_remote(cx, now, &mut iteration);
-            // Not before everybody was heard: an answer that was there in time is in time, however late we look.
+            // After all reads: a response that arrived in time counts as in time, even if we read it late.
             self.handle_timeouts(now);
             self.run_outputs(now, &mut iteration);
             iteration.again |= self.write_all(cx, now);
-            // Writing may have told the engine something, too.
+            // A failed write is an input to the engine and may have caused outputs.
             self.run_outputs(now, &mut iteration);
             if let Some(ended) = self.ended(now) {
                 return Poll::Ready(ended);
@@ -194,8 +195,8 @@ where
         Poll::Pending
     }
 
-    /// Passes on what came from neither side. When the way to a server may have changed, connections that rest are not
-    /// worth keeping: nobody knows whether they still lead anywhere, and a fresh one costs less than finding out.
+    /// Passes an external input to the engine. After a resume or a network change, idle connections are closed: they
+    /// may be dead, and a new connection costs less than a check.
     fn handle_external_input(&mut self, input: Input, now: Moment) {
         if matches!(input, Input::SystemResumed) && !self.stall_detector.is_new_stall(now) {
             return;
@@ -206,7 +207,7 @@ where
         self.engine.handle(input, now);
     }
 
-    /// Tells the engine that its time has come, and about pipes whose process did not end after all.
+    /// Passes expired deadlines to the engine, and broken pipes whose process is still alive.
     fn handle_timeouts(&mut self, now: Moment) {
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_timeout(now);
@@ -224,7 +225,7 @@ where
         suspicions.chain(self.engine.poll_timeout()).chain(finish).chain(self.next_client_check).min()
     }
 
-    /// Whether a source that had to be passed over may be read now.
+    /// Returns whether a paused source may be read now.
     fn may_resume_reading(&self) -> bool {
         let client = !self.client_lost && self.client_paused && self.engine.may_read(Port::Client(self.client));
         let link = self.links.iter().any(|link| link.paused && self.engine.may_read(Port::Link(link.id)));
@@ -239,13 +240,13 @@ where
     }
 }
 
-/// What a round found out about the need for another.
+/// The results of one iteration that decide whether another follows.
 #[derive(Default)]
 struct Iteration {
     /// There is more to do at once.
     again: bool,
-    /// An exchange was exchange_changed or given up, and nobody has asked yet what became of it.
+    /// An exchange was started or aborted and has not been polled since.
     exchange_changed: bool,
-    /// A source was passed over, for want of leave to read.
+    /// A source was not read, because the engine did not allow it.
     paused: bool,
 }

@@ -1,4 +1,4 @@
-//! What the engine asks for, done.
+//! Runs the outputs of the engine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::link::Link;
 use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
 
-/// How many outputs are carried out in one round.
+/// The limit of outputs in one iteration.
 const OUTPUTS_PER_ITERATION: usize = 1024;
 
 impl<H, R, W, O> Driver<H, R, W, O>
@@ -20,7 +20,8 @@ where
     W: AsyncWrite + Unpin + Send,
     O: Observer,
 {
-    /// Does what the engine asks for, and notes what that can have changed here; telling people has not.
+    /// Runs the outputs of the engine. Requests another iteration after outputs that can cause new inputs; events and
+    /// cache writes cannot.
     pub(super) fn run_outputs(&mut self, now: Moment, iteration: &mut Iteration) {
         let mut unix_micros = None;
         for _ in 0..OUTPUTS_PER_ITERATION {
@@ -59,7 +60,7 @@ where
                     continue;
                 }
                 Output::Renew { upstream } => {
-                    // What is said from now on belongs to another server, or is said to another credential.
+                    // Later lists belong to another server or another credential.
                     self.cache_store = None;
                     if let Some(remote) = self.host.renew(upstream) {
                         self.retired.extend(self.remote.replace(remote));

@@ -1,8 +1,7 @@
 //! Text of servers, proxies and the system, on its way to the engine and to observers.
 //!
-//! Here is the only entry of such text. Secrets are hidden in it before anything cuts it and before anybody else sees it, so
-//! that behind this place no text of a peer holds one: not an answer to the client, not a log, not a status. Messages of the
-//! server are no such text; they pass unchanged.
+//! All such text enters here. It is redacted before it is cut and before other code sees it. So no answer to the
+//! client, log line or status contains a secret from the text of a peer. MCP messages of the server are not changed.
 
 use std::borrow::Cow;
 
@@ -13,10 +12,10 @@ use mendline_wire::Line;
 
 use crate::observe::redact::Redactor;
 
-/// The longest text of a peer or of the system in a reason.
+/// The limit of a peer's or the system's text in a reason, in bytes.
 const LONGEST_TEXT: usize = 1024;
 
-/// A line of a child's stderr without secrets.
+/// Returns a line of a child's stderr, redacted.
 pub(super) fn stderr_line(redactor: &Redactor, line: &Line) -> Bytes {
     let (text, redacted) = match line {
         Line::Text(text) => (text, redactor.redact(text)),
@@ -38,7 +37,7 @@ fn redact(redactor: &Redactor, text: &mut String) {
     *text = redactor.quote(text.as_bytes(), LONGEST_TEXT);
 }
 
-/// What came over HTTP, without secrets in words about it. The session that it may open is a secret from now on.
+/// Redacts the texts of an input from HTTP. Adds the id of a new session to the known secrets.
 pub(super) fn http_input(redactor: &Redactor, mut input: Input) -> Input {
     match &mut input {
         Input::End { how: EndHow::NoConnection(error), .. } => error.texts(&mut |text| redact(redactor, text)),

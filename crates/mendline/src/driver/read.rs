@@ -1,7 +1,7 @@
-//! What has come, told to the engine.
+//! Reads from the client, children and HTTP, and passes the input to the engine.
 //!
-//! Each source has its turn: a few lines, and no more bytes than one read brings. A child that has ended is heard to its
-//! last line before its end is told.
+//! Each source may deliver a few lines per iteration, and no more bytes than one read returns. The output of an exited
+//! child is read to its last line before its exit is reported.
 
 use std::task::{Context, Poll};
 
@@ -16,8 +16,8 @@ use super::{Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
-/// How many lines one source may deliver before the others get their turn. A long burst goes on in pieces: whoever gets the
-/// first of them works while we read the next.
+/// The limit of lines from one source in one iteration. A long burst is read in parts, so that the receiver of the
+/// first part works while the next one is read.
 const INPUTS_PER_ITERATION: usize = 8;
 
 impl<H, R, W, O> Driver<H, R, W, O>
@@ -130,7 +130,7 @@ where
         iteration.again = true;
     }
 
-    /// The last of a child: everything it wrote, then the rest of its group, then the news.
+    /// Reaps a child: reads the rest of its output, kills the rest of its process group, and reports its exit.
     fn reap(&mut self, mut link: Link<H::Child>, now: Moment) {
         let id = link.id;
         let (engine, observer, limits, child) = (&mut self.engine, &mut self.observer, &self.limits, &link.child);
@@ -155,14 +155,14 @@ where
             },
         );
         let how = link.child.reap();
-        // What lies unread in a pipe without readers was accepted by the system, but never received by anybody.
+        // The system accepted the unread bytes of the pipe, but no process received them.
         let unread = link.stdin.writer().map_or(0, |stdin| link.child.unread(stdin));
         let written = link.stdin.accepted().saturating_sub(unread);
         self.engine.handle(Input::ChildExited { link: id, how, written }, now);
     }
 }
 
-/// Tells the engine what comes over HTTP. Says whether there was more than its turn.
+/// Passes input from HTTP to the engine. Returns whether the limit was reached, so that there may be more.
 fn read_http<D: Dial, O: Observer>(
     http: &mut Http<D>,
     engine: &mut Engine,

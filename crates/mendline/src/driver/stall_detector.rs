@@ -1,20 +1,20 @@
-//! Did we stand still?
+//! Detects that the process was stalled.
 //!
-//! Whoever lies down until a certain moment and is woken long after it was stopped, or the virtual machine around it was
-//! paused, or there was no processor for it: peers may have given us up meanwhile. That is reported as waking up, like a sleep
-//! of the whole machine. Several signs of the same stillness are reported once.
+//! A timer that fires far too late means that the process was stopped, its virtual machine was paused, or it got no
+//! CPU. Peers may have closed their connections meanwhile. The driver reports a stall as a resume from sleep. Several
+//! signs of one stall are reported once.
 
 use std::time::Duration;
 
 use mendline_core::Moment;
 
-/// A busy machine is late by milliseconds; this late is no machine.
+/// The delay of a timer that counts as a stall. Load alone delays timers by milliseconds.
 const STALL_THRESHOLD: Duration = Duration::from_secs(5);
 
-/// Signs that come within this time are signs of the same stillness.
+/// The time within which signs belong to the same stall.
 const DEDUP_WINDOW: Duration = Duration::from_secs(5);
 
-/// When we wanted to be awake, and when it was last reported that we were not.
+/// The time of the expected wakeup, and of the last reported stall.
 #[derive(Debug, Default)]
 pub(super) struct StallDetector {
     expected: Option<Moment>,
@@ -22,17 +22,17 @@ pub(super) struct StallDetector {
 }
 
 impl StallDetector {
-    /// Nothing is to be done before `due`.
+    /// Notes that the next wakeup is expected at `due`.
     pub(super) fn sleep_until(&mut self, due: Option<Moment>) {
         self.expected = due;
     }
 
-    /// Up again. Says whether that is so late that we must have stood still.
+    /// Returns whether this wakeup is late enough to be a stall.
     pub(super) fn wake(&mut self, now: Moment) -> bool {
         self.expected.take().is_some_and(|due| now.since(due) > STALL_THRESHOLD)
     }
 
-    /// There is a sign of stillness. Says whether it is the first of this one.
+    /// Returns whether a sign of a stall is the first of that stall.
     pub(super) fn is_new_stall(&mut self, now: Moment) -> bool {
         let is_new_stall = self.reported.is_none_or(|reported| now.since(reported) > DEDUP_WINDOW);
         if is_new_stall {

@@ -1,26 +1,25 @@
-//! Shows the messages themselves to whoever wants to see them.
+//! Passes the messages on the wire to an observer that wants them.
 //!
-//! Nobody does, usually. So the driver asks once, at the beginning, and what is in here is not even called unless the answer
-//! was yes: a healthy call pays for one look at a flag.
+//! The driver asks the observer once, at the start. If it does not want messages, a call costs one check of a flag.
 
 use mendline_core::{Engine, Input, Port, UpstreamId};
 use mendline_wire::{Line, Received, Spliced};
 
 use super::host::{Observer, Direction};
 
-/// A line came.
+/// Shows an incoming line.
 pub(super) fn show_line(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, line: &Line) {
     match line {
         Line::Text(text) | Line::TooLong { head: text, .. } => observer.on_message(upstream, direction, text),
     }
 }
 
-/// A message goes out.
+/// Shows an outgoing message.
 pub(super) fn show_message(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, message: &Spliced) {
     observer.on_message(upstream, direction, &message.to_bytes());
 }
 
-/// The next message for this port, which whoever wants to sees on its way.
+/// Returns the next message for this port, and shows it if there is an observer.
 pub(super) fn next_message<O: Observer>(
     engine: &mut Engine,
     port: Port,
@@ -33,7 +32,7 @@ pub(super) fn next_message<O: Observer>(
     Some(message)
 }
 
-/// Something came over HTTP, which may be a message.
+/// Shows the messages in an input from HTTP.
 pub(super) fn show_http_input(observer: &mut impl Observer, input: &Input) {
     let (exchange, received) = match input {
         Input::Body { exchange, received } => (exchange, Some(received)),

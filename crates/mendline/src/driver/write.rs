@@ -1,6 +1,6 @@
-//! What the engine has to say, written.
+//! Writes the messages of the engine.
 //!
-//! Every sink pulls for itself as much as it can take. A client that reads no more is found out here.
+//! Every sink pulls as much as it can write. A client that no longer reads is detected here.
 
 use std::task::Context;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Driver, Host, Observer, Direction, wire};
 
-/// How often we look whether a client that sends no more still reads.
+/// The interval of checks whether a client that has closed its output still reads.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<H, R, W, O> Driver<H, R, W, O>
@@ -32,7 +32,7 @@ where
         }
     }
 
-    /// Lets every sink write what there is. Says whether the client was lost over it.
+    /// Writes to every sink. Returns whether the client was lost.
     pub(super) fn write_all(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
         self.write_links(cx, now);
         let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
@@ -47,8 +47,8 @@ where
         true
     }
 
-    /// A client that sends no more may still read its answers, or may have been killed. While its calls run there is nothing
-    /// to write that would tell, so we look.
+    /// Checks whether the client is gone. A client that has closed its output may still read answers, or may have been
+    /// killed. While its calls run there is nothing to write that would show it.
     fn client_is_gone(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
         if self.next_client_check.is_none_or(|due| now < due) {
             return false;
