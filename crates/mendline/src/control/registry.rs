@@ -1,10 +1,10 @@
-//! Every running Mendline of this user, and how to ask it.
+//! Finds and queries all running processes of this user.
 //!
-//! All are asked before the first is heard, and they share one deadline: a process that hangs costs that deadline once and
-//! not once for each. A socket whose process is gone refuses connections; whoever finds one removes it. Nobody is believed
-//! who does not run as this user.
+//! All requests are sent before the first response is read, and they share one deadline. So several unresponsive
+//! processes cost that deadline once. The socket of a process that has ended refuses connections; the registry removes
+//! it. Sockets of other users are rejected.
 //!
-//! Everything here blocks, for a command that does one thing and ends.
+//! The functions here block. They serve commands that run once and exit.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,61 +23,62 @@ use super::runtime_dir;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
 
-/// How long all processes together have to answer: each needs a blink, but people look when their machine is busy.
+/// The time that all processes together have to respond. One response takes milliseconds, but the machine may be under
+/// load.
 pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many are asked at once, so that descriptors do not run out.
+/// The limit of open connections, so that file descriptors do not run out.
 const CONCURRENT_QUERIES: usize = 200;
 
-/// How the name of a socket ends.
+/// The suffix of a socket's file name.
 pub(super) const SUFFIX: &str = ".sock";
 
-/// How the name of one ends that does not listen yet.
+/// The suffix of a socket that does not listen yet.
 pub(super) const TEMPORARY_SUFFIX: &str = ".new";
 
-/// The directories where running processes can be found.
+/// The directories that may contain sockets of running processes.
 #[derive(Clone, Debug)]
 pub struct Registry {
     directories: Vec<PathBuf>,
     untrusted: Vec<String>,
 }
 
-/// One running process, as far as its socket's name tells.
+/// One running process, as its socket's file name describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// The name in front of the process id, which is the first server's, perhaps cut short.
+    /// The name before the process id: the name of the first server, possibly shortened.
     pub name: String,
-    /// Its id.
+    /// Its process id.
     pub pid: u32,
     path: PathBuf,
 }
 
-/// A process, and what it reports about itself.
+/// A process and its snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessStatus {
-    /// Which process.
+    /// The process.
     pub process: Process,
-    /// How it stands, or why nobody knows.
+    /// Its snapshot, or the error of the query.
     pub snapshot: Result<Snapshot, QueryError>,
 }
 
-/// Why a process has not answered.
+/// The error of a query to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryError {
-    /// It is gone.
+    /// The process has ended.
     Gone,
-    /// It is there, but does not answer in time.
+    /// The process did not respond in time.
     TimedOut,
-    /// It answers something that cannot be understood.
+    /// The response cannot be parsed.
     Malformed(String),
-    /// It understood, and will not.
+    /// The process rejected the request.
     Refused(String),
-    /// Its socket cannot be used, or belongs to somebody else.
+    /// The socket cannot be used, or belongs to another user.
     Unreachable(String),
 }
 
 impl QueryError {
-    /// The words may quote what came, so they are made harmless.
+    /// Creates an error for a response that cannot be parsed. The text is escaped, because it may quote the response.
     fn malformed(error: &serde_json::Error) -> QueryError {
         QueryError::Malformed(Escaped(error.to_string().as_bytes()).to_string())
     }
@@ -86,22 +87,22 @@ impl QueryError {
 impl std::fmt::Display for QueryError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            QueryError::Gone => write!(f, "it has ended"),
+            QueryError::Gone => write!(f, "the process has ended"),
             QueryError::TimedOut => write!(f, "it does not answer"),
-            QueryError::Malformed(why) => write!(f, "its answer cannot be read: {why}"),
-            QueryError::Refused(why) => write!(f, "it refused: {why}"),
-            QueryError::Unreachable(why) => write!(f, "it cannot be asked: {why}"),
+            QueryError::Malformed(why) => write!(f, "its response cannot be read: {why}"),
+            QueryError::Refused(why) => write!(f, "it refused the request: {why}"),
+            QueryError::Unreachable(why) => write!(f, "its socket cannot be used: {why}"),
         }
     }
 }
 
 impl Registry {
-    /// The directories of this user, by the environment.
+    /// Creates a registry of the user's directories, as the environment gives them.
     pub fn of_user() -> Registry {
         Registry::of(runtime_dir::candidates(|name| std::env::var_os(name)))
     }
 
-    /// These directories, as far as they are there and may be trusted.
+    /// Creates a registry of those candidates that exist and are private to this user.
     pub fn of(candidates: Vec<PathBuf>) -> Registry {
         let mut registry = Registry { directories: Vec::new(), untrusted: Vec::new() };
         for candidate in candidates.into_iter().filter(|candidate| candidate.exists()) {
@@ -113,24 +114,24 @@ impl Registry {
         registry
     }
 
-    /// Places that are there and were not looked into, each with the reason.
+    /// Returns the directories that exist but are not private to this user, each with the reason.
     pub fn untrusted_directories(&self) -> &[String] {
         &self.untrusted
     }
 
-    /// Every process that has a socket, alive or not, by name and id.
+    /// Returns every process that has a socket, sorted by name and process id. Some may have ended.
     pub fn processes(&self) -> Vec<Process> {
         let mut processes: Vec<Process> = self.directories.iter().flat_map(|directory| sockets(directory)).collect();
         processes.sort_by(|left, right| (&left.name, left.pid).cmp(&(&right.name, right.pid)));
         processes
     }
 
-    /// Asks every process how it stands. Those that are gone are not in it, and neither are their sockets any more.
+    /// Queries the snapshots of all processes. Omits processes that have ended, and removes their sockets.
     pub fn snapshots(&self) -> Vec<ProcessStatus> {
         self.snapshots_within(SNAPSHOT_TIMEOUT)
     }
 
-    /// The same, with this much time for all of them together.
+    /// Does the same as [`Registry::snapshots`] within this time.
     pub fn snapshots_within(&self, within: Duration) -> Vec<ProcessStatus> {
         let deadline = Instant::now() + within;
         self.directories.iter().for_each(|directory| remove_stale_temporaries(directory));
@@ -149,13 +150,13 @@ impl Registry {
 }
 
 impl Process {
-    /// How it stands now.
+    /// Returns its snapshot.
     pub fn snapshot(&self, within: Duration) -> Result<Snapshot, QueryError> {
         let deadline = Instant::now() + within;
         self.send(&Request::Snapshot)?.snapshot(deadline)
     }
 
-    /// Tells it to do something to one of its servers, or to all of them. Gives the names of those that it was passed on to.
+    /// Runs a command for one of its servers, or for all. Returns the names of the servers that it was passed to.
     pub fn command(&self, command: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, QueryError> {
         let deadline = Instant::now() + within;
         let request = Request::Command { command, server: server.map(str::to_owned) };
@@ -165,7 +166,7 @@ impl Process {
         }
     }
 
-    /// Follows what happens in it from now on, but for what is quieter than `level`.
+    /// Follows its events from this level up.
     pub fn follow(&self, level: Level, within: Duration) -> Result<EventStream, QueryError> {
         let deadline = Instant::now() + within;
         let mut connection = self.send(&Request::Events { level })?;
@@ -183,13 +184,13 @@ impl Process {
                 return Err(QueryError::Gone);
             }
             Err(Errno::NOENT) => return Err(QueryError::Gone),
-            // So many wait to be heard that there is no place for one more.
+            // The backlog of the socket is full.
             Err(Errno::AGAIN) => return Err(QueryError::TimedOut),
             Err(error) => return Err(QueryError::Unreachable(error.to_string())),
         };
         let unreachable = |error: io::Error| QueryError::Unreachable(error.to_string());
         if !is_ours(&self.path) {
-            return Err(QueryError::Unreachable("its socket belongs to another user".to_owned()));
+            return Err(QueryError::Unreachable("it belongs to another user".to_owned()));
         }
         let mut text = serde_json::to_vec(request).map_err(|error| QueryError::malformed(&error))?;
         text.push(b'\n');
@@ -199,32 +200,32 @@ impl Process {
     }
 }
 
-/// Puts a question. It is short, and the buffer of a fresh socket is not: this never waits.
+/// Writes a request. Never blocks: a request is smaller than the buffer of a new socket.
 fn write_request(mut stream: &UnixStream, request: &[u8]) -> io::Result<()> {
     match stream.write_all(request) {
-        // Whoever refuses us closes at once, and why lies ready to be read.
+        // A process that rejects the connection closes it at once; its reason can still be read.
         Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
         done => done,
     }
 }
 
-/// What happens in one process.
+/// The events of one process.
 #[derive(Debug)]
 pub struct EventStream {
     connection: Connection,
 }
 
-/// What was heard of a process that is followed.
+/// An item of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamItem {
-    /// Something happened.
+    /// An event.
     Event(EventRecord),
-    /// So much happened that this many events were left out.
+    /// The number of events that were dropped, because we read too slowly.
     Missed(u64),
 }
 
 impl EventStream {
-    /// What comes next, or nothing within this time. The process is gone, or has dropped us, when it is an error.
+    /// Returns the next item, or `None` after this time. Fails if the process has ended or has closed the connection.
     pub fn next_within(&mut self, within: Duration) -> Result<Option<StreamItem>, QueryError> {
         match self.connection.response(Instant::now() + within) {
             Ok(Response::Event(record)) => Ok(Some(StreamItem::Event(record))),
@@ -242,7 +243,7 @@ impl AsFd for EventStream {
     }
 }
 
-/// A connection on which something was asked.
+/// A connection on which a request was sent.
 #[derive(Debug)]
 struct Connection {
     stream: UnixStream,
@@ -264,15 +265,15 @@ impl Connection {
                 return serde_json::from_slice(&line).map_err(|error| QueryError::malformed(&error));
             }
             if self.buffer.len() > RESPONSE_BYTES {
-                return Err(QueryError::Malformed("it has no end".to_owned()));
+                return Err(QueryError::Malformed("it is too long".to_owned()));
             }
-            // What has come already is read, however late it is.
+            // Bytes that have already arrived are read even after the deadline.
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             let mut chunk = [0; 16 * 1024];
             let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut chunk));
             match read {
                 Ok(0) if self.buffer.is_empty() => return Err(QueryError::Gone),
-                Ok(0) => return Err(QueryError::Malformed("it breaks off".to_owned())),
+                Ok(0) => return Err(QueryError::Malformed("it is incomplete".to_owned())),
                 Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
@@ -288,7 +289,7 @@ impl Connection {
 fn unexpected(response: &Response) -> QueryError {
     match response {
         Response::Refused(why) => QueryError::Refused(Escaped(why.as_bytes()).to_string()),
-        _ => QueryError::Malformed("it answers another question".to_owned()),
+        _ => QueryError::Malformed("it does not match the request".to_owned()),
     }
 }
 
@@ -304,7 +305,7 @@ fn sockets(directory: &Path) -> Vec<Process> {
     entries.filter_map(|entry| process(entry.ok()?)).collect()
 }
 
-/// Removes what is left of processes that were killed before their socket had its name.
+/// Removes temporary sockets of processes that were killed before they listened.
 fn remove_stale_temporaries(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.filter_map(Result::ok) {
@@ -316,23 +317,23 @@ fn remove_stale_temporaries(directory: &Path) {
     }
 }
 
-/// Removes a socket that nobody listens on, if it is one and ours.
+/// Removes a socket without a listener, if this user owns it.
 fn remove_stale(path: &Path) {
     if is_ours(path) {
-        // Somebody else may have been quicker, which is as good.
+        // Another process may have removed it first.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Is there a socket that this user made? The directory keeps others out, so that its owner is who listens. The kernel
-/// could be asked who that is, but for a process outside our container its answer has no process id, and rustix takes
-/// that for an error.
+/// Returns whether the path is a socket of this user. Others cannot write to the directory, so its owner is the
+/// listener. `SO_PEERCRED` would also tell, but it has no process id for a process outside of our container, which
+/// rustix treats as an error.
 fn is_ours(path: &Path) -> bool {
     std::fs::symlink_metadata(path)
         .is_ok_and(|metadata| metadata.file_type().is_socket() && metadata.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Never waits: a process that takes no more connections is as good as one that does not answer.
+/// Connects without waiting. A process with a full backlog counts as unresponsive.
 fn connect(path: &Path) -> Result<UnixStream, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -341,8 +342,8 @@ fn connect(path: &Path) -> Result<UnixStream, Errno> {
     Ok(UnixStream::from(socket))
 }
 
-/// The address of a socket at this path. One that is too long for an address is reached through its directory, which must
-/// stay open for as long as the address is used.
+/// Returns the address of a socket. A path that is too long for an address is reached through its directory, whose
+/// descriptor must stay open while the address is used.
 pub(super) fn address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>), Errno> {
     match SocketAddrUnix::new(path) {
         Err(Errno::NAMETOOLONG) => {
@@ -370,19 +371,19 @@ mod tests {
         (folder, registry)
     }
 
-    /// One who answers every question with this.
-    fn serve_text(path: &Path, answer: &'static str) {
+    /// Answers every request with this text.
+    fn serve_text(path: &Path, response: &'static str) {
         let listener = UnixListener::bind(path).unwrap();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let _ = stream.read(&mut [0; 256]);
-                let _ = stream.write_all(answer.as_bytes());
+                let _ = stream.write_all(response.as_bytes());
             }
         });
     }
 
     #[test]
-    fn whoever_is_refused_before_it_has_asked_learns_why() {
+    fn refusal_before_the_request_is_reported() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let refusal = serde_json::to_string(&Response::Refused("too many".to_owned())).unwrap();
         theirs.write_all(format!("{refusal}\n").as_bytes()).unwrap();
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_without_a_listener_is_gone_and_swept_and_one_with_a_listener_stays() {
+    fn only_sockets_without_a_listener_are_removed() {
         let (folder, registry) = registry();
         drop(UnixListener::bind(folder.path().join("dead-1.sock")).unwrap());
         let _alive = UnixListener::bind(folder.path().join("alive-2.sock")).unwrap();
@@ -405,10 +406,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_born_is_swept_when_its_process_is_gone() {
+    fn temporary_socket_of_an_ended_process_is_removed() {
         let (folder, registry) = registry();
         let ours = folder.path().join(format!("{}.new", std::process::id()));
-        // No process has the highest number that there can be.
+        // No process has the highest possible id.
         let dead = folder.path().join(format!("{}.new", i32::MAX));
         let _listeners = [&ours, &dead].map(|path| UnixListener::bind(path).unwrap());
         assert_eq!(registry.snapshots(), []);
@@ -416,10 +417,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_quotes_escapes_is_harmless() {
+    fn control_characters_in_responses_are_escaped() {
         let (folder, registry) = registry();
-        serve_text(&folder.path().join("liar-1.sock"), "{\"\\u001b[2J\": 1}\n");
-        serve_text(&folder.path().join("rude-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
+        serve_text(&folder.path().join("malformed-1.sock"), "{\"\\u001b[2J\": 1}\n");
+        serve_text(&folder.path().join("refusing-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
         let found = registry.snapshots_within(Duration::from_secs(10));
         let texts: Vec<String> = found.iter().map(|found| found.snapshot.as_ref().unwrap_err().to_string()).collect();
         assert!(texts[0].contains("cannot be read") && texts[1].contains("refused"), "{texts:?}");
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_an_end_is_not_read_to_its_end() {
+    fn endless_response_is_not_read_to_its_end() {
         let (folder, registry) = registry();
         let listener = UnixListener::bind(folder.path().join("flood-1.sock")).unwrap();
         std::thread::spawn(move || {
@@ -435,6 +436,6 @@ mod tests {
             while stream.write_all(&[b' '; 4096]).is_ok() {}
         });
         let found = registry.snapshots_within(Duration::from_secs(10));
-        assert_eq!(found[0].snapshot, Err(QueryError::Malformed("it has no end".to_owned())));
+        assert_eq!(found[0].snapshot, Err(QueryError::Malformed("it is too long".to_owned())));
     }
 }

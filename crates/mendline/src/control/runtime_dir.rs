@@ -1,16 +1,16 @@
-//! Where the sockets of running processes are.
+//! The directory of the sockets of running processes.
 //!
-//! `$MENDLINE_RUNTIME_DIR` if it is set, and then nowhere else. Otherwise the first of these that can be had:
+//! `$MENDLINE_RUNTIME_DIR` if it is set. Otherwise the first usable one of:
 //! ```text
 //! $XDG_RUNTIME_DIR/mendline
 //! /run/user/UID/mendline
 //! TMP/mendline-UID
 //! ```
-//! Many clients start their servers with hardly any environment, so a bridge may not have a variable that the person who
-//! asks for its status has. That is why the second one is there, and why whoever looks for sockets looks in all of them.
+//! Many clients start their servers with an almost empty environment, so a process may lack a variable that the user's
+//! shell has. For this reason the second candidate exists, and clients look for sockets in all candidates.
 //!
-//! A directory that others could have made is not trusted: it must be a directory and no link, ours, and closed to
-//! everybody else. Under a temporary directory anybody could have been there first.
+//! A directory is used only if it is a directory and not a symbolic link, belongs to this user, and is closed to
+//! others. In a temporary directory another user could have created it.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The variable that names the directory.
 pub const VARIABLE: &str = "MENDLINE_RUNTIME_DIR";
 
-/// Where sockets of this user may be, the best directory first.
+/// Returns the candidates for the directory, in order of preference.
 pub fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(only) = path(VARIABLE) {
@@ -43,7 +43,7 @@ pub fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     once
 }
 
-/// The first of these that is there, or can be made, and may be trusted; or why there is none.
+/// Returns the first candidate that exists or can be created and passes [`verify`], or the errors of all of them.
 pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, String> {
     let mut errors = Vec::new();
     for directory in candidates {
@@ -55,7 +55,7 @@ pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, String> {
     Err(errors.join("; "))
 }
 
-/// May this directory be trusted? If not, why not.
+/// Checks that a directory is private to this user. Returns the reason if it is not.
 pub fn verify(directory: &Path) -> Result<(), String> {
     let metadata = std::fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
     let uid = rustix::process::geteuid().as_raw();
@@ -65,7 +65,7 @@ pub fn verify(directory: &Path) -> Result<(), String> {
         Err(format!("it belongs to another user ({})", metadata.uid()))
     } else if metadata.mode() & 0o077 != 0 {
         Err(format!(
-            "others may look into it (mode {:03o}); `chmod 700 {}` mends that",
+            "others may look into it (mode {:03o}); `chmod 700 {}` closes it",
             metadata.mode() & 0o777,
             directory.display()
         ))
@@ -93,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn who_names_a_directory_means_that_one() {
+    fn variable_replaces_all_other_candidates() {
         let directories = candidates(named(&[(VARIABLE, "/somewhere"), ("XDG_RUNTIME_DIR", "/run/user/1")]));
         assert_eq!(directories, [PathBuf::from("/somewhere")]);
     }
 
     #[test]
-    fn the_users_own_directory_comes_before_one_that_anybody_could_make() {
+    fn runtime_directory_of_the_user_precedes_temporary_directories() {
         let directories = candidates(named(&[("XDG_RUNTIME_DIR", "/run/elsewhere")]));
         assert_eq!(directories[0], PathBuf::from("/run/elsewhere/mendline"));
         assert!(directories[1].starts_with("/run/user"), "{directories:?}");
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_directory_is_none() {
+    fn relative_path_in_the_variable_is_ignored() {
         assert!(candidates(named(&[(VARIABLE, "here")])).len() > 1);
     }
 
     #[test]
-    fn a_directory_is_made_for_its_owner_alone() {
+    fn directory_is_created_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("mendline");
         assert_eq!(first_usable(std::slice::from_ref(&directory)), Ok(directory.clone()));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_others_may_look_into_is_passed_over() {
+    fn directory_readable_by_others_is_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let (open, good) = (folder.path().join("open"), folder.path().join("good"));
         std::fs::create_dir(&open).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_somebody_laid_is_not_followed() {
+    fn symbolic_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         first_usable(std::slice::from_ref(&real)).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_another_user_is_not_trusted() {
+    fn directory_of_another_user_is_rejected() {
         if rustix::process::geteuid().is_root() {
             let folder = tempfile::tempdir().unwrap();
             let directory = folder.path().join("theirs");

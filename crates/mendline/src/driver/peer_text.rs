@@ -13,7 +13,7 @@ use mendline_wire::Line;
 use crate::observe::redact::Redactor;
 
 /// The limit of a peer's or the system's text in a reason, in bytes.
-const LONGEST_TEXT: usize = 1024;
+const MAX_TEXT_BYTES: usize = 1024;
 
 /// Returns a line of a child's stderr, redacted.
 pub(super) fn stderr_line(redactor: &Redactor, line: &Line) -> Bytes {
@@ -34,7 +34,7 @@ pub(super) fn spawn_error(redactor: &Redactor, mut why: SpawnError) -> SpawnErro
 }
 
 fn redact(redactor: &Redactor, text: &mut String) {
-    *text = redactor.quote(text.as_bytes(), LONGEST_TEXT);
+    *text = redactor.quote(text.as_bytes(), MAX_TEXT_BYTES);
 }
 
 /// Redacts the texts of an input from HTTP. Adds the id of a new session to the known secrets.
@@ -75,15 +75,15 @@ mod tests {
     }
 
     #[test]
-    fn s01_words_of_a_failure_are_hidden_in_where_they_enter() {
+    fn s01_texts_of_failures_are_redacted_where_they_enter() {
         let exchange = ExchangeId(1);
-        let words = || format!("broken by \u{1b}[2J{SECRET}");
-        for how in [EndHow::NoConnection(words()), EndHow::Cut(words()), EndHow::Forbidden(words())] {
+        let text = || format!("broken by \u{1b}[2J{SECRET}");
+        for how in [EndHow::NoConnection(text()), EndHow::Cut(text()), EndHow::Forbidden(text())] {
             let input = http_input(&redactor(), Input::End { exchange, how, written: Written::Nothing });
             let shown = format!("{input:?}");
             assert!(!shown.contains("CAN") && shown.contains("‹secret›") && !shown.contains('\u{1b}'), "{shown}");
         }
-        let failure = SpawnFailure { kind: SpawnFailureKind::Other, text: words() };
+        let failure = SpawnFailure { kind: SpawnFailureKind::Other, text: text() };
         assert_eq!(spawn_failure(&redactor(), failure).text, "broken by \\u{1b}[2J‹secret›");
     }
 }

@@ -51,24 +51,24 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_comes_late_is_a_sign_and_one_that_comes_early_or_in_time_is_none() {
+    fn only_a_timer_that_fires_late_is_a_stall() {
         let mut stall_detector = StallDetector::default();
         for (up, late) in [(9_000, false), (10_001, false), (15_000, false), (15_001, true), (900_000, true)] {
             stall_detector.sleep_until(Some(at(10_000)));
             assert_eq!(stall_detector.wake(at(up)), late, "{up}");
         }
-        assert!(!stall_detector.wake(at(1_000_000)), "it was not waiting for anything");
+        assert!(!stall_detector.wake(at(1_000_000)), "no timer was armed");
     }
 
     #[test]
-    fn nobody_is_late_for_nothing() {
+    fn wakeup_without_a_timer_is_no_stall() {
         let mut stall_detector = StallDetector::default();
         stall_detector.sleep_until(None);
         assert!(!stall_detector.wake(at(3_600_000)));
     }
 
     #[test]
-    fn signs_of_the_same_stillness_are_told_once() {
+    fn signs_of_the_same_stall_are_reported_once() {
         let mut stall_detector = StallDetector::default();
         assert!(stall_detector.is_new_stall(at(7_000)));
         assert!(!stall_detector.is_new_stall(at(7_001)));
