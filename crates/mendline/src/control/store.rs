@@ -1,8 +1,8 @@
-//! What a process knows of itself: the fold of its events, with the time at which they came.
+//! The status of this process, folded from its events.
 //!
-//! The [`StatusObserver`] is told every event between a request and its answer, so on the way of a healthy call it does what
-//! the fold does and nothing more: no clock is read, nothing is formatted, nothing allocated. The clock is read when something
-//! changes that people count the time of; words are made when somebody follows, or asks.
+//! The [`StatusObserver`] gets every event between a request and its answer. For the events of a healthy call it only
+//! updates counters: it reads no clock, formats nothing and allocates nothing. It reads the clock for events that start
+//! a duration in the status. It formats text only for followers and snapshots.
 
 mod entry;
 
@@ -19,34 +19,34 @@ use super::snapshot::{ClientInfo, ProcessInfo, Snapshot, StateKind, VERSION};
 use crate::driver::{EventTime, Observer};
 use crate::observe::redact::Redactor;
 
-/// How many events may wait for one who follows.
+/// The limit of unread events of one follower.
 const FOLLOWER_QUEUE: usize = 256;
 
-/// What a process knows of itself.
+/// The status of this process.
 #[derive(Debug)]
 pub struct StatusStore {
     process: ProcessInfo,
     servers: Vec<Entry>,
     followers: Vec<Follower>,
     is_stopping: bool,
-    /// What it must not show, whoever said it.
+    /// Redacts all texts in snapshots and events.
     redactor: Redactor,
 }
 
-/// A status store that is written in by the driver and read by whoever asks.
+/// A status store that the driver writes and the control socket reads.
 pub type SharedStatus = Arc<Mutex<StatusStore>>;
 
-/// Somebody who follows what happens.
+/// A connection that follows the events.
 #[derive(Debug)]
 struct Follower {
     level: Level,
     events: mpsc::Sender<StreamItem>,
-    /// Left out since the last one that was taken.
+    /// The number of events dropped since the last one that was sent.
     missed: u64,
 }
 
 impl StatusStore {
-    /// The status store of this process, which looks after these servers.
+    /// Creates the status store of this process for these servers.
     pub fn new(configuration: Option<String>, upstreams: &[UpstreamConfig]) -> StatusStore {
         let process = ProcessInfo {
             pid: std::process::id(),
@@ -60,18 +60,18 @@ impl StatusStore {
         StatusStore { process, servers, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
     }
 
-    /// The same, which shows nothing that this one hides.
+    /// Sets the redactor.
     pub fn with_redactor(mut self, redactor: Redactor) -> StatusStore {
         self.redactor = redactor;
         self
     }
 
-    /// The same, to be shared.
+    /// Wraps the store for sharing.
     pub fn shared(self) -> SharedStatus {
         Arc::new(Mutex::new(self))
     }
 
-    /// How everything stands now.
+    /// Returns the current state of the process and its servers.
     pub fn snapshot(&self) -> Snapshot {
         let now = clock();
         Snapshot {
@@ -82,16 +82,16 @@ impl StatusStore {
         }
     }
 
-    /// The servers of this name, or all of them.
+    /// Returns the servers of this name, or all.
     pub fn named(&self, name: Option<&str>) -> Vec<(UpstreamId, String)> {
         let is_selected = |entry: &Entry| name.is_none_or(|name| entry.name == name);
         let numbered = (0u16..).map(UpstreamId).zip(&self.servers);
         numbered.filter(|(_, entry)| is_selected(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
     }
 
-    /// What happens from now on, but for what is quieter.
+    /// Returns a receiver of the events from this level up.
     pub(super) fn follow(&mut self, level: Level) -> mpsc::Receiver<StreamItem> {
-        // Those who left and were not missed yet.
+        // Removes followers whose connection is closed and that got no event since.
         self.followers.retain(|follower| !follower.events.is_closed());
         let (events, receiver) = mpsc::channel(FOLLOWER_QUEUE);
         self.followers.push(Follower { level, events, missed: 0 });
@@ -102,7 +102,7 @@ impl StatusStore {
         let (upstream, is_routine) = (event.upstream(), is_routine(event));
         if let Some(entry) = upstream.and_then(|it| self.servers.get_mut(usize::from(it.0))) {
             entry.status.apply(event);
-            // That a login is not wanted any more is seen by an answer like any other.
+            // Any answer can end the need for a login.
             if !is_routine || entry.kind == StateKind::NeedsLogin {
                 entry.note_time(event, self.is_stopping, clock());
             }
@@ -137,7 +137,7 @@ impl StatusStore {
 }
 
 impl Follower {
-    /// Says whether anybody is still there.
+    /// Sends an event. Returns false if the follower is gone.
     fn send(&mut self, record: &EventRecord) -> bool {
         if self.missed > 0 && self.events.try_send(StreamItem::Missed(self.missed)).is_ok() {
             self.missed = 0;
@@ -153,7 +153,7 @@ impl Follower {
     }
 }
 
-/// What happens on the way of every healthy call changes nothing that people count the time of.
+/// Returns whether an event belongs to a healthy call and starts no duration in the status.
 fn is_routine(event: &Event) -> bool {
     matches!(
         event,
@@ -168,7 +168,7 @@ fn is_routine(event: &Event) -> bool {
     )
 }
 
-/// The time since the machine was started, asleep or not: a laptop that slept was not ready meanwhile, but the hour passed.
+/// Returns the time since boot, including sleep: durations in the status count the time asleep.
 fn clock() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
@@ -178,12 +178,12 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
-/// Writes into a status store what happens.
+/// An observer that writes to a status store.
 #[derive(Debug)]
 pub struct StatusObserver(SharedStatus);
 
 impl StatusObserver {
-    /// One that writes into this status store.
+    /// Creates an observer for this store.
     pub fn new(store: SharedStatus) -> StatusObserver {
         StatusObserver(store)
     }
@@ -202,7 +202,7 @@ impl Observer for StatusObserver {
     }
 }
 
-/// Both sides are on one thread, so nobody ever waits here.
+/// Locks the store. Writer and readers run on one thread, so this never waits.
 pub(super) fn lock(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,22 +1,22 @@
-//! A snapshot in words, the same wherever a person reads them.
+//! Snapshots as text for people.
 
 use std::time::Duration;
 
 use super::snapshot::{Breaker, BreakerState, Limit, State, StateKind};
 
-/// How much somebody should care.
+/// The severity of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Not at all.
+    /// No problem.
     Healthy,
-    /// It passes by itself, or somebody wanted it so.
+    /// A state that ends without intervention, or that the operator requested.
     Transient,
-    /// It needs a look.
+    /// A state that needs the operator.
     Unhealthy,
 }
 
 impl StateKind {
-    /// How much somebody should care.
+    /// Returns the severity of this state.
     pub fn severity(self) -> Severity {
         match self {
             StateKind::Ready | StateKind::Idle => Severity::Healthy,
@@ -27,7 +27,7 @@ impl StateKind {
         }
     }
 
-    /// In one word, or two.
+    /// Returns the name of this state.
     pub fn word(self) -> &'static str {
         match self {
             StateKind::Ready => "ready",
@@ -43,7 +43,7 @@ impl StateKind {
 }
 
 impl State {
-    /// In half a sentence: `ready 2 h`, `reconnecting 3/10, next in 4 s`, `parked: connection refused`.
+    /// Returns a short text: `ready 2 h`, `reconnecting 3/10, next in 4 s`, `parked: connection refused`.
     pub fn words(&self) -> String {
         let word = self.kind.word();
         match self.kind {
@@ -70,7 +70,7 @@ impl State {
 }
 
 impl BreakerState {
-    /// In one word.
+    /// Returns the name of this state.
     pub fn word(self) -> &'static str {
         match self {
             BreakerState::Closed => "closed",
@@ -82,7 +82,7 @@ impl BreakerState {
 }
 
 impl Breaker {
-    /// In half a sentence: `closed`, `open 12 s`, `2 tools open`.
+    /// Returns a short text: `closed`, `open 12 s`, `2 tools open`.
     pub fn words(&self) -> String {
         match (self.state, self.tries_in_ms, self.tools.as_slice()) {
             (BreakerState::Open, Some(wait), _) => format!("open {}", span_ms(wait)),
@@ -94,7 +94,7 @@ impl Breaker {
 }
 
 impl Limit {
-    /// In half a sentence: `10/s`, `paused 3 s`; nothing if there is none.
+    /// Returns a short text: `10/s`, `paused 3 s`; empty without a limit.
     pub fn words(&self) -> String {
         match (self.paused_ms, self.rate) {
             (Some(left), _) => format!("paused {}", span_ms(left)),
@@ -104,12 +104,12 @@ impl Limit {
     }
 }
 
-/// A time that has passed or is to pass, as a person says it.
+/// Formats a duration in its largest unit.
 pub fn span(time: Duration) -> String {
     span_ms(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The same, of milliseconds.
+/// Formats milliseconds in their largest unit.
 pub fn span_ms(millis: u64) -> String {
     const SECOND: u64 = 1_000;
     const MINUTE: u64 = 60 * SECOND;
@@ -124,7 +124,7 @@ pub fn span_ms(millis: u64) -> String {
     }
 }
 
-/// How long a call took, as short as it can be said: `420 µs`, `1.2 ms`, `80 ms`, `4.2 s`.
+/// Formats the latency of a call: `420 µs`, `1.2 ms`, `80 ms`, `4.2 s`.
 pub fn took_us(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),

@@ -1,18 +1,18 @@
-//! The names of system errors, wherever somebody says one.
+//! Finds system errors and HTTP statuses in texts.
 //!
-//! Node says `ECONNREFUSED`, Python `[Errno 111]`, Rust `os error 111`, Go and libc `connection refused`, and Mendline says
-//! it in a sentence. Whoever looks for one of them means all of them, so a line of the log carries the name.
+//! Node prints `ECONNREFUSED`, Python `[Errno 111]`, Rust `os error 111`, Go and libc `connection refused`, and
+//! Mendline prints a sentence. A log line has the name of the error, so that one search finds all of these.
 
 use rustix::io::Errno;
 
-/// A system error: its name, its number here, and how it reads in a sentence.
+/// A system error: its name, its number on this system, and its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemError {
-    /// As in `errno.h`.
+    /// The name, as in `errno.h`.
     pub name: &'static str,
-    /// Its number on this system.
+    /// The number on this system.
     pub number: i32,
-    /// In lower case, as the system says it.
+    /// The system's message, in lower case.
     pub words: &'static str,
 }
 
@@ -20,7 +20,7 @@ const fn error(name: &'static str, errno: Errno, words: &'static str) -> SystemE
     SystemError { name, number: errno.raw_os_error(), words }
 }
 
-/// Those that say something about a connection, a process or a file.
+/// Errors that concern a connection, a process or a file.
 const ERRORS: &[SystemError] = &[
     error("ECONNREFUSED", Errno::CONNREFUSED, "connection refused"),
     error("ECONNRESET", Errno::CONNRESET, "connection reset"),
@@ -50,12 +50,12 @@ const ERRORS: &[SystemError] = &[
 ];
 
 impl SystemError {
-    /// The error of this name.
+    /// Returns the error of this name.
     pub fn named(name: &str) -> Option<SystemError> {
         ERRORS.iter().find(|error| error.name.eq_ignore_ascii_case(name)).copied()
     }
 
-    /// The first one that a text speaks of.
+    /// Returns the first error that a text mentions.
     pub fn find_in(text: &str) -> Option<SystemError> {
         let lower = text.to_ascii_lowercase();
         let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|lead| {
@@ -69,7 +69,7 @@ impl SystemError {
     }
 }
 
-/// The HTTP status that a text speaks of: `HTTP 503`, `HTTP/1.1 503`, `status 503`, `status code: 503`.
+/// Returns the HTTP status that a text mentions: `HTTP 503`, `HTTP/1.1 503`, `status 503`, `status code: 503`.
 pub fn find_http_status(text: &str) -> Option<u16> {
     let lower = text.to_ascii_lowercase();
     let leads =
@@ -84,7 +84,7 @@ pub fn find_http_status(text: &str) -> Option<u16> {
     })
 }
 
-/// Whether a word stands in a text, not as part of another.
+/// Returns whether a text contains a word that is not part of a longer one.
 pub fn has_word(text: &str, word: &str) -> bool {
     let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     text.match_indices(word).any(|(at, _)| {

@@ -1,20 +1,20 @@
-//! Payload happened, in files that outlive it.
+//! Log files.
 //!
 //! ```text
 //! $XDG_STATE_HOME/mendline/logs/                   0700
-//!   notes.20261115T122012Z.4711.1.jsonl            0600: server, start, process, and how many before it
-//!   notes.20261115T122012Z.4711.1.wire.jsonl       the messages themselves, if that was asked for
+//!   notes.20261115T122012Z.4711.1.jsonl            0600: server, start time, process id, sequence number
+//!   notes.20261115T122012Z.4711.1.wire.jsonl       the messages on the wire, if configured
 //! ```
-//! Each process writes files of its own, so nothing interleaves and nothing is locked; `mendline logs` merges them by time.
-//! Each line is a JSON object (`record`). A file that is full is followed by the next, and when there is too much in the
-//! directory the oldest go first (`rotating files`).
+//! Each process writes its own files, so no line interleaves and no lock is needed; `mendline logs` merges them by
+//! time. Each line is a JSON object (`record`). A full file is followed by the next one, and the oldest files are
+//! removed when the directory is too large (`rotation`).
 //!
-//! Payload carries calls pays as little as possible: what happened is put on a queue (`queue`) as it is, and one thread makes
-//! text of it, hides secrets and writes, a few times a second at most and not at all when nothing happens. A disk that is
-//! slow, full or gone costs lines, which are counted, and nothing else.
+//! The thread that serves calls only puts entries on a queue (`queue`). A second thread formats, redacts and writes
+//! them, at most a few times per second, and sleeps when there are none. If the disk is slow, full or gone, lines are
+//! dropped and counted; nothing else is affected.
 //!
-//! EventTime the usual level, single calls are no news. But when one of them goes wrong, its history is (`open_calls`): when it came,
-//! when it was sent, and everything from then on.
+//! At level `info`, successful calls are not logged. A call that fails or is retried is logged with its history
+//! (`open_calls`): its arrival, its last attempt, and every later event.
 
 mod open_calls;
 mod queue;
@@ -38,49 +38,49 @@ use queue::{Entry, Queue, Payload};
 use record::Encoder;
 use rotation::{RotatingFiles, WriteError};
 
-/// The folder of the log files inside of the state directory.
+/// The directory of the log files inside of the state directory.
 pub const FOLDER: &str = "logs";
 
-/// How log files end.
+/// The suffix of log files.
 pub const SUFFIX: &str = ".jsonl";
 
-/// How files of messages end.
+/// The suffix of files with messages on the wire.
 pub const WIRE_SUFFIX: &str = ".wire.jsonl";
 
-/// How much one file holds: enough for days, and read in a blink.
+/// The default size of one file: enough for days, and fast to read.
 pub const FILE_BYTES: u64 = 8 << 20;
 
-/// How much all files hold together: nobody misses it on a disk.
+/// The default size of all files together.
 pub const FOLDER_BYTES: u64 = 64 << 20;
 
-/// The most of a message that is kept.
+/// The limit of a logged message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 
-/// How much is handed to the disk at once.
+/// The size of one write, in bytes.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// How long a disk that failed is left alone.
+/// The delay before the next write after an error.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// The thread formats and writes, and needs little more.
+/// The stack of the thread, which only formats and writes.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Payload is kept, where, and how much of it.
+/// The options of log files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Where the files are.
+    /// The directory of the files.
     pub folder: PathBuf,
-    /// Payload is worth a line.
+    /// The level of lines.
     pub level: LogLevel,
-    /// How much one file holds.
+    /// The limit of one file, in bytes.
     pub file_bytes: u64,
-    /// How much all of them hold together.
+    /// The limit of all files together, in bytes.
     pub folder_bytes: u64,
-    /// Whether the messages themselves are kept.
+    /// Messages on the wire are logged.
     pub wire: bool,
 }
 
-/// The files of this process, and the thread that writes them.
+/// The log files of this process, and the thread that writes them.
 pub(super) struct Files {
     level: LogLevel,
     wire: bool,
@@ -89,7 +89,7 @@ pub(super) struct Files {
     work: Work,
 }
 
-/// Writes into the files for as long as they are there.
+/// Writes to the log files while they are open.
 #[derive(Clone)]
 pub(super) struct FilesHandle {
     level: LogLevel,
@@ -104,7 +104,7 @@ impl Files {
         let writer = Writer::new(options, names, redactor, stderr, worker);
         let served = Arc::clone(&queue);
         let serve = move || writer.serve(&served);
-        // Without a thread the queue fills up, and every further line is lost; the calls go on.
+        // Without the thread the queue fills up and further lines are dropped; calls are not affected.
         let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK_BYTES).spawn(serve);
         Files { level, wire, open_calls: OpenCalls::default(), queue, work }
     }
@@ -122,7 +122,7 @@ impl Files {
     pub(super) fn on_event(&mut self, event: &Event, at: EventTime) {
         let level = LogLevel::from(event.level());
         if self.level == LogLevel::Info && is_about_call(event) {
-            // Messages on the wire have numbers of their own, and only the start of an attempt names both.
+            // Messages on the wire have their own ids. Only the start of an attempt has both the id and the call.
             let is_key = self.wire && matches!(event, Event::AttemptStarted { .. });
             let logged = self.open_calls.observe(event, level, at.unix_micros);
             if let Some((level, before)) = logged.or(is_key.then_some((LogLevel::Info, None))) {
@@ -155,7 +155,7 @@ impl Files {
 }
 
 impl Drop for Files {
-    /// Waits for the last lines to be written, unless the disk hangs.
+    /// Waits for the last lines to be written, unless the disk blocks.
     fn drop(&mut self) {
         self.queue.close();
         self.work.wait();
@@ -170,7 +170,7 @@ impl FilesHandle {
     }
 }
 
-/// Whether it belongs into the story of one call.
+/// Returns whether an event belongs to the history of one call.
 fn is_about_call(event: &Event) -> bool {
     matches!(
         event,
@@ -188,12 +188,12 @@ fn is_about_call(event: &Event) -> bool {
     )
 }
 
-/// Microseconds since 1970: a millisecond is long enough for a call to be accepted, sent and answered.
+/// Returns microseconds since 1970: within one millisecond a call can be accepted, sent and answered.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Payload the thread does.
+/// The state of the writer thread.
 struct Writer {
     encoder: Encoder,
     log: RotatingFiles,
@@ -202,9 +202,9 @@ struct Writer {
     stderr: StderrHandle,
     lines: Vec<u8>,
     messages: Vec<u8>,
-    /// The disk failed, and is not tried again before.
+    /// The time of the next attempt after a failed write.
     not_before: Option<Instant>,
-    /// Lines that were not written.
+    /// The number of dropped lines.
     dropped: u64,
 }
 
@@ -256,14 +256,14 @@ impl Writer {
         self.flush();
     }
 
-    /// Gives to the disk what has been written up to now.
+    /// Writes the formatted lines to the files.
     fn flush(&mut self) {
         if self.lines.is_empty() && self.messages.is_empty() {
             return;
         }
         let (log, wire) = (&mut self.log, &mut self.wire);
         let results = self.worker.risk(|| [log.append(&self.lines), wire.append(&self.messages)]);
-        // Room for many lines is given back: most hours have few.
+        // Large buffers are released: most batches are small.
         for buffer in [&mut self.lines, &mut self.messages] {
             buffer.clear();
             buffer.shrink_to(BATCH_BYTES / 8);

@@ -1,8 +1,7 @@
-//! What happened, for people: on our stderr, and in files.
+//! The log: lines on stderr and in files.
 //!
-//! A log is told everything and passes it on to whom it concerns, each with a level of its own: stderr (`stderr`), which a
-//! client may show or never read, and the [`files`](super::files), which are there when somebody asks later. Neither can
-//! hold up the other, and none of them a call.
+//! The log passes everything to two outputs with separate levels: stderr (`stderr`), which a client may show or never
+//! read, and [`files`](super::files) for later. A slow output delays neither the other one nor a call.
 
 use std::str::FromStr;
 
@@ -13,27 +12,27 @@ use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
 use crate::driver::{EventTime, Observer, Direction};
 
-/// What is worth a line. Each includes those before it.
+/// The level of a log. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Nothing at all.
+    /// Nothing.
     Off,
-    /// What failed for good.
+    /// Final failures.
     Error,
-    /// What a person may want to look at.
+    /// Problems that the operator may want to know.
     Warn,
-    /// What happened, and what the servers said.
+    /// Normal operation, and the stderr of servers.
     #[default]
     Info,
-    /// Every decision.
+    /// Every decision of the engine.
     Debug,
 }
 
 impl LogLevel {
-    /// All of them, in order, as they are written.
+    /// The names of all levels, in order.
     pub const NAMES: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
-    /// As it is written.
+    /// Returns the name of this level.
     pub fn word(self) -> &'static str {
         LogLevel::NAMES[self as usize]
     }
@@ -65,34 +64,34 @@ impl From<Level> for LogLevel {
     }
 }
 
-/// Where everything goes that is worth a line.
+/// The log of this process.
 pub struct Log {
     names: Vec<String>,
     redactor: Redactor,
-    /// Before stderr, so that it ends before it: what it has to say is heard.
+    /// Declared before stderr, so that it is dropped first and can still write there.
     files: Option<Files>,
     stderr: Stderr,
 }
 
 impl Log {
-    /// A log on stderr for upstreams of these names, in the order of the configuration.
+    /// Creates a log on stderr for upstreams of these names, in the order of the configuration.
     pub fn to_stderr(level: LogLevel, names: Vec<String>) -> Log {
         let redactor = Redactor::default();
         let stderr = Stderr::open(level, redactor.clone());
         Log { names, redactor, files: None, stderr }
     }
 
-    /// Keeps what happens in files, too.
+    /// Adds log files.
     pub fn add_files(&mut self, options: &FileOptions) {
         self.files = Some(Files::open(options, self.names.clone(), self.redactor.clone(), self.stderr.handle()));
     }
 
-    /// What hides secrets in it; what that learns is hidden from then on.
+    /// Returns the redactor of this log. Secrets that it learns later are hidden from then on.
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
 
-    /// Says something that is not an event of the engine's.
+    /// Writes a line that is not an event of the engine.
     pub fn write(&self, level: LogLevel, text: &str) {
         self.stderr.put(level, "mendline", " ", text.as_bytes());
         if let Some(files) = &self.files {
@@ -100,7 +99,7 @@ impl Log {
         }
     }
 
-    /// For somebody else who has something to say in it. A log handle does not keep a log from ending.
+    /// Returns a handle for other writers. It does not keep the log open.
     pub fn handle(&self) -> LogHandle {
         LogHandle { stderr: self.stderr.handle(), files: self.files.as_ref().map(Files::handle) }
     }
@@ -110,7 +109,7 @@ impl Log {
     }
 }
 
-/// Writes into a log for as long as it is there.
+/// Writes to a log while it is open.
 #[derive(Clone)]
 pub struct LogHandle {
     stderr: StderrHandle,
@@ -118,7 +117,7 @@ pub struct LogHandle {
 }
 
 impl LogHandle {
-    /// Says something that is not an event of the engine's.
+    /// Writes a line that is not an event of the engine.
     pub fn write(&self, level: LogLevel, text: &str) {
         self.stderr.write(level, text);
         if let Some(files) = &self.files {
@@ -179,7 +178,7 @@ mod tests {
         let written = Arc::new(Mutex::new(String::new()));
         let sink = Arc::clone(&written);
         let log = log(LogLevel::Info, move |batch| {
-            // Blocks on the first batch, as a full pipe does, until the test lets go.
+            // Blocks on the first batch, like a full pipe, until the test releases it.
             let _ = began.send(());
             let _ = blocked.recv();
             sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());

@@ -1,13 +1,13 @@
-//! What must not be written, found in what is about to be.
+//! Redaction: finds secrets in texts and replaces them by `‹secret›`.
 //!
-//! A server prints its own token into its stderr, a URL with a password into an error, a whole header into a trace. Two
-//! things are hidden where such text enters and again before a line reaches a file or a terminal: the secrets that we were
-//! given ourselves (headers, variables, arguments, sessions), wherever they stand and however they are written (`forms`,
-//! `decoded`), and what by its looks is a credential (`patterns`). What is hidden reads `‹secret›`, as [`Secret`] itself does.
+//! A server may print its token to stderr, a URL with a password in an error, or a header in a trace. Such text is
+//! redacted where it enters, and again before it is written to a file or a terminal. The redactor hides the secrets
+//! that it knows (headers, variables, arguments, sessions) in all their encodings (`forms`, `decoded`), and text that
+//! looks like a credential (`patterns`). [`Secret`] itself is also shown as `‹secret›`.
 //!
-//! Hiding too much costs a reader a word; hiding too little costs an account. In doubt it is hidden. A text is hidden in
-//! first and cut after that; one that was cut before ([`Redactor::redact_cut`]) may end in half a secret, which is hidden,
-//! too. The time it takes grows with the length of the text and with nothing else that a server chooses.
+//! False positives are acceptable, missed secrets are not. A text is redacted before it is cut. A text that was cut
+//! earlier ([`Redactor::redact_cut`]) may end within a secret, and that part is hidden as well. The time is linear in
+//! the length of the text, whatever its content is.
 
 mod decoded;
 mod forms;
@@ -28,28 +28,28 @@ pub use self::forms::{secrets_of_hidden_url, secrets_of_url};
 use super::escaped::Escaped;
 use crate::catalogue::is_credential;
 
-/// A secret shorter than this is found in too many places to mean anything.
+/// The minimum length of a secret. Shorter ones would match too many texts.
 const MIN_LENGTH: usize = 6;
 
-/// From this length on a secret is hidden inside of words, too.
+/// The minimum length from which a secret is also hidden inside of words.
 const MIN_SUBSTRING: usize = 8;
 
-/// This much of the beginning of a secret at the end of a text that was cut is hidden.
+/// The minimum length of the beginning of a secret that is hidden at the end of a cut text.
 const MIN_PREFIX: usize = 3;
 
-/// A session id shorter than this proves nothing to a server: it is a counter.
+/// The minimum length of a session id that is secret. Shorter ids are counters.
 const MIN_SESSION_LENGTH: usize = 16;
 
-/// How many session ids are known. A server that opens one after the other has ended the older ones.
+/// The limit of known session ids. A server that opens many sessions has ended the older ones.
 const MAX_SESSIONS: usize = 32;
 
-/// What stands in place of what is hidden.
+/// The replacement of a secret.
 const HIDDEN: &str = "‹secret›";
 
-/// How much of a text is looked at when a few hundred bytes of it are quoted.
+/// The minimum input of a quotation, in bytes: a secret that begins in the quoted part is seen whole.
 const QUOTE_INPUT_BYTES: usize = 4 * 1024;
 
-/// Hides secrets. Clones know the same ones, also those that are learnt later.
+/// Hides secrets. Clones share the known secrets, including those that are learnt later.
 #[derive(Clone, Default)]
 pub struct Redactor {
     known: Arc<RwLock<Known>>,
@@ -58,14 +58,14 @@ pub struct Redactor {
 #[derive(Default)]
 struct Known {
     needles: Vec<Needle>,
-    /// Ids of sessions, the newest last.
+    /// Session ids, the newest last.
     sessions: VecDeque<Needle>,
 }
 
 /// One form of a secret.
 struct Needle {
     finder: Finder<'static>,
-    /// Short ones are hidden only where they stand whole_word.
+    /// Short forms are hidden only as whole words.
     whole_word: bool,
 }
 
@@ -78,7 +78,7 @@ impl Needle {
         self.finder.needle() == form.as_bytes()
     }
 
-    /// Its places in this text. Where the text was cut, its beginning at the end is one, too.
+    /// Returns its ranges in a text. In a truncated text, this includes its beginning at the end.
     fn ranges(&self, text: &[u8], is_truncated: bool) -> impl Iterator<Item = Range<usize>> {
         let needle = self.finder.needle();
         let whole = self.finder.find_iter(text).map(|at| at..at + needle.len());
@@ -96,7 +96,7 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// From now on these are hidden, too.
+    /// Adds secrets.
     pub fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for form in secrets.into_iter().flat_map(|secret| forms(secret.expose())) {
@@ -106,7 +106,7 @@ impl Redactor {
         }
     }
 
-    /// From now on the id of this session is hidden, too, unless it is so short that it is a counter. A few are known.
+    /// Adds the id of a session, unless it is so short that it is a counter. Forgets the oldest id above the limit.
     pub fn learn_session(&self, id: &str) {
         let is_known = |known: &Known| known.sessions.iter().rev().any(|needle| needle.is(id));
         if id.len() < MIN_SESSION_LENGTH || is_known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -119,18 +119,17 @@ impl Redactor {
         }
     }
 
-    /// The text without what must not be seen.
+    /// Returns the text without secrets.
     pub fn redact<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
         self.hide(text, false)
     }
 
-    /// The beginning of a text without what must not be seen. What may be the first part of a secret at its end is hidden,
-    /// too.
+    /// Returns the beginning of a cut text without secrets. Hides the beginning of a secret at its end as well.
     pub fn redact_cut<'a>(&self, beginning: &'a [u8]) -> Cow<'a, [u8]> {
         self.hide(beginning, true)
     }
 
-    /// Whether a secret that is known stands in this text, in any form.
+    /// Returns whether a text contains a known secret in any form.
     pub fn contains_secret(&self, text: &[u8]) -> bool {
         let mut found = Vec::new();
         self.find_known(text, false, &mut found);
@@ -148,7 +147,7 @@ impl Redactor {
         let mut redacted = Vec::with_capacity(text.len());
         let mut at = 0;
         for range in found {
-            // What overlaps something hidden is hidden with it, under one sign.
+            // Overlapping ranges become one replacement.
             if range.start >= at {
                 redacted.extend_from_slice(&text[at..range.start]);
                 redacted.extend_from_slice(HIDDEN.as_bytes());
@@ -189,14 +188,14 @@ impl Quote for Redactor {
     }
 }
 
-/// How many bytes of texts this thread has looked at since it was last asked.
+/// Returns the number of bytes that this thread has scanned since the last call.
 #[cfg(test)]
 pub(crate) fn bytes_scanned() -> u64 {
     patterns::scan_count::take()
 }
 
-/// Whether a variable of this name holds something that nobody may see. Names of accounts and profiles are no secrets, and
-/// often words that stand everywhere.
+/// Returns whether a variable of this name holds a secret. Names of accounts and profiles are not secret, and are often
+/// common words.
 pub fn holds_a_secret(name: &str) -> bool {
     let identity_words = ["ACCOUNT", "PROFILE", "TENANT"];
     let name = name.to_ascii_uppercase();

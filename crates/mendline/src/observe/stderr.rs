@@ -1,13 +1,12 @@
-//! Lines on our stderr, at nobody's cost.
+//! Log lines on stderr, without blocking calls.
 //!
-//! Many clients never read our stderr. A full pipe there must not cost a call anything: lines go through a bounded channel
-//! to one thread, which is the only one that may be blocked by stderr. When the channel is full, lines are dropped and
-//! counted, and the count is the first thing said when stderr flows again. EventTime the end the thread is waited for, unless it is
-//! stderr that it waits for.
+//! Many clients never read our stderr. A full pipe must not delay a call, so lines go through a bounded channel to one
+//! thread, and only this thread may block on stderr. When the channel is full, lines are dropped and counted; the count
+//! is written when stderr accepts lines again. On drop, the log waits for the thread, unless stderr blocks it.
 //!
-//! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. The thread makes each line by
-//! itself: it hides what must not be seen, escapes the text, so that it can neither break a line nor talk to a terminal,
-//! and cuts it, in this order. So no cut goes through a secret, and no quote in one line reaches into the next.
+//! A line is `time LEVEL name  text`, and `time LEVEL name | text` for a child's stderr. The thread formats each line
+//! separately: it redacts the text, escapes it, and cuts it, in this order. So a line cannot contain a part of a
+//! secret, a line end or a terminal command, and a quote in one line does not affect the redaction of the next.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -20,31 +19,31 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use crate::background::Work;
 
-/// How many lines may wait for stderr.
+/// The limit of lines that wait for stderr.
 pub(super) const QUEUE_LINES: usize = 256;
 
-/// How long one line may be, after escaping.
+/// The limit of a line after escaping, in bytes.
 pub(super) const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// How much of a text is handed to the thread.
+/// The limit of a text that is passed to the thread, in bytes.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// How much is written at once.
+/// The size of one write, in bytes.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// The thread needs a buffer and no more.
+/// The stack of the thread, which needs only a buffer.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Our stderr, and the thread that writes to it.
+/// Stderr and the thread that writes to it.
 pub(super) struct Stderr {
     level: LogLevel,
-    /// Gone only while the log itself goes.
+    /// `None` only during drop.
     lines: Option<Arc<SyncSender<Line>>>,
     dropped: Arc<AtomicU64>,
     work: Work,
 }
 
-/// Writes to stderr for as long as its thread is there.
+/// Writes to stderr while its thread runs.
 #[derive(Clone)]
 pub(super) struct StderrHandle {
     level: LogLevel,
@@ -52,7 +51,7 @@ pub(super) struct StderrHandle {
     dropped: Arc<AtomicU64>,
 }
 
-/// A line that is not made yet.
+/// A line before formatting.
 struct Line {
     when: SystemTime,
     level: LogLevel,
@@ -66,14 +65,14 @@ struct Line {
 impl Stderr {
     pub(super) fn open(level: LogLevel, redactor: Redactor) -> Stderr {
         Stderr::to_writer(level, redactor, |batch| {
-            // Not through `std::io::stderr`: its lock would be held for as long as the client does not read.
+            // Not through `std::io::stderr`: its lock would be held while the client does not read.
             let mut rest = batch;
             while !rest.is_empty() {
                 match rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stderr(), rest)) {
                     Ok(count) if count > 0 => rest = &rest[count..],
-                    // Somebody made our stderr non-blocking. Waiting is what this thread is for.
+                    // Another process set our stderr to non-blocking. This thread may wait.
                     Err(rustix::io::Errno::AGAIN) => thread::sleep(Duration::from_millis(5)),
-                    // Nobody will ever read it.
+                    // The reader is gone.
                     _ => return,
                 }
             }
@@ -106,7 +105,7 @@ impl Stderr {
             }
         };
         if level > LogLevel::Off {
-            // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
+            // Without the thread every line is dropped; calls are not affected.
             let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK_BYTES).spawn(serve);
         }
         Stderr { level, lines: Some(Arc::new(lines)), dropped, work }
@@ -134,7 +133,7 @@ impl Stderr {
 }
 
 impl Drop for Stderr {
-    /// Waits for the last lines to be written, unless nobody reads them.
+    /// Waits for the last lines to be written, unless stderr blocks.
     fn drop(&mut self) {
         self.lines = None;
         self.work.wait();
@@ -235,7 +234,7 @@ mod tests {
     fn s09_quote_in_one_line_hides_nothing_of_the_next() {
         let (sent, written) = std::sync::mpsc::channel();
         let stderr = Stderr::to_writer(LogLevel::Info, Redactor::default(), move |batch| {
-            // The thread may be gone when the test is.
+            // The receiver may be gone at the end of the test.
             let _ = sent.send(String::from_utf8_lossy(batch).into_owned());
         });
         stderr.put(LogLevel::Info, "notes", "|", b"password='hide all that follows");

@@ -1,4 +1,4 @@
-//! What is known of one server: the fold of its events, and since when things are as they are.
+//! The status of one server: the fold of its events, and the start times of its durations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::control::snapshot::{Outcomes,
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
 
-/// How much of a text from outside is shown.
+/// The limit of texts from peers, in characters.
 const TEXT_LIMIT: usize = 300;
 
-/// One server.
+/// The status of one server.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -27,13 +27,13 @@ pub(super) struct Entry {
     transport: TransportKind,
     rate_limit: Option<RateLimit>,
     pub(super) status: UpstreamStatus,
-    /// How it is, and since when.
+    /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
     since: Duration,
-    /// When the next dial was planned, and a pause began.
+    /// The times at which the next dial was planned and the last pause began.
     dial_planned_at: Duration,
     paused_at: Duration,
-    /// When the breakers that are open were opened: the server's own, and those of tools.
+    /// The times at which open breakers opened: the server's (`None`) and those of tools.
     opened_at: BTreeMap<Option<String>, Duration>,
     last_error_at: Duration,
 }
@@ -59,7 +59,7 @@ impl Entry {
         }
     }
 
-    /// Takes note of the time at which something happened that people count the time of.
+    /// Notes the times that later snapshots need.
     pub(super) fn note_time(&mut self, event: &Event, is_stopping: bool, now: Duration) {
         let kind = kind_of(&self.status, is_stopping);
         if kind != self.kind {
@@ -70,7 +70,7 @@ impl Entry {
             Event::Paused { .. } => self.paused_at = now,
             Event::BreakerOpened { tool, .. } => drop(self.opened_at.insert(tool.clone(), now)),
             Event::BreakerClosed { tool, .. } => drop(self.opened_at.remove(tool)),
-            // The same words again are a new error; that somebody wanted it so is none.
+            // A repeated reason is a new error. A change that the operator requested is no error.
             Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. }
                 if self.status.last_error.as_ref().map(|error| &error.why) == why.as_ref() =>
             {
@@ -88,7 +88,7 @@ impl Entry {
         }
     }
 
-    /// How it stands now.
+    /// Returns the current state of the server.
     pub(super) fn snapshot(&self, now: Duration, redactor: &Redactor) -> Server {
         let status = &self.status;
         let percentile = |share| status.latency.as_ref()?.per_mille(share).map(micros);
@@ -169,8 +169,8 @@ impl Entry {
         ToolBreaker { tool: shown(tool, redactor), state: self.breaker_state(Some(tool), held, now), tries_in_ms, why: why(held, redactor) }
     }
 
-    /// Returns the state of a breaker. One whose time is over lets the next call try it: it is half open, although the
-    /// engine emits that only when such a call comes.
+    /// Returns the state of a breaker. An open breaker whose time is over is half open: the next call probes it. The
+    /// engine emits the event only when that call comes.
     fn breaker_state(&self, tool: Option<&str>, held: &Held, now: Duration) -> BreakerState {
         match state(held.state) {
             BreakerState::Open if self.time_to_probe(tool, held, now) == Some(0) => BreakerState::HalfOpen,
@@ -185,7 +185,7 @@ impl Entry {
     }
 }
 
-/// How a server is, in one word.
+/// Returns the kind of a server's state.
 fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
     match status.link {
         LinkState::Idle | LinkState::Draining if is_stopping => StateKind::Stopping,
@@ -194,7 +194,7 @@ fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
         LinkState::Idle => StateKind::Idle,
         LinkState::Parked => StateKind::Parked,
         LinkState::Up if status.ready => StateKind::Ready,
-        // It is there, and has not answered yet: perhaps nobody has asked it anything.
+        // It is connected but has not responded; perhaps no request was sent yet.
         LinkState::Up => StateKind::Starting,
         LinkState::Dialing if !status.lost => StateKind::Starting,
         LinkState::Dialing | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
@@ -219,7 +219,7 @@ fn why(held: &Held, redactor: &Redactor) -> Option<String> {
     held.open_for.as_ref().map(|(_, why)| shown(&why.to_string(), redactor))
 }
 
-/// Text from outside, without secrets, harmless to print and not too long.
+/// Redacts, escapes and shortens a text.
 pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
     let text = Escaped(&redactor.redact(text.as_bytes())).to_string();
     match text.char_indices().nth(TEXT_LIMIT) {
@@ -228,7 +228,7 @@ pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
     }
 }
 
-/// How much of a span is left that began then.
+/// Returns the rest of a duration that started at `began`, in milliseconds.
 fn remaining(span: Duration, began: Duration, now: Duration) -> u64 {
     millis(span.saturating_sub(now.saturating_sub(began)))
 }

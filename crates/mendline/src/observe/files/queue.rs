@@ -1,11 +1,11 @@
-//! Where those who have something to tell and the thread that writes it meet.
+//! The queue between the thread that serves calls and the thread that writes log files.
 //!
-//! Waking a thread costs more than everything else here, so it is done rarely: a thread that sleeps is woken by the first
-//! entry and then waits a moment for others to gather before it takes them all. Under load it is so woken a few times a
-//! second, however much happens; when nothing happens it sleeps.
+//! Waking a thread is the most expensive step here, so it happens rarely. The first entry wakes the writer, which then
+//! waits briefly for more entries and takes all of them. Under load it wakes a few times per second, whatever the
+//! number of entries; without entries it sleeps.
 //!
-//! The queue has an end. Payload does not fit is counted where it is missing, and a server that talks without end takes no place
-//! from what was decided meanwhile.
+//! The queue is bounded. Dropped entries are counted at their position. A part of the queue is reserved, so that the
+//! stderr of a server cannot displace the events of the engine.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,41 +17,41 @@ use super::open_calls::Before;
 use crate::driver::Direction;
 use crate::observe::log::LogLevel;
 
-/// How many entries lie here at most.
+/// The limit of entries.
 const MAX_ENTRIES: usize = 8 * 1024;
 
-/// How many places of those are only for what is rare.
+/// The entries that are reserved for events and messages above level `debug`.
 const RESERVED: usize = 1024;
 
-/// How much text lies here at most.
+/// The limit of the texts of all entries, in bytes.
 const MAX_BYTES: usize = 2 << 20;
 
-/// How long the first entry waits for others. Whoever follows the log sees them that much later.
+/// The time that the first entry waits for others, and so the delay of `mendline logs --follow`.
 const BATCH_DELAY: Duration = Duration::from_millis(40);
 
-/// Room for more entries than this is given back.
+/// The limit of an empty buffer that is kept for reuse, in entries.
 const SPARE_ENTRIES: usize = 64;
 
-/// Something to be written.
+/// An entry of the log.
 pub(super) struct Entry {
-    /// When, in microseconds since 1970.
+    /// The time, in microseconds since 1970.
     pub(super) at: u64,
     pub(super) level: LogLevel,
     pub(super) upstream: Option<UpstreamId>,
     pub(super) payload: Payload,
 }
 
-/// Payload is to be written.
+/// The content of an entry.
 pub(super) enum Payload {
-    /// An event, and what came before it in the story of its call.
+    /// An event, and the earlier events of its call.
     Event(Event, Option<Box<Before>>),
-    /// Payload a child wrote to its stderr.
+    /// A line of a child's stderr.
     Stderr(Box<[u8]>),
-    /// Payload the rest of the program has to say.
+    /// A message of the program.
     Message(Box<str>),
-    /// A message, or its beginning.
+    /// A message on the wire, or its beginning.
     Wire { direction: Direction, length: usize, text: Box<[u8]> },
-    /// This many entries that did not fit.
+    /// The number of entries that did not fit.
     Dropped(u64),
 }
 
@@ -68,12 +68,12 @@ impl Entry {
         }
     }
 
-    /// How many lines it stands for.
+    /// Returns the number of lines that it represents.
     pub(super) fn lines(&self) -> u64 {
         if let Payload::Dropped(count) = self.payload { count } else { 1 }
     }
 
-    /// Is it one of very many?
+    /// Returns whether it is of a frequent kind that may not use the reserved entries.
     fn is_low_priority(&self) -> bool {
         self.level == LogLevel::Debug || matches!(self.payload, Payload::Stderr(_) | Payload::Wire { .. })
     }
@@ -88,11 +88,11 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    /// An empty one, to be filled next.
+    /// An empty buffer for the next batch.
     spare: Vec<Entry>,
     bytes: usize,
     is_asleep: bool,
-    /// The thread was told not to wait for more.
+    /// The writer was woken and must not wait for more entries.
     is_urgent: bool,
     is_closed: bool,
 }
@@ -107,7 +107,7 @@ impl State {
         self.entries.len() < most && self.bytes + entry.bytes() <= MAX_BYTES
     }
 
-    /// Counts an entry that has no place here.
+    /// Counts an entry that does not fit.
     fn count_dropped(&mut self, entry: &Entry) {
         match self.entries.last_mut() {
             Some(Entry { payload: Payload::Dropped(count), .. }) => *count += 1,
@@ -117,7 +117,7 @@ impl State {
 }
 
 impl Queue {
-    /// Puts something down. Never waits for anybody but the thread that takes everything away, which is quick.
+    /// Adds an entry. Waits only for the lock, which the writer holds briefly.
     pub(super) fn put(&self, entry: Entry) {
         let mut state = self.lock();
         if !state.has_room_for(&entry) {
@@ -133,7 +133,7 @@ impl Queue {
         }
     }
 
-    /// Payload there is to write; waits for it. `None` when there will be no more.
+    /// Waits for entries and returns them. Returns `None` after the queue was closed and emptied.
     pub(super) fn next(&self) -> Option<Vec<Entry>> {
         let mut state = self.lock();
         while state.entries.is_empty() {
@@ -153,10 +153,10 @@ impl Queue {
         Some(std::mem::replace(&mut state.entries, spare))
     }
 
-    /// Takes back the room that a batch needed.
+    /// Takes the buffer of a batch for reuse.
     pub(super) fn recycle(&self, mut batch: Vec<Entry>) {
         batch.clear();
-        // Dropped outside of the lock, and not kept for days after a busy minute.
+        // The entries are dropped outside of the lock. A large buffer is released when the queue is idle.
         let is_busy = !self.lock().entries.is_empty();
         if !is_busy {
             batch.shrink_to(SPARE_ENTRIES);
@@ -164,7 +164,7 @@ impl Queue {
         self.lock().spare = batch;
     }
 
-    /// Nothing more will come.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.wake.notify_all();
@@ -187,7 +187,7 @@ mod tests {
         Entry::now(LogLevel::Info, None, Payload::Stderr((*b"x").into()))
     }
 
-    /// How many were kept, and how many that were not.
+    /// Returns the number of entries and of dropped entries.
     fn counted(batch: &[Entry]) -> (usize, u64) {
         let dropped = batch.iter().map(|entry| if let Payload::Dropped(count) = entry.payload { count } else { 0 }).sum();
         (batch.iter().filter(|entry| !matches!(entry.payload, Payload::Dropped(_))).count(), dropped)

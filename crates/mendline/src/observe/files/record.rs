@@ -1,10 +1,10 @@
-//! One line of a log file.
+//! The format of a line in a log file.
 //!
-//! A line is a JSON object that begins with its time, always in the same width, so that lines can be compared and searched
-//! without being parsed. `level`, `server`, `pid`, `kind` and `text` are always there; what else an event knows (`call`,
-//! `tool`, `outcome`, `reason`, `errno`, `status` …) follows, so that no program has to parse a sentence. `kind` is the
+//! A line is a JSON object that begins with its time in a fixed width, so that lines can be compared and searched
+//! without parsing. `level`, `server`, `pid`, `kind` and `text` are always present. Other members of an event follow
+//! (`call`, `tool`, `outcome`, `reason`, `errno`, `status` …), so that programs need not parse `text`. `kind` is the
 //! stable name of the event ([`Event::name`]), `stderr` for a line of a child's stderr, `message` for other lines of
-//! Mendline, and `wire` for a message between client and server.
+//! Mendline, and `wire` for a message on the wire.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -23,12 +23,12 @@ use crate::observe::escaped::{JsonEscape, is_harmless};
 use crate::observe::log::LogLevel;
 use crate::observe::redact::Redactor;
 
-/// Makes lines of entries.
+/// Formats entries as lines.
 pub(super) struct Encoder {
     names: Vec<String>,
     pid: u32,
     redactor: Redactor,
-    /// Where a text is put together before secrets are hidden in it.
+    /// A buffer for texts before redaction.
     text: String,
 }
 
@@ -37,7 +37,7 @@ impl Encoder {
         Encoder { names, pid: std::process::id(), redactor, text: String::new() }
     }
 
-    /// Adds the line of this entry.
+    /// Appends the line of this entry.
     pub(super) fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         match &entry.payload {
             Payload::Event(event, before) => self.event(entry, event, before.as_deref(), out),
@@ -65,7 +65,7 @@ impl Encoder {
         }
     }
 
-    /// Adds a line of our own.
+    /// Appends a message of the program.
     pub(super) fn message(&mut self, level: LogLevel, text: &str, out: &mut Vec<u8>) {
         self.write(&Entry { at: now(), level, upstream: None, payload: Payload::Message(text.into()) }, out);
     }
@@ -89,7 +89,7 @@ impl Encoder {
 
     fn line(&self, entry: &Entry, kind: &str, out: &mut Vec<u8>, fill: impl FnOnce(&Encoder, &mut Object<'_>)) {
         let name = entry.upstream.and_then(|upstream| self.names.get(usize::from(upstream.0)));
-        // Payload concerns no server in particular concerns the only one there is.
+        // A line without a server gets the name of the first one.
         let name = name.or(self.names.first()).map_or("mendline", String::as_str);
         let mut object = Object { out };
         object.out.extend_from_slice(b"{\"time\":\"");
@@ -104,7 +104,7 @@ impl Encoder {
     }
 }
 
-/// An object that is being written.
+/// A JSON object in the output.
 struct Object<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -122,7 +122,7 @@ impl Object<'_> {
         self.out.extend_from_slice(b"\":");
     }
 
-    /// A member whose value needs no escapes.
+    /// Appends a member whose value needs no escapes.
     fn word(&mut self, key: &str, word: &str) {
         self.key(key);
         self.out.push(b'"');
@@ -146,7 +146,7 @@ impl Object<'_> {
         escape(text, self.out);
     }
 
-    /// The stable name of a reason, and the HTTP status if there is one.
+    /// Appends the stable name of a reason, and its HTTP status if it has one.
     fn reason(&mut self, why: &Reason) {
         self.word("reason", why.name());
         if let Some(status) = why.status() {
@@ -154,7 +154,7 @@ impl Object<'_> {
         }
     }
 
-    /// Payload a person may look for by its name: a system error.
+    /// Appends the name of the system error that the text mentions.
     fn errno(&mut self, text: &str) {
         if let Some(error) = SystemError::find_in(text) {
             self.word("errno", error.name);
@@ -182,7 +182,7 @@ impl Object<'_> {
     }
 }
 
-/// A string of JSON. Payload could talk to a terminal is escaped as well: people look at files with `cat`.
+/// Appends a JSON string. Escapes terminal commands as well, because people read the files with `cat`.
 fn escape(text: &[u8], out: &mut Vec<u8>) {
     use std::io::Write as _;
     out.push(b'"');
@@ -204,7 +204,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
             }
         }
         for byte in chunk.invalid() {
-            // A backslash of the text itself.
+            // The backslash is part of the text and is itself escaped.
             let _ = write!(out, "\\\\x{byte:02x}");
         }
     }
@@ -220,7 +220,7 @@ fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-/// Which call it is about.
+/// Returns the number of the call that an event belongs to.
 fn call_of(event: &Event) -> Option<u64> {
     match event {
         Event::CallAccepted { call, .. }
@@ -241,7 +241,7 @@ fn call_of(event: &Event) -> Option<u64> {
     }
 }
 
-/// Payload an event knows besides its text.
+/// Appends the members of an event besides its text.
 fn members(event: &Event, object: &mut Object<'_>) {
     if let Some(call) = call_of(event) {
         object.number("call", call);
@@ -349,7 +349,7 @@ fn members(event: &Event, object: &mut Object<'_>) {
     }
 }
 
-/// Whether somebody else's words are in it, and so perhaps the name of an error.
+/// Returns whether the text of an event may quote a peer or the system, and so a system error.
 fn may_quote_system_error(event: &Event) -> bool {
     !matches!(event, Event::CallAccepted { .. } | Event::AttemptStarted { .. } | Event::CallAnswered { .. })
 }

@@ -1,11 +1,12 @@
-//! The files of one process, one after the other.
+//! The rotating files of one process.
 //!
-//! A file is made when there is first something to write. One that is full is followed by the next; one that somebody
-//! removed, with or without its directory, is made again. Now and then the directory is looked over, and when it holds too
-//! much the files that were written to longest ago go, whoever wrote them. Two processes may do that at once: each only
-//! removes, and to remove what is gone is no error.
+//! A file is created at the first write. A full file is followed by the next one. A file that was removed, alone or
+//! with its directory, is created again. The directory is checked regularly: while it is too large, the files with the
+//! oldest modification time are removed, including those of other processes. Two processes may do this at once, because
+//! removing a missing file is no error.
 //!
-//! A write that fails half way leaves half a line. Payload can be taken back is; otherwise the next line begins on a new one.
+//! A failed write may leave a partial line. The file is truncated to its last complete line. If that fails, the next
+//! write starts on a new line.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -19,13 +20,13 @@ use memchr::{memchr_iter, memrchr};
 use super::{FileOptions, SUFFIX, WIRE_SUFFIX};
 use crate::state::own_folder;
 
-/// A directory with more files than this is slow to look over.
+/// The limit of files in the directory, so that a check stays fast.
 const MAX_FILES: usize = 512;
 
-/// The directory is looked over whenever a process has written this part of what it may hold.
+/// The number of checks while a process writes the size limit of the directory once.
 const CHECKS_PER_FOLDER: u64 = 64;
 
-/// The files of one process, one after the other.
+/// The rotating files of one process.
 pub(super) struct RotatingFiles {
     folder: PathBuf,
     stem: String,
@@ -34,7 +35,7 @@ pub(super) struct RotatingFiles {
     folder_bytes: u64,
     number: u32,
     current: Option<Current>,
-    /// Written since the directory was looked over last.
+    /// The bytes written since the last check.
     since_check: u64,
 }
 
@@ -42,16 +43,16 @@ struct Current {
     file: File,
     path: PathBuf,
     size: u64,
-    /// The last write left half a line behind.
+    /// The last write left a partial line.
     ends_in_partial_line: bool,
 }
 
-/// Why nothing could be written, and where.
+/// A failed write, with its path.
 #[derive(Debug)]
 pub(super) struct WriteError {
     path: PathBuf,
     error: io::Error,
-    /// How many lines are lost over it.
+    /// The number of lines that were lost.
     pub(super) lost: u64,
 }
 
@@ -61,7 +62,7 @@ impl fmt::Display for WriteError {
     }
 }
 
-/// How the files of a process begin: its server, when it began, and its number.
+/// Returns the start of the file names of a process: its server, its start time and its process id.
 pub(super) fn stem(server: &str, began: SystemTime, pid: u32) -> String {
     let began: String = humantime::format_rfc3339_seconds(began).to_string();
     let began: String = began.chars().filter(|character| !matches!(character, '-' | ':')).collect();
@@ -82,7 +83,7 @@ impl RotatingFiles {
         }
     }
 
-    /// Writes whole lines.
+    /// Appends complete lines.
     pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), WriteError> {
         if lines.is_empty() {
             return Ok(());
@@ -97,7 +98,7 @@ impl RotatingFiles {
         }
         let (written, failed) = write(&mut current.file, lines);
         if let Some(error) = failed {
-            // Those lines stay that are whole.
+            // Complete lines stay.
             let whole = memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
             current.size += whole as u64;
             current.ends_in_partial_line = current.file.set_len(current.size).is_err();
@@ -111,7 +112,7 @@ impl RotatingFiles {
         Ok(())
     }
 
-    /// The file that these lines go to.
+    /// Returns the file for the next lines.
     fn file_for(&mut self, length: u64) -> Result<&mut Current, (PathBuf, io::Error)> {
         if let Some(current) = self.current.take() {
             let is_there = current.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
@@ -133,7 +134,7 @@ impl RotatingFiles {
         let path = self.folder.join(format!("{}.{number}{}", self.stem, self.suffix));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = match file {
-            // Another process had our number within the same second, or was given a clock that ran backwards.
+            // Another process had the same id within the same second, or the clock was set back.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.number = number;
                 return if number < u32::MAX { self.create() } else { Err(fail(&path, error)) };
@@ -144,7 +145,7 @@ impl RotatingFiles {
         Ok(Current { file, path, size: 0, ends_in_partial_line: false })
     }
 
-    /// Keeps the directory within its limits. That it fails is not worth a word: the next one tries again.
+    /// Removes old files until the directory is within its limits. Errors are ignored: the next check tries again.
     fn enforce_limits(&mut self) {
         self.since_check = 0;
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
@@ -163,7 +164,7 @@ impl RotatingFiles {
         let mut messages: u64 = files.iter().filter(|(_, _, path)| is_wire(path)).map(|(_, size, _)| size).sum();
         let mut count = files.len();
         for (_, size, path) in &files {
-            // Messages are many and long. They may not drive out what is told in words.
+            // Messages on the wire may use at most half of the space, so that they do not displace the log.
             let too_many_messages = is_wire(path) && messages > self.folder_bytes / 2;
             let too_much = total > self.folder_bytes || count > MAX_FILES;
             let is_ours = self.current.as_ref().is_some_and(|current| current.path == *path);
@@ -178,7 +179,7 @@ impl RotatingFiles {
     }
 }
 
-/// Writes as much as there is room for: how much that was, and why it was not all.
+/// Writes as much as possible. Returns the number of written bytes, and the error if there was one.
 fn write(file: &mut File, bytes: &[u8]) -> (usize, Option<io::Error>) {
     let mut written = 0;
     while written < bytes.len() {
@@ -308,7 +309,7 @@ mod tests {
             let files = files_in(home.path());
             proptest::prop_assert!(files.iter().all(|(_, size)| *size <= 500));
             let total: u64 = files.iter().map(|(_, size)| size).sum();
-            // Payload was written since the last look is not counted yet.
+            // Bytes since the last check are not counted yet.
             proptest::prop_assert!(total <= 2_000 + 2_000 / CHECKS_PER_FOLDER, "{}", total);
             proptest::prop_assert!(total >= (*sizes.last().unwrap() as u64).min(500));
         }

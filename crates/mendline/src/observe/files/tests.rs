@@ -1,4 +1,4 @@
-//! The whole way from what happened to a line on disk.
+//! Tests from an event to a line in a file.
 
 use std::fs;
 use std::path::Path;

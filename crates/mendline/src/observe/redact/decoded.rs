@@ -1,40 +1,40 @@
-//! A text as it reads without its escapes.
+//! Texts without their escapes.
 //!
-//! A secret with a quote or a slash in it is written with escapes in JSON and in URLs, and a server may escape what needs
-//! none (`\u0073`). So a text is searched as it is and once more without escapes, and what is found there is hidden where
-//! it came from. JSON inside of JSON and a URL inside of JSON are read, too.
+//! A secret with a quote or a slash is escaped in JSON and in URLs, and a server may escape more than necessary
+//! (`\u0073`). So a text is searched as it is and without escapes, and matches are mapped back to the original. JSON
+//! and URLs inside of JSON are decoded as well.
 //!
-//! A stray `\` or `%` before a secret makes an escape together with the secret's first characters (`\` and `r…`). So every
-//! character inside an escape is also tried as the beginning of a secret.
+//! A stray `\` or `%` before a secret forms an escape with the first characters of the secret (`\` and `r…`). So every
+//! character inside of an escape is also tried as the start of a secret.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Two halves of a character outside of the basic plane: `\ud83e\udd80`.
+/// The length of a surrogate pair: `\ud83e\udd80`.
 const MAX_ESCAPE_LENGTH: usize = 12;
 
-/// A text without escapes, and the origin of each of its bytes.
+/// A text without escapes, and the origin of each byte.
 pub(super) struct Decoded<'t> {
     pub(super) bytes: Vec<u8>,
-    /// For each byte where it begins in the original, and at last the original's length.
+    /// The position of each byte in the original, and at the end the length of the original.
     origins: Vec<u32>,
     source: Source<'t>,
 }
 
-/// The text that was decoded: the original, or one that was decoded from it.
+/// The text before decoding: the original, or an earlier decoding of it.
 struct Source<'t> {
     bytes: Cow<'t, [u8]>,
-    /// For each of its bytes where it begins in the original, if it is not the original itself.
+    /// The position of each byte in the original; `None` if this is the original.
     origins: Option<Vec<u32>>,
     code: Code,
-    /// The places of the escapes in it.
+    /// The ranges of its escapes.
     escapes: Vec<Range<u32>>,
     is_truncated: bool,
 }
 
 impl<'t> Decoded<'t> {
-    /// Every reading of this text that differs from it. Of a text that was cut, an escape that is not whole at its end is
-    /// left out.
+    /// Returns every decoding of a text that differs from it. Omits an incomplete escape at the end of a truncated
+    /// text.
     pub(super) fn readings(text: &'t [u8], is_truncated: bool) -> Vec<Decoded<'t>> {
         let mut readings = Vec::new();
         readings.extend(Decoded::read(Cow::Borrowed(text), PERCENT, is_truncated));
@@ -50,8 +50,8 @@ impl<'t> Decoded<'t> {
         readings
     }
 
-    /// The places in the original at which this secret begins inside of an escape. Where the text was cut, the first
-    /// `shortest` bytes of the secret are enough at its end.
+    /// Returns the ranges in the original where this secret starts inside of an escape. At the end of a truncated text,
+    /// its first `shortest` bytes are enough.
     pub(super) fn ranges_inside_escapes(&self, secret: &[u8], shortest: usize) -> impl Iterator<Item = Range<usize>> {
         let source = &self.source;
         let starts = source.escapes.iter().flat_map(|escape| escape.start as usize + 1..escape.end as usize);
@@ -62,7 +62,7 @@ impl<'t> Decoded<'t> {
         })
     }
 
-    /// The place in the original of a place in this text.
+    /// Maps a range of this text to the original.
     pub(super) fn origin(&self, range: &Range<usize>) -> Range<usize> {
         self.origins[range.start] as usize..self.origins[range.end] as usize
     }
@@ -95,7 +95,7 @@ impl<'t> Decoded<'t> {
 }
 
 impl Source<'_> {
-    /// The end of this secret if it begins here.
+    /// Returns the end of a secret that starts here, if it does.
     fn end_of(&self, start: usize, secret: &[u8], shortest: usize) -> Option<usize> {
         let mut at = start;
         let mut found = 0;
@@ -113,7 +113,7 @@ impl Source<'_> {
     }
 }
 
-/// A way to write escapes.
+/// A syntax of escapes.
 #[derive(Clone, Copy)]
 struct Code {
     sign: u8,
@@ -123,11 +123,11 @@ struct Code {
 const BACKSLASH: Code = Code { sign: b'\\', escape: backslash };
 const PERCENT: Code = Code { sign: b'%', escape: percent };
 
-/// One character of a text: an escape, or a byte as it stands.
+/// One character of a text: an escape, or a plain byte.
 struct Step {
     buffer: [u8; 4],
     width: usize,
-    /// How many bytes of the text it takes.
+    /// The number of bytes that it takes in the text.
     length: usize,
 }
 
@@ -138,7 +138,7 @@ impl Step {
 }
 
 impl Code {
-    /// The character at this place, unless the text ends here.
+    /// Returns the character at a position. Returns `None` at the end of the text.
     fn step(self, text: &[u8], at: usize, is_truncated: bool) -> Option<Step> {
         let byte = *text.get(at)?;
         let found = if byte == self.sign { (self.escape)(&text[at..]) } else { None };
@@ -151,7 +151,7 @@ impl Code {
     }
 }
 
-/// What an escape stands for.
+/// The value of an escape.
 enum Unescaped {
     Byte(u8),
     Character(char),
@@ -169,7 +169,7 @@ impl Unescaped {
     }
 }
 
-/// What the escape means with which a text begins, and how long it is.
+/// Decodes the escape at the start of a text. Returns its value and its length.
 type Escape = fn(&[u8]) -> Option<(Unescaped, usize)>;
 
 fn percent(text: &[u8]) -> Option<(Unescaped, usize)> {

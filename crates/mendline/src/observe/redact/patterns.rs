@@ -1,21 +1,19 @@
-//! What by its looks is a credential.
+//! Text that looks like a credential.
 //!
-//! Four looks: a key that begins as its issuer begins all of them (`ghp_…`), what follows `Bearer` or `Basic`, what stands
-//! before the host in a URL, and the value of something whose name says that it is secret (`api_key=…`,
-//! `"password": "…"`, `--token …`, `Authorization: …`).
+//! There are four patterns: a key with the prefix of its issuer (`ghp_…`), the text after `Bearer` or `Basic`, the user
+//! info of a URL, and the value of a name that denotes a secret (`api_key=…`, `"password": "…"`, `--token …`,
+//! `Authorization: …`).
 //!
-//! A server chooses the text, so the time must not depend on it: the end of a token or of a value is searched for once, and
-//! every later question about the same one is answered from that search. Each byte is so looked at a bounded number of
-//! times, whatever the text is.
+//! Peers choose the text, so the time per byte must be bounded. The end of a token or of a value is searched once, and
+//! later lookups use the result. So each byte is scanned a bounded number of times.
 //!
-//! A text that was cut (`is_truncated`) may end in the middle of a credential. What reaches its end counts as one, however
-//! short it is.
+//! A cut text (`is_truncated`) may end within a credential. A match that reaches its end counts, however short it is.
 
 use std::ops::Range;
 
 use memchr::{memchr2_iter, memmem};
 
-/// How the keys of well-known issuers begin, and how long they are at least.
+/// The prefixes of keys of known issuers, with the minimum length of the key.
 const KEY_PREFIXES: &[(&[u8], usize)] = &[
     (b"sk-", 20),
     (b"sk_", 16),
@@ -58,7 +56,7 @@ const KEY_PREFIXES: &[(&[u8], usize)] = &[
     (b"SG.", 20),
 ];
 
-/// How names of secrets end, once `_`, `-` and `.` are left out.
+/// The suffixes of names that denote secrets, without `_`, `-` and `.`.
 const SECRET_SUFFIXES: &[&str] = &[
     "apikey",
     "accesskey",
@@ -83,23 +81,23 @@ const SECRET_SUFFIXES: &[&str] = &[
     "bearer",
 ];
 
-/// What ends like a secret and is none.
+/// Names with such a suffix that denote no secret.
 const NOT_SECRET: &[&str] = &["progresstoken", "pagetoken", "nexttoken", "continuationtoken", "maxtoken", "stoptoken"];
 
-/// No name that means anything is longer.
+/// The limit of a name, in bytes.
 const MAX_NAME_LENGTH: usize = 48;
 
-/// A value shorter than this says nothing: `token: no`.
+/// The minimum length of a value. Shorter ones are words: `token: no`.
 const MIN_VALUE_LENGTH: usize = 4;
 
-/// Adds the places of everything in this text that looks like a credential. `is_truncated` says that the text was cut.
+/// Adds the ranges of a text that look like credentials. `is_truncated` says that the text was cut.
 pub(super) fn find(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
     Words { text, is_truncated, token: Token::default() }.find(found);
     users(text, is_truncated, found);
     Values { text, is_truncated, value: Value::default(), line: 0..0 }.find(found);
 }
 
-/// Counts the bytes that are looked at, so that a test can tell whether that is linear.
+/// Counts scanned bytes, so that a test can check that the time is linear.
 #[cfg(test)]
 pub(super) mod scan_count {
     use std::cell::Cell;
@@ -122,14 +120,15 @@ mod scan_count {
     pub(super) fn add(_: usize) {}
 }
 
-/// How many bytes at the beginning are like this.
+/// Returns the number of matching bytes at the start of a text.
 fn run(text: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
     let length = text.iter().position(|byte| !is_part(*byte)).unwrap_or(text.len());
     scan_count::add(length + 1);
     length
 }
 
-/// `${NAME}`, with or without a scheme before it, says where a secret is and not what it is: our own advice is written so.
+/// Returns whether a value is a reference such as `${NAME}` or `Bearer ${NAME}`, which contains no secret. Our own
+/// advice uses them.
 fn is_reference(value: &[u8]) -> bool {
     let scheme = run(value, |byte| byte.is_ascii_alphabetic());
     let value = value[scheme..].strip_prefix(b" ").filter(|_| scheme > 0).unwrap_or(value);
@@ -138,27 +137,27 @@ fn is_reference(value: &[u8]) -> bool {
     name > 0 && rest.get(name) == Some(&b'}') && rest.get(name + 1).is_none_or(|after| !is_name(*after))
 }
 
-/// What begins a word: keys of known issuers, schemes, flags.
+/// Finds credentials at the start of a word: keys of known issuers, schemes, flags.
 struct Words<'a> {
     text: &'a [u8],
     is_truncated: bool,
-    /// The token that was looked at last.
+    /// The last scanned token.
     token: Token,
 }
 
-/// A run of the characters that credentials consist of, from where it was first asked for, and the last places in it of
-/// what tells credentials from words.
+/// A run of characters of credentials from the position of the first lookup, and the last positions of characters that
+/// distinguish credentials from words.
 #[derive(Default)]
 struct Token {
     run: Range<usize>,
-    /// Where it ends without dots: the end of a sentence is not part of it.
+    /// The end without trailing dots, which belong to the sentence.
     end: usize,
     dot: Option<usize>,
     hyphen: Option<usize>,
     digit: Option<usize>,
-    /// Neither an upper case letter nor a digit.
+    /// The last character that is neither an upper case letter nor a digit.
     small: Option<usize>,
-    /// An upper case letter, a digit or `=`.
+    /// The last upper case letter, digit or `=`.
     odd: Option<usize>,
 }
 
@@ -169,7 +168,7 @@ impl Words<'_> {
             let before = at.checked_sub(1).map_or(b' ', |before| self.text[before]);
             let range = if before.is_ascii_alphanumeric() { None } else { self.at(at, before) };
             scan_count::add(1);
-            // Nothing inside of what is hidden has to be found again.
+            // The search continues after a match.
             at = range.as_ref().map_or(at + 1, |range| range.end.max(at + 1));
             found.extend(range);
         }
@@ -185,7 +184,7 @@ impl Words<'_> {
     }
 
     fn key(&mut self, at: usize) -> Option<Range<usize>> {
-        // Two bytes are compared at once, and more only if they are the same.
+        // Two bytes are compared first; most prefixes differ there.
         let rest = &self.text[at..];
         let first = rest.first_chunk::<2>();
         let is_it = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
@@ -195,9 +194,9 @@ impl Words<'_> {
         let token = &self.token;
         let has = |index: Option<usize>| index.is_some_and(|index| index >= body);
         let is_one = match *beginning {
-            // Otherwise it is a cursor, or anything else in JSON and base64.
+            // Without a dot it is a cursor or other JSON in base64.
             b"eyJ" => has(token.dot),
-            // A word with hyphens in it may begin like this, too.
+            // A word with hyphens may have the same prefix.
             b"sk-" => has(token.digit) || !has(token.hyphen),
             b"AKIA" | b"ASIA" => !has(token.small),
             _ => true,
@@ -206,7 +205,7 @@ impl Words<'_> {
         ((length >= *least && is_one) || is_cut).then_some(at..token.end.max(body))
     }
 
-    /// `Bearer …` and `Basic …`.
+    /// Finds the credential after `Bearer` or `Basic`.
     fn after_scheme(&mut self, at: usize) -> Option<Range<usize>> {
         let rest = &self.text[at..];
         let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(word));
@@ -228,7 +227,7 @@ impl Words<'_> {
         (is_one || (is_cut && length > 0)).then_some(start..token.end)
     }
 
-    /// `--token …`, where the value is the next word.
+    /// Finds the value after `--token`, which is the next word.
     fn after_flag(&self, at: usize) -> Option<Range<usize>> {
         let name = self.text[at..].strip_prefix(b"--")?;
         let name = &name[..name.len().min(MAX_NAME_LENGTH + 1)];
@@ -243,7 +242,8 @@ impl Words<'_> {
         (end - start >= MIN_VALUE_LENGTH || is_cut).then_some(start..end)
     }
 
-    /// Looks at the token at this place, unless that was done. Says whether it may go on behind the end of the text.
+    /// Scans the token at a position, unless it is the last one. Returns whether it may continue after the end of the
+    /// text.
     fn scan(&mut self, at: usize) -> bool {
         if !self.token.run.contains(&at) {
             let mut token = Token { run: at..at, end: at, ..Token::default() };
@@ -270,7 +270,7 @@ impl Words<'_> {
                 note(&mut token.small, !is_big);
                 note(&mut token.odd, is_big || *byte == b'=');
             }
-            // A dot inside of it is neither big nor small enough for a key in capitals.
+            // A dot also excludes a key in capitals.
             token.small = token.small.max(token.dot);
             scan_count::add(token.run.len() + 1);
             self.token = token;
@@ -279,7 +279,7 @@ impl Words<'_> {
     }
 }
 
-/// The bytes with which a key may begin: most words are passed over for one look at a table.
+/// The first bytes of key prefixes: one table lookup skips most words.
 static STARTS: [bool; 256] = {
     let mut starts = [false; 256];
     let mut at = 0;
@@ -290,7 +290,7 @@ static STARTS: [bool; 256] = {
     starts
 };
 
-/// The user in `https://me:password@host`, and `https://token@host`.
+/// Finds the user info in `https://me:password@host` and `https://token@host`.
 fn users(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
     for at in memmem::find_iter(text, b"://") {
         let start = at + 3;
@@ -304,23 +304,23 @@ fn users(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// What stands behind `=` and `:`.
+/// Finds values after `=` and `:`.
 struct Values<'a> {
     text: &'a [u8],
     is_truncated: bool,
-    /// The value without quotes that was looked at last.
+    /// The last scanned value without quotes.
     value: Value,
-    /// The rest of a line that was looked at last.
+    /// The last scanned rest of a line.
     line: Range<usize>,
 }
 
-/// A run of characters that a value without quotes may have, from where it was first asked for.
+/// A run of characters of a value without quotes, from the position of the first lookup.
 #[derive(Default)]
 struct Value {
     run: Range<usize>,
     /// The last digit in it.
     digit: Option<usize>,
-    /// The last character that is no letter.
+    /// The last character that is not a letter.
     other: Option<usize>,
 }
 
@@ -329,7 +329,7 @@ impl Values<'_> {
         let mut hidden = 0;
         for at in memchr2_iter(b'=', b':', self.text) {
             let range = self.at(at).filter(|range| !is_reference(&self.text[range.start..]));
-            // One value may hold others: `token=token=…`.
+            // A value may contain others: `token=token=…`.
             if let Some(range) = range.filter(|range| range.end > hidden) {
                 hidden = range.end;
                 found.push(range);
@@ -337,7 +337,7 @@ impl Values<'_> {
         }
     }
 
-    /// The value behind the `=` or `:` at this place, if what stands before it names a secret.
+    /// Returns the value after the `=` or `:` at a position, if the name before it denotes a secret.
     fn at(&mut self, at: usize) -> Option<Range<usize>> {
         let text = self.text;
         let name = name_before(text, at)?;
@@ -353,7 +353,7 @@ impl Values<'_> {
             return self.hidden(start + 1..start + 1 + end, true);
         }
         if ends_like(name, "cookie") {
-            // One cookie after the other, to the end of the line.
+            // Several cookies, up to the end of the line.
             if !self.line.contains(&start) {
                 self.line = start..start + run(&text[start..], |byte| !matches!(byte, b'\n' | b'"'));
             }
@@ -371,13 +371,13 @@ impl Values<'_> {
         self.hidden(start..end, text[at] != b':' || has(digit))
     }
 
-    /// A value is hidden if it is one, and always where it may go on behind the end of the text.
+    /// Returns the range if it is a value, or if it may continue after the end of the text.
     fn hidden(&self, range: Range<usize>, is_one: bool) -> Option<Range<usize>> {
         let is_cut = self.is_truncated && range.end == self.text.len() && !range.is_empty();
         ((is_one && range.len() >= MIN_VALUE_LENGTH) || is_cut).then_some(range)
     }
 
-    /// Looks at the value at this place, unless that was done.
+    /// Scans the value at a position, unless it is the last one.
     fn scan(&mut self, at: usize) {
         if self.value.run.contains(&at) {
             return;
@@ -400,7 +400,7 @@ impl Values<'_> {
     }
 }
 
-/// Where a quoted text ends, past what is escaped in it. A text inside of a text ends with an escaped quote.
+/// Returns the end of a quoted text, skipping escapes. A nested text ends with an escaped quote.
 fn closing(inside: &[u8], quote: u8, is_nested: bool) -> usize {
     let mut at = 0;
     while at < inside.len() && inside[at] != quote {
@@ -432,7 +432,7 @@ fn is_token(byte: u8) -> bool {
 }
 
 fn is_secret(name: &[u8]) -> bool {
-    // Most names are told by their last letter, and need no more of a look.
+    // The last letter excludes most names.
     let may_be = matches!(
         name.last().map(u8::to_ascii_lowercase),
         Some(b'y' | b'n' | b't' | b'd' | b'e' | b'l' | b's' | b'r' | b'g' | b'h')
@@ -527,7 +527,7 @@ mod tests {
         }
     }
 
-    /// Everything with which something begins that is looked at further, and everything that may separate two of them.
+    /// Returns texts of everything that starts a pattern, with every separator.
     fn hostile_texts(length: usize) -> Vec<(String, String)> {
         let keys = super::KEY_PREFIXES.iter().map(|(beginning, _)| String::from_utf8(beginning.to_vec()).unwrap());
         let names = ["token", "authorization", "cookie", "pwd"];
@@ -566,7 +566,7 @@ mod tests {
         for piece in &pieces {
             for separator in separators {
                 let unit = format!("{piece}{separator}");
-                // What is never closed, and what ends otherwise at the very end.
+                // Values without an end, and values that end only at the end of the text.
                 for (before, after) in [("", ""), ("", " "), ("token=\"", "1"), ("cookie:", "\n")] {
                     let text = format!("{before}{}{after}", unit.repeat(length / unit.len() + 1));
                     texts.push((format!("{before}({unit})…{after:?}"), text));
