@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_followed_from_its_start_to_its_end() {
+    fn state_follows_the_events_of_a_server() {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         assert_eq!(seen(&store).state.kind, StateKind::Idle);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_wait_is_never_more_than_the_wait() {
+    fn remaining_wait_is_at_most_the_planned_wait() {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         up(&mut observer);
@@ -270,13 +270,13 @@ mod tests {
         assert_eq!((state.kind, state.attempt, state.attempts), (StateKind::Reconnecting, Some(3), Some(10)));
         let left = state.next_in_ms.unwrap();
         assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
-        assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "and what was said is harmless");
+        assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "the text is escaped");
         observer.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""));
-        assert_eq!(seen(&store).state.next_in_ms, None, "it is under way");
+        assert_eq!(seen(&store).state.next_in_ms, None, "the dial has started");
     }
 
     #[test]
-    fn whoever_does_not_read_is_told_how_much_he_missed_when_he_does() {
+    fn slow_follower_gets_the_number_of_missed_events() {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         let mut receiver = lock(&store).follow(Level::Debug);
@@ -291,11 +291,11 @@ mod tests {
         observer.on_event(&sent);
         assert_eq!(receiver.try_recv(), Ok(StreamItem::Missed(10)));
         assert!(matches!(receiver.try_recv(), Ok(StreamItem::Event(_))));
-        assert!(quiet.try_recv().is_err(), "nothing was loud enough");
+        assert!(quiet.try_recv().is_err(), "no event has its level");
         drop((receiver, quiet));
         observer.on_event(&sent);
-        assert_eq!(lock(&store).followers.len(), 1, "the one that heard nothing is not missed yet");
+        assert_eq!(lock(&store).followers.len(), 1, "a follower without events is removed later");
         let _next = lock(&store).follow(Level::Debug);
-        assert_eq!(lock(&store).followers.len(), 1, "and has left by now");
+        assert_eq!(lock(&store).followers.len(), 1, "it is removed with the next follower");
     }
 }

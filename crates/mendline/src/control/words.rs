@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_reads_as_a_person_says_it() {
+    fn states_are_formatted_with_times_attempts_and_reasons() {
         assert_eq!(state(StateKind::Ready).words(), "ready 2 h");
         let lost =
             State { attempt: Some(3), attempts: Some(10), next_in_ms: Some(4_200), ..state(StateKind::Reconnecting) };
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_said_in_its_largest_unit() {
-        let said: Vec<String> = [999, 59_999, 60_000, 3_599_999, 86_399_999, 86_400_000].map(span_ms).into();
-        assert_eq!(said, ["999 ms", "59 s", "1 min", "59 min", "23 h", "1 d"]);
+    fn durations_are_formatted_in_their_largest_unit() {
+        let spans: Vec<String> = [999, 59_999, 60_000, 3_599_999, 86_399_999, 86_400_000].map(span_ms).into();
+        assert_eq!(spans, ["999 ms", "59 s", "1 min", "59 min", "23 h", "1 d"]);
         let took: Vec<String> = [7, 1_250, 80_400, 4_260_000, 61_000_000].map(took_us).into();
         assert_eq!(took, ["7 µs", "1.2 ms", "80 ms", "4.2 s", "1 min"]);
     }

@@ -13,11 +13,11 @@ pub struct SystemError {
     /// The number on this system.
     pub number: i32,
     /// The system's message, in lower case.
-    pub words: &'static str,
+    pub message: &'static str,
 }
 
-const fn error(name: &'static str, errno: Errno, words: &'static str) -> SystemError {
-    SystemError { name, number: errno.raw_os_error(), words }
+const fn error(name: &'static str, errno: Errno, message: &'static str) -> SystemError {
+    SystemError { name, number: errno.raw_os_error(), message }
 }
 
 /// Errors that concern a connection, a process or a file.
@@ -64,7 +64,7 @@ impl SystemError {
             let number = rest[..digits].parse::<i32>().ok()?;
             ERRORS.iter().find(|error| error.number == number)
         });
-        let matches = |error: &&SystemError| lower.contains(error.words) || has_word(text, error.name);
+        let matches = |error: &&SystemError| lower.contains(error.message) || has_word(text, error.name);
         numbered.or_else(|| ERRORS.iter().find(matches)).copied()
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_known_in_everybodys_words() {
+    fn system_error_is_found_in_every_spelling() {
         for text in [
             "connect ECONNREFUSED 127.0.0.1:1",
             "[Errno 111] Connection refused",
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_known_where_it_is_called_one() {
+    fn http_status_is_found_only_after_a_keyword() {
         for text in
             ["the server answered HTTP 503", "HTTP/1.1 503 Service Unavailable", "status code 503", "status=503"]
         {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_text_of_any_language_is_left_as_it_is() {
+    fn ordinary_text_of_any_language_is_not_changed() {
         let text = "Zürich – 日本語 · العربية עברית हिन्दी ไทย ⚡ 🎉 ½ \u{a0}x";
         assert_eq!(Escaped(text.as_bytes()).to_string(), text);
         assert_eq!(EscapedJson(text).to_string(), text);

@@ -284,7 +284,7 @@ impl Writer {
         self.dropped += error.lost;
         if self.not_before.is_none() {
             let text =
-                format!("log files cannot be written: {error}; nothing else is affected, and it is tried again");
+                format!("log files cannot be written: {error}; nothing else is affected, and writing is tried again");
             self.stderr.write(LogLevel::Warn, &text);
         }
         self.not_before = Some(Instant::now() + RETRY_DELAY);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_never_reads_costs_lines_and_not_time() {
+    fn unread_stderr_drops_lines_and_does_not_block() {
         let (release, blocked) = channel::<()>();
         let (began, begun) = channel();
         let written = Arc::new(Mutex::new(String::new()));
@@ -188,7 +188,7 @@ mod tests {
         for number in 0..10 * QUEUE_LINES {
             log.write(LogLevel::Info, &format!("line {number}"));
         }
-        assert_eq!(log.stderr.dropped(), (9 * QUEUE_LINES) as u64, "one channel full waits, and the rest was dropped");
+        assert_eq!(log.stderr.dropped(), (9 * QUEUE_LINES) as u64, "one full channel waits, and the rest is dropped");
         drop(release);
         drop(log);
         let written = written.lock().unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_the_level_is_not_written_and_secrets_never_are() {
+    fn lines_below_the_level_and_secrets_are_not_written() {
         let written = Arc::new(Mutex::new(String::new()));
         let sink = Arc::clone(&written);
         let mut log = log(LogLevel::Warn, move |batch| {

@@ -83,9 +83,9 @@ impl Needle {
         let needle = self.finder.needle();
         let whole = self.finder.find_iter(text).map(|at| at..at + needle.len());
         let whole = whole.filter(|range| !self.whole_word || is_whole_word(text, range));
-        let halves = (MIN_PREFIX..needle.len()).rev().filter(move |_| is_truncated);
-        let half = halves.filter(|length| text.ends_with(&needle[..*length])).take(1);
-        whole.chain(half.map(|length| text.len() - length..text.len()))
+        let lengths = (MIN_PREFIX..needle.len()).rev().filter(move |_| is_truncated);
+        let partial = lengths.filter(|length| text.ends_with(&needle[..*length])).take(1);
+        whole.chain(partial.map(|length| text.len() - length..text.len()))
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_secret_is_hidden_wherever_and_however_it_stands() {
+    fn known_secret_is_hidden_in_every_encoding() {
         let redactor = knowing(&["Bearer s3cr3t/w\"ord", "Basic bWU6b3BlbiBzZXNhbWU="]);
         for text in [
             "said s3cr3t/w\"ord!",
@@ -243,21 +243,21 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_hidden_where_it_stands_alone_and_a_tiny_one_never() {
+    fn short_secret_is_hidden_only_as_a_whole_word() {
         let redactor = knowing(&["hunter2", "abc"]);
         assert_eq!(shown(&redactor, "password is 'hunter2', abc"), "password is '‹secret›', abc");
         assert_eq!(shown(&redactor, "xhunter22"), "xhunter22");
     }
 
     #[test]
-    fn a_key_of_several_lines_is_hidden_line_by_line() {
+    fn key_of_several_lines_is_hidden_line_by_line() {
         let redactor = knowing(&["-----BEGIN KEY-----\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END KEY-----"]);
         assert_eq!(shown(&redactor, "  BgkqhkiG9w0B"), "  ‹secret›");
         assert_eq!(shown(&redactor, r"x MIIEvQIBADAN\nBgkqhkiG9w0B"), r"x ‹secret›\n‹secret›");
     }
 
     #[test]
-    fn what_is_learnt_later_is_hidden_by_clones_too() {
+    fn clones_hide_secrets_that_are_learnt_later() {
         let redactor = Redactor::default();
         let clone = redactor.clone();
         redactor.learn(&[Secret::new("a-new-secret")]);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_accounts_are_no_secrets() {
+    fn names_of_accounts_are_not_secret() {
         assert!(holds_a_secret("GITHUB_TOKEN") && holds_a_secret("db_password"));
         assert!(!holds_a_secret("AWS_PROFILE") && !holds_a_secret("PATH"));
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn s06_quotation_is_hidden_in_and_escaped_before_it_is_cut() {
+    fn s06_quotation_is_redacted_and_escaped_before_it_is_cut() {
         let redactor = knowing(&["CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"]);
         for limit in [200, 300] {
             for before in (limit - 60..=limit + 2).chain(QUOTE_INPUT_BYTES - 60..=QUOTE_INPUT_BYTES) {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn s10_escapes_do_not_hide_a_known_secret_from_us() {
+    fn s10_escaped_secret_is_hidden() {
         let redactor = knowing(&["s3cr3t/w\"ord\\x", "key&of<mine>"]);
         for text in [
             r#"{"a":"s3cr3t\/w\"ord\\x"}"#,
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn s10_stray_escape_sign_before_a_secret_does_not_hide_it() {
+    fn s10_secret_after_a_stray_escape_sign_is_hidden() {
         let redactor = knowing(&["r\\0+00AA\"z", "0041/abc\"def"]);
         for text in [
             r#"\r\\0+00AA\"z"#,
@@ -372,31 +372,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_known_secret_survives_in_any_text(
+        fn known_secret_is_hidden_in_any_text(
             secret in "[A-Za-z0-9/+=\"\\\\@:%. -]{8,40}",
             before in "\\PC{0,40}",
             after in "\\PC{0,40}",
-            how in 0..3usize,
+            encoding in 0..3usize,
         ) {
             let secret = secret.trim().to_owned();
             prop_assume!(secret.len() >= MIN_SUBSTRING);
             let json = serde_json::to_string(&secret).unwrap();
             let url: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
-            let written = [secret.clone(), json[1..json.len() - 1].to_owned(), url][how].clone();
+            let written = [secret.clone(), json[1..json.len() - 1].to_owned(), url][encoding].clone();
             let text = format!("{before}{written}{after}");
             let seen = shown(&knowing(&[&secret]), &text);
             prop_assert!(!seen.contains(&written), "{} → {}", text, seen);
         }
 
         #[test]
-        fn what_is_redacted_once_stays_as_it_is(text in "\\PC{0,200}", secret in "[a-z0-9]{8,20}") {
+        fn redacting_twice_changes_nothing(text in "\\PC{0,200}", secret in "[a-z0-9]{8,20}") {
             let redactor = knowing(&[&secret]);
             let once = shown(&redactor, &text);
             prop_assert_eq!(shown(&redactor, &once), once);
         }
 
         #[test]
-        fn any_bytes_at_all_are_taken(text in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_can_be_redacted(text in proptest::collection::vec(any::<u8>(), 0..300)) {
             let redactor = knowing(&["some secret"]);
             prop_assert!(redactor.redact(&text).len() <= text.len() * HIDDEN.len() + HIDDEN.len());
             redactor.redact_cut(&text);

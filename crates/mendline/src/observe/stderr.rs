@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_names_time_level_and_server() {
+    fn line_has_time_level_and_server() {
         let event = at_the_epoch(LogLevel::Warn, " ", b"ended by signal 9").write(&Redactor::default());
         assert_eq!(event, "1970-01-01T00:00:00.000Z WARN  notes  ended by signal 9\n");
         assert_eq!(from_child(b"hello"), "1970-01-01T00:00:00.000Z INFO  notes | hello\n");
     }
 
     #[test]
-    fn a_server_cannot_forge_a_line_or_talk_to_the_terminal() {
+    fn control_characters_of_a_server_are_escaped() {
         assert!(from_child(b"a\r\x1b[2Jb\x00").ends_with("| a\\r\\u{1b}[2Jb\\u{0}\n"));
         assert!(from_child("a\u{202e}b\u{85}".as_bytes()).ends_with("| a\\u{202e}b\\u{85}\n"));
         assert!(from_child(b"bad \xff utf-8").ends_with("| bad \\xff utf-8\n"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_cut() {
+    fn long_line_is_cut() {
         let long = from_child(&vec![0xff; 1 << 20]);
         assert!(long.len() < MAX_LINE_BYTES + 8);
         assert!(long.ends_with("…\n"));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_desk_counts_what_it_could_not_take() {
+    fn full_queue_counts_dropped_entries() {
         let queue = Queue::default();
         for _ in 0..MAX_ENTRIES + 3 {
             queue.put(message("x"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_talks_without_end_takes_no_place_from_what_was_decided() {
+    fn stderr_does_not_use_reserved_entries() {
         let queue = Queue::default();
         for _ in 0..MAX_ENTRIES {
             queue.put(stderr());
@@ -225,13 +225,13 @@ mod tests {
         assert!(
             matches!(last[..], [Payload::Dropped(_), Payload::Message(first), Payload::Dropped(1), Payload::Message(last)]
                 if **first == *"stopping" && **last == *"stopped"),
-            "what is missing is missing where it was said"
+            "dropped entries are counted at their position"
         );
         assert!(batch.is_sorted_by_key(|entry| entry.at));
     }
 
     #[test]
-    fn long_texts_fill_it_sooner() {
+    fn long_texts_fill_the_queue_sooner() {
         let queue = Queue::default();
         let long = "x".repeat(MAX_BYTES / 4);
         for _ in 0..6 {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_down_before_the_end_is_still_written() {
+    fn entries_before_close_are_still_returned() {
         let queue = Queue::default();
         queue.put(message("final writes"));
         queue.close();

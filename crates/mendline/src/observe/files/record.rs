@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_written_with_all_that_it_knows() {
+    fn event_is_written_with_all_its_members() {
         let before =
             Before {
             method: Method::ToolsCall,
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_hidden_and_text_from_outside_can_break_nothing() {
+    fn secrets_are_hidden_and_control_characters_escaped() {
         let (line, value) = written(Payload::Stderr((*b"a\"b\\c\x1b[2J\x7f\xff open sesame \xe2\x80\xae").into()));
         assert!(!line.contains('\u{1b}') && !line.contains('\u{7f}') && !line.contains('\u{202e}'), "{line}");
         assert_eq!(value["text"], "a\"b\\c\u{1b}[2J\u{7f}\\xff ‹secret› \u{202e}");
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_which_way_it_went_and_how_long_it_was() {
+    fn wire_record_has_direction_and_length() {
         let text = (*br#"{"jsonrpc":"2.0","params":{"password":"abcdef"}}"#).into();
         let (_, value) = written(Payload::Wire { direction: Direction::ToServer, length: 100_000, text });
         assert_eq!(value["way"], "toServer");

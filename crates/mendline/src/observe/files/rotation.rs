@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_followed_by_the_next_and_nobody_else_may_read_them() {
+    fn full_file_is_followed_by_the_next_private_file() {
         let home = tempfile::tempdir().unwrap();
         let mut files = RotatingFiles::new(&options(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
         for _ in 0..5 {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_there_is_too_much() {
+    fn oldest_files_are_removed_above_the_limit() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("logs");
         own_folder(&folder).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_do_not_drive_out_words() {
+    fn wire_files_do_not_displace_log_files() {
         let home = tempfile::tempdir().unwrap();
         let options = options(home.path(), 300, 1_000);
         let mut log = RotatingFiles::new(&options, "notes.x.1", SUFFIX);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_a_directory_that_was_removed_is_made_again() {
+    fn removed_file_or_directory_is_created_again() {
         let home = tempfile::tempdir().unwrap();
         let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
         files.append(b"1\n").unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_to_is_named() {
+    fn error_names_the_path() {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("logs"), "in the way").unwrap();
         let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_ended_before_the_next_one() {
+    fn partial_line_is_ended_before_the_next_one() {
         let home = tempfile::tempdir().unwrap();
         let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
         files.append(b"whole\n").unwrap();
@@ -298,7 +298,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_written_the_directory_keeps_its_limit_and_the_end_is_there(
+        fn directory_keeps_its_limit_and_the_last_lines(
             sizes in proptest::collection::vec(1..400usize, 1..60),
         ) {
             let home = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
 const NOTES: UpstreamId = UpstreamId(0);
 
 #[test]
-fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_order() {
+fn events_stderr_and_messages_are_written_in_order() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
     files.handle().write(LogLevel::Warn, "beware of open sesame");
@@ -52,7 +52,7 @@ fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_
 }
 
 #[test]
-fn messages_are_written_to_files_of_their_own_when_that_was_asked_for() {
+fn wire_messages_are_written_to_separate_files() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
     assert!(files.wants_wire());
@@ -71,7 +71,7 @@ fn s09_wire_records_are_redacted_by_the_thread_that_writes() {
     bytes_scanned();
     files.on_message(NOTES, Direction::FromServer, format!("{}open sesame", "b-".repeat(60_000)).as_bytes());
     files.on_message(NOTES, Direction::FromServer, b"beware of open sesame");
-    assert_eq!(bytes_scanned(), 0, "the thread that carries calls has looked at the message");
+    assert_eq!(bytes_scanned(), 0, "the thread that serves calls scanned the message");
     drop(files);
     let lines = lines(home.path(), WIRE_SUFFIX);
     assert_eq!(lines[1]["text"], "beware of ‹secret›");
@@ -92,7 +92,7 @@ fn s06_wire_record_cut_within_a_secret_shows_no_part_of_it() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_written_to_is_named_once_and_holds_nobody_up() {
+fn failed_write_is_reported_once_and_blocks_no_call() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join(FOLDER), "in the way").unwrap();
     let (files, stderr, written) = open(home.path(), LogLevel::Info, false);
@@ -108,7 +108,7 @@ fn a_disk_that_cannot_be_written_to_is_named_once_and_holds_nobody_up() {
 }
 
 #[test]
-fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
+fn writing_resumes_and_missing_lines_are_counted() {
     let home = tempfile::tempdir().unwrap();
     let (mut writer, stderr, written) = {
         let (files, stderr, written) = open(home.path(), LogLevel::Info, false);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_json_and_urls_are_read_at_two_depths() {
+    fn escapes_of_json_and_urls_are_decoded_twice() {
         assert_eq!(readings("plain"), [""; 0]);
         assert_eq!(readings("a%2Fb%2fc%zz%2"), ["a/b/c%zz%2"]);
         assert_eq!(readings(r#"a\"b\/c\u00e9\ud83e\udd80\q\u12"#), [r#"a"b/cé🦀\q\u12"#, r#"a"b/cé🦀\q\u12"#]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_was_cut_is_left_out() {
+    fn incomplete_escape_at_the_end_is_omitted() {
         for text in [&br"ab\u0063\u00"[..], br"ab\u0063\", b"ab%63%6"] {
             let readings = Decoded::readings(text, true);
             assert_eq!(readings.last().unwrap().bytes, b"abc");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_leads_back_to_the_text() {
+    fn range_maps_back_to_the_original() {
         let text = br"x\\u0041\\u0042y";
         let readings = Decoded::readings(text, false);
         assert_eq!(readings[0].bytes, b"xABy");

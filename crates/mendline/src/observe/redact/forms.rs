@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_gives_its_secrets_away() {
+    fn secrets_of_a_url_are_found() {
         let secrets = secrets_of_url("https://me:pass-word@h.example/v1/s/a1b2c3d4e5f6g7h8/mcp?key=sesame-open&x=#end");
         let header = format!("Basic {}", STANDARD.encode("me:pass-word"));
         assert_eq!(exposed(&secrets), ["pass-word", "pass-word", &header, "sesame-open", "end", "a1b2c3d4e5f6g7h8"]);

@@ -92,7 +92,7 @@ const MIN_VALUE_LENGTH: usize = 4;
 
 /// Adds the ranges of a text that look like credentials. `is_truncated` says that the text was cut.
 pub(super) fn find(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
-    Words { text, is_truncated, token: Token::default() }.find(found);
+    WordPatterns { text, is_truncated, token: Token::default() }.find(found);
     users(text, is_truncated, found);
     Values { text, is_truncated, value: Value::default(), line: 0..0 }.find(found);
 }
@@ -138,7 +138,7 @@ fn is_reference(value: &[u8]) -> bool {
 }
 
 /// Finds credentials at the start of a word: keys of known issuers, schemes, flags.
-struct Words<'a> {
+struct WordPatterns<'a> {
     text: &'a [u8],
     is_truncated: bool,
     /// The last scanned token.
@@ -156,12 +156,12 @@ struct Token {
     hyphen: Option<usize>,
     digit: Option<usize>,
     /// The last character that is neither an upper case letter nor a digit.
-    small: Option<usize>,
+    not_upper: Option<usize>,
     /// The last upper case letter, digit or `=`.
-    odd: Option<usize>,
+    mixed: Option<usize>,
 }
 
-impl Words<'_> {
+impl WordPatterns<'_> {
     fn find(mut self, found: &mut Vec<Range<usize>>) {
         let mut at = 0;
         while at < self.text.len() {
@@ -187,8 +187,8 @@ impl Words<'_> {
         // Two bytes are compared first; most prefixes differ there.
         let rest = &self.text[at..];
         let first = rest.first_chunk::<2>();
-        let is_it = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
-        let (beginning, least) = KEY_PREFIXES.iter().find(|(beginning, _)| is_it(beginning))?;
+        let is_prefix = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
+        let (beginning, least) = KEY_PREFIXES.iter().find(|(beginning, _)| is_prefix(beginning))?;
         let body = at + beginning.len();
         let is_cut = self.scan(at);
         let token = &self.token;
@@ -198,7 +198,7 @@ impl Words<'_> {
             b"eyJ" => has(token.dot),
             // A word with hyphens may have the same prefix.
             b"sk-" => has(token.digit) || !has(token.hyphen),
-            b"AKIA" | b"ASIA" => !has(token.small),
+            b"AKIA" | b"ASIA" => !has(token.not_upper),
             _ => true,
         };
         let length = token.end.saturating_sub(at);
@@ -223,7 +223,7 @@ impl Words<'_> {
         let token = &self.token;
         let length = token.end.saturating_sub(start);
         let is_one =
-            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.odd.is_some_and(|index| index > start)));
+            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.mixed.is_some_and(|index| index > start)));
         (is_one || (is_cut && length > 0)).then_some(start..token.end)
     }
 
@@ -264,14 +264,14 @@ impl Words<'_> {
                         *last = Some(index);
                     }
                 };
-                let is_big = byte.is_ascii_uppercase() || byte.is_ascii_digit();
+                let is_upper = byte.is_ascii_uppercase() || byte.is_ascii_digit();
                 note(&mut token.hyphen, *byte == b'-');
                 note(&mut token.digit, byte.is_ascii_digit());
-                note(&mut token.small, !is_big);
-                note(&mut token.odd, is_big || *byte == b'=');
+                note(&mut token.not_upper, !is_upper);
+                note(&mut token.mixed, is_upper || *byte == b'=');
             }
             // A dot also excludes a key in capitals.
-            token.small = token.small.max(token.dot);
+            token.not_upper = token.not_upper.max(token.dot);
             scan_count::add(token.run.len() + 1);
             self.token = token;
         }
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_a_little_like_a_secret_is_shown() {
+    fn text_similar_to_a_secret_is_shown() {
         for text in [
             "task-force-of-the-north-and-the-south",
             "sk-learn-contrib-imbalanced-learn",
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_a_secret_is_hidden() {
+    fn values_of_secret_names_are_hidden() {
         for (text, expected) in [
             ("api_key=abcdef rest", "api_key=‹secret› rest"),
             ("GET https://x/?a=1&access_token=abcdef&b=2", "GET https://x/?a=1&access_token=‹secret›&b=2"),
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn s09_each_byte_is_looked_at_a_bounded_number_of_times() {
+    fn s09_each_byte_is_scanned_a_bounded_number_of_times() {
         let redactor = Redactor::default();
         redactor.learn(&[mendline_core::Secret::new("a-known-secret")]);
         let measure = |text: &str, is_truncated: bool| {
@@ -597,7 +597,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_of_a_known_issuer_is_hidden_in_any_surroundings(
+        fn key_of_a_known_issuer_is_hidden_in_any_context(
             which in 0..super::KEY_PREFIXES.len(),
             body in "[A-Z0-9]{40}",
             before in "(\\PC{0,30}[^A-Za-z0-9])?",
@@ -610,7 +610,7 @@ mod tests {
         }
 
         #[test]
-        fn the_value_of_a_secret_is_hidden_in_json_at_any_depth(value in "[a-zA-Z0-9+/=_-]{4,60}", name in "[a-z]{0,8}_?") {
+        fn value_of_a_secret_is_hidden_in_nested_json(value in "[a-zA-Z0-9+/=_-]{4,60}", name in "[a-z]{0,8}_?") {
             for key in ["token", "apiKey", "password", "client_secret"] {
                 let name = format!("{name}{key}");
                 let plain = name.replace('_', "").to_ascii_lowercase();
