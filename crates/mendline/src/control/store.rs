@@ -210,7 +210,8 @@ pub(super) fn lock(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
 #[cfg(test)]
 mod tests {
     use mendline_core::event::Over;
-    use mendline_core::{LinkId, LinkState};
+    use mendline_core::reason::Reason;
+    use mendline_core::{ClientId, LinkId, LinkState, Moment};
     use mendline_wire::Method;
 
     use super::*;
@@ -218,13 +219,17 @@ mod tests {
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
 
+    fn emit(observer: &mut StatusObserver, event: &Event) {
+        observer.on_event(event, EventTime { moment: Moment::ZERO, unix_micros: 0 });
+    }
+
     fn store() -> SharedStatus {
         StatusStore::new(None, &[UpstreamConfig::child("notes", "npx")]).shared()
     }
 
-    fn moved(from: LinkState, to: LinkState, why: &str) -> Event {
+    fn moved(from: LinkState, to: LinkState, why: Option<Reason>) -> Event {
         let over = (to == LinkState::Up).then_some(Over::Child(7));
-        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why: why.to_owned(), over }
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over }
     }
 
     fn ready() -> Event {
@@ -233,9 +238,9 @@ mod tests {
     }
 
     fn up(observer: &mut StatusObserver) {
-        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
-        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
-        observer.on_event(&ready());
+        emit(observer, &moved(LinkState::Idle, LinkState::Dialing, None));
+        emit(observer, &moved(LinkState::Dialing, LinkState::Up, None));
+        emit(observer, &ready());
     }
 
     fn seen(store: &SharedStatus) -> Server {
@@ -247,14 +252,14 @@ mod tests {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         assert_eq!(seen(&store).state.kind, StateKind::Idle);
-        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""));
+        emit(&mut observer, &moved(LinkState::Idle, LinkState::Dialing, None));
         assert_eq!(seen(&store).state.kind, StateKind::Starting);
-        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""));
+        emit(&mut observer, &moved(LinkState::Dialing, LinkState::Up, None));
         assert_eq!((seen(&store).state.kind, seen(&store).connection.child), (StateKind::Starting, Some(7)));
-        observer.on_event(&ready());
+        emit(&mut observer, &ready());
         assert_eq!((seen(&store).state.kind, seen(&store).connection.took_ms), (StateKind::Ready, Some(80)));
-        observer.on_event(&Event::Stopping { running: 0 });
-        observer.on_event(&moved(LinkState::Up, LinkState::Draining, "stopping"));
+        emit(&mut observer, &Event::Stopping { running: 0 });
+        emit(&mut observer, &moved(LinkState::Up, LinkState::Draining, None));
         assert_eq!(seen(&store).state.kind, StateKind::Stopping);
     }
 
@@ -263,15 +268,16 @@ mod tests {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         up(&mut observer);
-        observer.on_event(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"));
+        let gone = Reason::ErrorBody { message: "gone\u{1b}[2J".to_owned() };
+        emit(&mut observer, &moved(LinkState::Up, LinkState::Waiting, Some(gone)));
         let wait = Duration::from_secs(3_600);
-        observer.on_event(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
+        emit(&mut observer, &Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
         let state = seen(&store).state;
         assert_eq!((state.kind, state.attempt, state.attempts), (StateKind::Reconnecting, Some(3), Some(10)));
         let left = state.next_in_ms.unwrap();
         assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
-        assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "the text is escaped");
-        observer.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""));
+        assert_eq!(state.why.as_deref(), Some("the server answered: gone\\u{1b}[2J"), "the text is escaped");
+        emit(&mut observer, &moved(LinkState::Waiting, LinkState::Dialing, None));
         assert_eq!(seen(&store).state.next_in_ms, None, "the dial has started");
     }
 
@@ -281,19 +287,26 @@ mod tests {
         let mut observer = StatusObserver::new(Arc::clone(&store));
         let mut receiver = lock(&store).follow(Level::Debug);
         let mut quiet = lock(&store).follow(Level::Warn);
-        let sent = Event::CallAccepted { upstream: UPSTREAM, call: 1, method: Method::ToolsCall };
+        let accepted = Event::CallAccepted {
+            upstream: UPSTREAM,
+            call: 1,
+            client: ClientId(1),
+            method: Method::ToolsCall,
+            tool: None,
+            trace: None,
+        };
         for _ in 0..FOLLOWER_QUEUE + 10 {
-            observer.on_event(&sent);
+            emit(&mut observer, &accepted);
         }
         for _ in 0..FOLLOWER_QUEUE {
             assert!(matches!(receiver.try_recv(), Ok(StreamItem::Event(_))));
         }
-        observer.on_event(&sent);
+        emit(&mut observer, &accepted);
         assert_eq!(receiver.try_recv(), Ok(StreamItem::Missed(10)));
         assert!(matches!(receiver.try_recv(), Ok(StreamItem::Event(_))));
         assert!(quiet.try_recv().is_err(), "no event has its level");
         drop((receiver, quiet));
-        observer.on_event(&sent);
+        emit(&mut observer, &accepted);
         assert_eq!(lock(&store).followers.len(), 1, "a follower without events is removed later");
         let _next = lock(&store).follow(Level::Debug);
         assert_eq!(lock(&store).followers.len(), 1, "it is removed with the next follower");

@@ -52,7 +52,7 @@ pub(super) fn http_input(redactor: &Redactor, mut input: Input) -> Input {
 #[cfg(test)]
 mod tests {
     use mendline_core::Secret;
-    use mendline_core::port::{ExchangeId, SpawnFailureKind, Written};
+    use mendline_core::port::{ConnectError, CutReason, ExchangeId, RefusalReason, Written};
 
     use super::*;
 
@@ -78,12 +78,17 @@ mod tests {
     fn s01_texts_of_failures_are_redacted_where_they_enter() {
         let exchange = ExchangeId(1);
         let text = || format!("broken by \u{1b}[2J{SECRET}");
-        for how in [EndHow::NoConnection(text()), EndHow::Cut(text()), EndHow::Forbidden(text())] {
+        for how in [
+            EndHow::NoConnection(ConnectError::Other { target: "host:1".to_owned(), error: text() }),
+            EndHow::Cut(CutReason::NotHttp { error: text() }),
+            EndHow::Forbidden(RefusalReason::Redirect { from: "origin".to_owned(), status: 302, problem: text() }),
+        ] {
             let input = http_input(&redactor(), Input::End { exchange, how, written: Written::Nothing });
             let shown = format!("{input:?}");
             assert!(!shown.contains("CAN") && shown.contains("‹secret›") && !shown.contains('\u{1b}'), "{shown}");
         }
-        let failure = SpawnFailure { kind: SpawnFailureKind::Other, text: text() };
-        assert_eq!(spawn_failure(&redactor(), failure).text, "broken by \\u{1b}[2J‹secret›");
+        let failure = SpawnError::Other { command: "npx".to_owned(), error: text() };
+        let redacted = SpawnError::Other { command: "npx".to_owned(), error: "broken by \\u{1b}[2J‹secret›".to_owned() };
+        assert_eq!(spawn_error(&redactor(), failure), redacted);
     }
 }

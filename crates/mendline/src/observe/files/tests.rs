@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use mendline_core::Secret;
+use mendline_core::{ClientId, Moment, Secret};
 use mendline_wire::Method;
 use serde_json::Value;
 
@@ -41,13 +41,22 @@ fn events_stderr_and_messages_are_written_in_order() {
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
     files.handle().write(LogLevel::Warn, "beware of open sesame");
     files.on_stderr(NOTES, b"listening");
-    files.on_event(&Event::CallAccepted { upstream: NOTES, call: 1, method: Method::ToolsCall });
-    files.on_event(&Event::Resumed { upstream: NOTES });
+    let at = EventTime { moment: Moment::ZERO, unix_micros: now() };
+    let accepted = Event::CallAccepted {
+        upstream: NOTES,
+        call: 1,
+        client: ClientId(1),
+        method: Method::ToolsCall,
+        tool: None,
+        trace: None,
+    };
+    files.on_event(&accepted, at);
+    files.on_event(&Event::Resumed { upstream: NOTES }, at);
     files.on_message(NOTES, Direction::ToServer, b"{}");
     drop(files);
     let texts: Vec<String> =
         lines(home.path(), SUFFIX).iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(texts, ["beware of ‹secret›", "listening", "resumed by hand"]);
+    assert_eq!(texts, ["beware of ‹secret›", "listening", "resumed manually"]);
     drop(stderr);
 }
 
