@@ -26,7 +26,7 @@ pub(super) fn next_message<O: Observer>(
     shown: Option<(&mut O, UpstreamId, Direction)>,
 ) -> Option<Spliced> {
     let message = engine.poll_write(port)?;
-    if let Some((observer, upstream, way)) = shown {
+    if let Some((observer, upstream, direction)) = shown {
         show_message(observer, upstream, direction, &message);
     }
     Some(message)

@@ -58,8 +58,8 @@ impl SystemError {
     /// Returns the first error that a text mentions.
     pub fn find_in(text: &str) -> Option<SystemError> {
         let lower = text.to_ascii_lowercase();
-        let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|lead| {
-            let rest = &lower[lower.find(lead)? + lead.len()..];
+        let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|prefix| {
+            let rest = &lower[lower.find(prefix)? + prefix.len()..];
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
             let number = rest[..digits].parse::<i32>().ok()?;
             ERRORS.iter().find(|error| error.number == number)
@@ -72,11 +72,11 @@ impl SystemError {
 /// Returns the HTTP status that a text mentions: `HTTP 503`, `HTTP/1.1 503`, `status 503`, `status code: 503`.
 pub fn find_http_status(text: &str) -> Option<u16> {
     let lower = text.to_ascii_lowercase();
-    let leads =
+    let prefixes =
         ["http ", "http/1.1 ", "http/1.0 ", "http/2 ", "status ", "status: ", "status=", "status code ", "code: "];
-    leads.iter().find_map(|lead| {
-        lower.match_indices(lead).find_map(|(at, _)| {
-            let rest = &lower.as_bytes()[at + lead.len()..];
+    prefixes.iter().find_map(|prefix| {
+        lower.match_indices(prefix).find_map(|(at, _)| {
+            let rest = &lower.as_bytes()[at + prefix.len()..];
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
             let status = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
             (digits == 3 && (100..600).contains(&status)).then_some(status)

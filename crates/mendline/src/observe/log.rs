@@ -174,17 +174,17 @@ mod tests {
     #[test]
     fn unread_stderr_drops_lines_and_does_not_block() {
         let (release, blocked) = channel::<()>();
-        let (began, begun) = channel();
+        let (started, start) = channel();
         let written = Arc::new(Mutex::new(String::new()));
         let sink = Arc::clone(&written);
         let log = log(LogLevel::Info, move |batch| {
             // Blocks on the first batch, like a full pipe, until the test releases it.
-            let _ = began.send(());
+            let _ = started.send(());
             let _ = blocked.recv();
             sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
         });
         log.write(LogLevel::Info, "the first line");
-        begun.recv().unwrap();
+        start.recv().unwrap();
         for number in 0..10 * QUEUE_LINES {
             log.write(LogLevel::Info, &format!("line {number}"));
         }

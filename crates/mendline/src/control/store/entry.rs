@@ -30,7 +30,7 @@ pub(super) struct Entry {
     /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
     since: Duration,
-    /// The times at which the next dial was planned and the last pause began.
+    /// The times at which the next dial was planned and the last pause started.
     dial_planned_at: Duration,
     paused_at: Duration,
     /// The times at which open breakers opened: the server's (`None`) and those of tools.
@@ -228,9 +228,9 @@ pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
     }
 }
 
-/// Returns the rest of a duration that started at `began`, in milliseconds.
-fn remaining(span: Duration, began: Duration, now: Duration) -> u64 {
-    millis(span.saturating_sub(now.saturating_sub(began)))
+/// Returns the rest of a duration that started at `started`, in milliseconds.
+fn remaining(span: Duration, started: Duration, now: Duration) -> u64 {
+    millis(span.saturating_sub(now.saturating_sub(started)))
 }
 
 pub(super) fn millis(time: Duration) -> u64 {

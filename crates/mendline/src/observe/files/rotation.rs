@@ -63,10 +63,10 @@ impl fmt::Display for WriteError {
 }
 
 /// Returns the start of the file names of a process: its server, its start time and its process id.
-pub(super) fn stem(server: &str, began: SystemTime, pid: u32) -> String {
-    let began: String = humantime::format_rfc3339_seconds(began).to_string();
-    let began: String = began.chars().filter(|character| !matches!(character, '-' | ':')).collect();
-    format!("{server}.{began}.{pid}")
+pub(super) fn stem(server: &str, started: SystemTime, pid: u32) -> String {
+    let started: String = humantime::format_rfc3339_seconds(started).to_string();
+    let started: String = started.chars().filter(|character| !matches!(character, '-' | ':')).collect();
+    format!("{server}.{started}.{pid}")
 }
 
 impl RotatingFiles {

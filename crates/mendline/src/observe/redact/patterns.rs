@@ -208,7 +208,7 @@ impl WordPatterns<'_> {
     /// Finds the credential after `Bearer` or `Basic`.
     fn after_scheme(&mut self, at: usize) -> Option<Range<usize>> {
         let rest = &self.text[at..];
-        let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(word));
+        let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
         let is_bearer = begins(b"bearer");
         if !is_bearer && !begins(b"basic") {
             return None;
