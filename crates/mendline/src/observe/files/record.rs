@@ -50,7 +50,7 @@ impl Encoder {
                 object.errno(&String::from_utf8_lossy(&text));
             }),
             Payload::Dropped(count) => self.line(entry, "message", out, |_, object| {
-                object.text("text", format!("{count} log lines were dropped: the disk is too slow").as_bytes());
+                object.text("text", format!("{count} log lines were dropped: the disk did not keep up").as_bytes());
             }),
             Payload::Wire { direction, length, text } => self.line(entry, "wire", out, |encoder, object| {
                 object.word("way", direction_name(*direction));
