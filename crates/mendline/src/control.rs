@@ -1,25 +1,26 @@
-//! A running Mendline can be looked at and steered, by its own user and by nobody else.
+//! Status and commands of running processes, for the user who runs them.
 //!
-//! There is no daemon. Each running process has a socket of its own in the user's runtime directory, and whoever wants to
-//! know something asks all of them:
-//! - [`place`]: where the sockets are, and whom such a directory must belong to;
-//! - [`message`]: what is asked and answered, one JSON line each; [`snapshot`]: how a process and its servers stand;
-//! - [`registry`]: the asking side: every process at once, one that hangs costs next to nothing.
-//! - [`words`]: how a person reads it;
-//! - [`status store`]: what a process knows of itself, from its events; [`server`]: its socket, the answering side.
+//! There is no daemon. Each running process has its own socket in the user's runtime directory, and commands such as
+//! `mendline status` query all of them:
+//! - [`runtime_dir`]: the directory of the sockets, and the checks of its owner and mode;
+//! - [`message`]: requests and responses, one JSON line each; [`snapshot`]: the state of a process and its servers;
+//! - [`registry`]: the client side, which queries all processes at once;
+//! - [`words`]: snapshots as text for people;
+//! - [`store`]: the status of this process, folded from its events; [`server`]: the socket that serves it.
 //!
-//! Nothing here can stop a call: without a socket a bridge does what it does, only unseen.
+//! Calls do not depend on this module: without a socket a process works as usual, but `mendline status` does not see
+//! it.
 
 pub mod message;
-pub mod place;
+pub mod runtime_dir;
 pub mod registry;
 pub mod server;
 pub mod snapshot;
 pub mod store;
 pub mod words;
 
-pub use message::{Command, Level, Told};
-pub use registry::{Events, Found, Heard, Process, Registry, Silence};
+pub use message::{Command, Level, EventRecord};
+pub use registry::{EventStream, ProcessStatus, StreamItem, Process, Registry, QueryError};
 pub use server::Socket;
 pub use snapshot::Snapshot;
 pub use store::{StatusObserver, StatusStore};

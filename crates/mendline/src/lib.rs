@@ -1,11 +1,10 @@
-//! Thin tokio shells around the decisions of `mendline-core`.
+//! The tokio runtime around `mendline-core`: I/O, files, processes and the control socket.
 //!
-//! Nothing in this crate decides. [`driver`] carries bytes and facts between one engine and the world, [`frontend`] is
-//! the side that clients see, [`transport`] the side that servers see, [`OS events`] what goes on around all
-//! of them, [`observe`] tells people what happened, [`catalogue`] keeps what is known of servers on disk, in the
-//! directory that [`state`] finds, and [`control`] lets their user look at all of it and steer it.
-//! Everything that depends on an operating system sits in one of the last five, so that a test can put the real driver
-//! between cables in memory.
+//! The engine in `mendline-core` takes every decision; this crate carries them out. [`driver`] connects one engine to
+//! its I/O. [`frontend`] is the client side, [`transport`] the server side. [`os_events`] watches for sleep and network
+//! changes. [`observe`] writes logs. [`catalogue`] caches handshakes and lists on disk, in the directory that [`state`]
+//! finds. [`control`] serves status and commands to the user who runs the process. Code that depends on the operating
+//! system is in the last six modules, so that tests run the real driver over streams in memory.
 
 mod background;
 pub mod catalogue;
@@ -18,6 +17,6 @@ mod raw;
 pub mod state;
 pub mod transport;
 
-pub use driver::{Child, Client, Drained, Driver, Host, Keeper, Observer, Way};
-/// The decisions that these shells carry out.
+pub use driver::{Child, Client, Drained, Driver, Host, CacheStore, Observer, Direction};
+/// The engine.
 pub use mendline_core as decisions;

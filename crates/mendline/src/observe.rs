@@ -1,8 +1,8 @@
-//! Tells people what happened.
+//! Logs.
 //!
-//! [`log`] is where everything goes that is worth a line: the engine's events, the children's own words, and what the rest
-//! of the program has to say. It writes to our stderr and, if it was asked to, to [`files`] that `mendline logs` reads. On
-//! the way [`redact`] hides what nobody may see, and [`escaped`] makes text from outside harmless.
+//! [`log`] takes the events of the engine, the stderr of children and the messages of the program. It writes to stderr
+//! and, if configured, to [`files`] that `mendline logs` reads. [`redact`] hides secrets, and [`escaped`] escapes text
+//! from peers.
 
 pub mod errno;
 pub mod escaped;

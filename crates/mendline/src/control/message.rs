@@ -1,62 +1,63 @@
-//! What is asked of a running process, and what it answers.
+//! Requests to a running process, and its responses.
 //!
-//! One JSON line asks; the answer is one line, or lines without end when events are asked for. Both sides bound what they
-//! read, and ignore members that they do not know: an older `status` can ask a newer bridge.
+//! A request is one JSON line. The response is one line, or an endless sequence of lines for events. Both sides limit
+//! what they read and ignore unknown members, so that an older `status` can query a newer process.
 
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
 
-/// The longest question that is read.
-pub const ASK_BYTES: usize = 4 * 1024;
+/// The limit of a request, in bytes.
+pub const REQUEST_BYTES: usize = 4 * 1024;
 
-/// The longest answer that is read.
-pub const ANSWER_BYTES: usize = 1024 * 1024;
+/// The limit of a response, in bytes.
+pub const RESPONSE_BYTES: usize = 1024 * 1024;
 
-/// A question.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "ask")]
-pub enum Ask {
-    /// How does everything stand?
+pub enum Request {
+    /// Returns the state of the process and its servers.
     Snapshot,
-    /// What happens from now on?
+    /// Returns events from now on.
     Events {
-        /// Nothing quieter than this.
+        /// The lowest level.
         level: Level,
     },
-    /// Do something.
+    /// Runs a command.
     Command {
-        /// What to do.
-        what: Command,
-        /// To which server; to all of them if it is left out.
+        /// The command.
+        #[serde(rename = "what")]
+        command: Command,
+        /// The server; all servers if it is omitted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
     },
 }
 
-/// Something to do to a server.
+/// A command for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Command {
-    /// Make a new connection.
+    /// Opens a new connection.
     Reconnect,
-    /// Take it out: nothing is sent to it until it is resumed.
+    /// Isolates the server: nothing is sent to it until it is resumed.
     Isolate,
-    /// Bring it back.
+    /// Ends the isolation.
     Resume,
 }
 
-/// How loud something is.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {
-    /// For those who follow single calls.
+    /// Details of single calls.
     Debug,
-    /// For those who follow the day.
+    /// Normal operation.
     Info,
-    /// Something was lost or mended that should not have broken.
+    /// A loss or a repair.
     Warn,
-    /// Something needs a person.
+    /// The operator must act.
     Error,
 }
 
@@ -71,39 +72,40 @@ impl From<mendline_core::Level> for Level {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Answer {
-    /// How everything stands.
+pub enum Response {
+    /// The state of the process and its servers.
     Snapshot(Box<Snapshot>),
-    /// Events follow, from here on.
+    /// Events follow.
     Following,
-    /// Something happened.
-    Event(Told),
-    /// So many events were left out, because they were not read.
+    /// An event.
+    Event(EventRecord),
+    /// The number of events that were dropped, because the reader was too slow.
     Missed(u64),
-    /// The command was passed on to these servers.
+    /// The command was passed to the engine.
     Done {
-        /// By name.
+        /// The names of the servers.
         servers: Vec<String>,
     },
-    /// There is no such thing to do.
+    /// The request was rejected, with the reason.
     Refused(String),
 }
 
-/// One thing that happened, for a person.
+/// An event as text for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
-    /// When, in milliseconds since 1970.
+pub struct EventRecord {
+    /// The time, in milliseconds since 1970.
     pub at: u64,
-    /// How loud it is.
+    /// Its severity.
     pub level: Level,
-    /// About which server, if about one.
+    /// The name of the server, if it concerns one.
     pub server: Option<String>,
-    /// Whether the server itself said it, on its stderr.
-    pub said: bool,
-    /// In words, harmless to print.
+    /// The text is a line of the server's stderr.
+    #[serde(rename = "said")]
+    pub is_stderr: bool,
+    /// The text, escaped for terminals.
     pub text: String,
 }

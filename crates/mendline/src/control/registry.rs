@@ -1,10 +1,10 @@
-//! Every running Mendline of this user, and how to ask it.
+//! Finds and queries all running processes of this user.
 //!
-//! All are asked before the first is heard, and they share one deadline: a process that hangs costs that deadline once and
-//! not once for each. A socket whose process is gone refuses connections; whoever finds one removes it. Nobody is believed
-//! who does not run as this user.
+//! All requests are sent before the first response is read, and they share one deadline. So several unresponsive
+//! processes cost that deadline once. The socket of a process that has ended refuses connections; the registry removes
+//! it. Sockets of other users are rejected.
 //!
-//! Everything here blocks, for a command that does one thing and ends.
+//! The functions here block. They serve commands that run once and exit.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,129 +18,130 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Pid;
 
-use super::message::{ANSWER_BYTES, Answer, Ask, Command, Level, Told};
-use super::place;
+use super::message::{RESPONSE_BYTES, Response, Request, Command, Level, EventRecord};
+use super::runtime_dir;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
 
-/// How long all processes together have to answer: each needs a blink, but people look when their machine is busy.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+/// The time that all processes together have to respond. One response takes milliseconds, but the machine may be under
+/// load.
+pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many are asked at once, so that descriptors do not run out.
-const AT_ONCE: usize = 200;
+/// The limit of open connections, so that file descriptors do not run out.
+const CONCURRENT_QUERIES: usize = 200;
 
-/// How the name of a socket ends.
+/// The suffix of a socket's file name.
 pub(super) const SUFFIX: &str = ".sock";
 
-/// How the name of one ends that does not listen yet.
-pub(super) const UNBORN: &str = ".new";
+/// The suffix of a socket that does not listen yet.
+pub(super) const TEMPORARY_SUFFIX: &str = ".new";
 
-/// The places where running processes can be found.
+/// The directories that may contain sockets of running processes.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    places: Vec<PathBuf>,
-    distrusted: Vec<String>,
+    directories: Vec<PathBuf>,
+    untrusted: Vec<String>,
 }
 
-/// One running process, as far as its socket's name tells.
+/// One running process, as its socket's file name describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// The name in front of the process id, which is the first server's, perhaps cut short.
+    /// The name before the process id: the name of the first server, possibly shortened.
     pub name: String,
-    /// Its id.
+    /// Its process id.
     pub pid: u32,
     path: PathBuf,
 }
 
-/// A process, and what it said about itself.
+/// A process and its snapshot.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// Which process.
+pub struct ProcessStatus {
+    /// The process.
     pub process: Process,
-    /// How it stands, or why nobody knows.
-    pub answer: Result<Snapshot, Silence>,
+    /// Its snapshot, or the error of the query.
+    pub snapshot: Result<Snapshot, QueryError>,
 }
 
-/// Why a process has not answered.
+/// The error of a query to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// It is gone.
+pub enum QueryError {
+    /// The process has ended.
     Gone,
-    /// It is there, but does not answer in time.
-    Hangs,
-    /// It answers something that cannot be understood.
-    Garbled(String),
-    /// It understood, and will not.
+    /// The process did not respond in time.
+    TimedOut,
+    /// The response cannot be parsed.
+    Malformed(String),
+    /// The process rejected the request.
     Refused(String),
-    /// Its socket cannot be used, or belongs to somebody else.
-    Barred(String),
+    /// The socket cannot be used, or belongs to another user.
+    Unreachable(String),
 }
 
-impl Silence {
-    /// The words may quote what came, so they are made harmless.
-    fn garbled(error: &serde_json::Error) -> Silence {
-        Silence::Garbled(Escaped(error.to_string().as_bytes()).to_string())
+impl QueryError {
+    /// Creates an error for a response that cannot be parsed. The text is escaped, because it may quote the response.
+    fn malformed(error: &serde_json::Error) -> QueryError {
+        QueryError::Malformed(Escaped(error.to_string().as_bytes()).to_string())
     }
 }
 
-impl std::fmt::Display for Silence {
+impl std::fmt::Display for QueryError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Silence::Gone => write!(f, "it has ended"),
-            Silence::Hangs => write!(f, "it does not answer"),
-            Silence::Garbled(why) => write!(f, "its answer cannot be read: {why}"),
-            Silence::Refused(why) => write!(f, "it refused: {why}"),
-            Silence::Barred(why) => write!(f, "it cannot be asked: {why}"),
+            QueryError::Gone => write!(f, "the process has ended"),
+            QueryError::TimedOut => write!(f, "it does not answer"),
+            QueryError::Malformed(why) => write!(f, "its response cannot be read: {why}"),
+            QueryError::Refused(why) => write!(f, "it refused the request: {why}"),
+            QueryError::Unreachable(why) => write!(f, "its socket cannot be used: {why}"),
         }
     }
 }
 
 impl Registry {
-    /// The places of this user, by the environment.
+    /// Creates a registry of the user's directories, as the environment gives them.
     pub fn of_user() -> Registry {
-        Registry::of(place::candidates(|name| std::env::var_os(name)))
+        Registry::of(runtime_dir::candidates(|name| std::env::var_os(name)))
     }
 
-    /// These places, as far as they are there and may be trusted.
+    /// Creates a registry of those candidates that exist and are private to this user.
     pub fn of(candidates: Vec<PathBuf>) -> Registry {
-        let mut registry = Registry { places: Vec::new(), distrusted: Vec::new() };
+        let mut registry = Registry { directories: Vec::new(), untrusted: Vec::new() };
         for candidate in candidates.into_iter().filter(|candidate| candidate.exists()) {
-            match place::trust(&candidate) {
-                Ok(()) => registry.places.push(candidate),
-                Err(fault) => registry.distrusted.push(format!("{}: {fault}", candidate.display())),
+            match runtime_dir::verify(&candidate) {
+                Ok(()) => registry.directories.push(candidate),
+                Err(error) => registry.untrusted.push(format!("{}: {error}", candidate.display())),
             }
         }
         registry
     }
 
-    /// Places that are there and were not looked into, each with the reason.
-    pub fn distrusted(&self) -> &[String] {
-        &self.distrusted
+    /// Returns the directories that exist but are not private to this user, each with the reason.
+    pub fn untrusted_directories(&self) -> &[String] {
+        &self.untrusted
     }
 
-    /// Every process that has a socket, alive or not, by name and id.
+    /// Returns every process that has a socket, sorted by name and process id. Some may have ended.
     pub fn processes(&self) -> Vec<Process> {
-        let mut processes: Vec<Process> = self.places.iter().flat_map(|place| sockets(place)).collect();
+        let mut processes: Vec<Process> = self.directories.iter().flat_map(|directory| sockets(directory)).collect();
         processes.sort_by(|left, right| (&left.name, left.pid).cmp(&(&right.name, right.pid)));
         processes
     }
 
-    /// Asks every process how it stands. Those that are gone are not in it, and neither are their sockets any more.
-    pub fn snapshots(&self) -> Vec<Found> {
-        self.snapshots_within(PATIENCE)
+    /// Queries the snapshots of all processes. Omits processes that have ended, and removes their sockets.
+    pub fn snapshots(&self) -> Vec<ProcessStatus> {
+        self.snapshots_within(SNAPSHOT_TIMEOUT)
     }
 
-    /// The same, with this much time for all of them together.
-    pub fn snapshots_within(&self, within: Duration) -> Vec<Found> {
+    /// Does the same as [`Registry::snapshots`] within this time.
+    pub fn snapshots_within(&self, within: Duration) -> Vec<ProcessStatus> {
         let deadline = Instant::now() + within;
-        self.places.iter().for_each(|place| sweep_unborn(place));
+        self.directories.iter().for_each(|directory| remove_stale_temporaries(directory));
         let mut found = Vec::new();
-        for processes in self.processes().chunks(AT_ONCE) {
-            let asked: Vec<_> = processes.iter().map(|process| process.ask(&Ask::Snapshot)).collect();
-            for (process, asked) in processes.iter().zip(asked) {
-                let answer = asked.and_then(|mut line| line.snapshot(deadline));
-                if answer != Err(Silence::Gone) {
-                    found.push(Found { process: process.clone(), answer });
+        for processes in self.processes().chunks(CONCURRENT_QUERIES) {
+            let connections: Vec<_> = processes.iter().map(|process| process.send(&Request::Snapshot)).collect();
+            for (process, connection) in processes.iter().zip(connections) {
+                let snapshot = connection.and_then(|mut connection| connection.snapshot(deadline));
+                if snapshot != Err(QueryError::Gone) {
+                    found.push(ProcessStatus { process: process.clone(), snapshot });
                 }
             }
         }
@@ -149,151 +150,151 @@ impl Registry {
 }
 
 impl Process {
-    /// How it stands now.
-    pub fn snapshot(&self, within: Duration) -> Result<Snapshot, Silence> {
+    /// Returns its snapshot.
+    pub fn snapshot(&self, within: Duration) -> Result<Snapshot, QueryError> {
         let deadline = Instant::now() + within;
-        self.ask(&Ask::Snapshot)?.snapshot(deadline)
+        self.send(&Request::Snapshot)?.snapshot(deadline)
     }
 
-    /// Tells it to do something to one of its servers, or to all of them. Gives the names of those that it was passed on to.
-    pub fn command(&self, what: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, Silence> {
+    /// Runs a command for one of its servers, or for all. Returns the names of the servers that it was passed to.
+    pub fn command(&self, command: Command, server: Option<&str>, within: Duration) -> Result<Vec<String>, QueryError> {
         let deadline = Instant::now() + within;
-        let ask = Ask::Command { what, server: server.map(str::to_owned) };
-        match self.ask(&ask)?.answer(deadline)? {
-            Answer::Done { servers } => Ok(servers),
+        let request = Request::Command { command, server: server.map(str::to_owned) };
+        match self.send(&request)?.response(deadline)? {
+            Response::Done { servers } => Ok(servers),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Follows what happens in it from now on, but for what is quieter than `level`.
-    pub fn follow(&self, level: Level, within: Duration) -> Result<Events, Silence> {
+    /// Follows its events from this level up.
+    pub fn follow(&self, level: Level, within: Duration) -> Result<EventStream, QueryError> {
         let deadline = Instant::now() + within;
-        let mut line = self.ask(&Ask::Events { level })?;
-        match line.answer(deadline)? {
-            Answer::Following => Ok(Events { line }),
+        let mut connection = self.send(&Request::Events { level })?;
+        match connection.response(deadline)? {
+            Response::Following => Ok(EventStream { connection }),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn ask(&self, ask: &Ask) -> Result<Line, Silence> {
+    fn send(&self, request: &Request) -> Result<Connection, QueryError> {
         let stream = match connect(&self.path) {
             Ok(stream) => stream,
             Err(Errno::CONNREFUSED) => {
-                sweep(&self.path);
-                return Err(Silence::Gone);
+                remove_stale(&self.path);
+                return Err(QueryError::Gone);
             }
-            Err(Errno::NOENT) => return Err(Silence::Gone),
-            // So many wait to be heard that there is no place for one more.
-            Err(Errno::AGAIN) => return Err(Silence::Hangs),
-            Err(error) => return Err(Silence::Barred(error.to_string())),
+            Err(Errno::NOENT) => return Err(QueryError::Gone),
+            // The backlog of the socket is full.
+            Err(Errno::AGAIN) => return Err(QueryError::TimedOut),
+            Err(error) => return Err(QueryError::Unreachable(error.to_string())),
         };
-        let barred = |error: io::Error| Silence::Barred(error.to_string());
+        let unreachable = |error: io::Error| QueryError::Unreachable(error.to_string());
         if !is_ours(&self.path) {
-            return Err(Silence::Barred("its socket belongs to another user".to_owned()));
+            return Err(QueryError::Unreachable("it belongs to another user".to_owned()));
         }
-        let mut text = serde_json::to_vec(ask).map_err(|error| Silence::garbled(&error))?;
+        let mut text = serde_json::to_vec(request).map_err(|error| QueryError::malformed(&error))?;
         text.push(b'\n');
-        put(&stream, &text).map_err(barred)?;
-        stream.set_nonblocking(false).map_err(barred)?;
-        Ok(Line { stream, heard: Vec::new() })
+        write_request(&stream, &text).map_err(unreachable)?;
+        stream.set_nonblocking(false).map_err(unreachable)?;
+        Ok(Connection { stream, buffer: Vec::new() })
     }
 }
 
-/// Puts a question. It is short, and the buffer of a fresh socket is not: this never waits.
-fn put(mut stream: &UnixStream, question: &[u8]) -> io::Result<()> {
-    match stream.write_all(question) {
-        // Whoever refuses us closes at once, and why lies ready to be read.
+/// Writes a request. Never blocks: a request is smaller than the buffer of a new socket.
+fn write_request(mut stream: &UnixStream, request: &[u8]) -> io::Result<()> {
+    match stream.write_all(request) {
+        // A process that rejects the connection closes it at once; its reason can still be read.
         Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
         done => done,
     }
 }
 
-/// What happens in one process.
+/// The events of one process.
 #[derive(Debug)]
-pub struct Events {
-    line: Line,
+pub struct EventStream {
+    connection: Connection,
 }
 
-/// What was heard of a process that is followed.
+/// An item of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// Something happened.
-    Event(Told),
-    /// So much happened that this many events were left out.
+pub enum StreamItem {
+    /// An event.
+    Event(EventRecord),
+    /// The number of events that were dropped, because we read too slowly.
     Missed(u64),
 }
 
-impl Events {
-    /// What comes next, or nothing within this time. The process is gone, or has dropped us, when it is an error.
-    pub fn next_within(&mut self, within: Duration) -> Result<Option<Heard>, Silence> {
-        match self.line.answer(Instant::now() + within) {
-            Ok(Answer::Event(told)) => Ok(Some(Heard::Event(told))),
-            Ok(Answer::Missed(count)) => Ok(Some(Heard::Missed(count))),
+impl EventStream {
+    /// Returns the next item, or `None` after this time. Fails if the process has ended or has closed the connection.
+    pub fn next_within(&mut self, within: Duration) -> Result<Option<StreamItem>, QueryError> {
+        match self.connection.response(Instant::now() + within) {
+            Ok(Response::Event(record)) => Ok(Some(StreamItem::Event(record))),
+            Ok(Response::Missed(count)) => Ok(Some(StreamItem::Missed(count))),
             Ok(other) => Err(unexpected(&other)),
-            Err(Silence::Hangs) => Ok(None),
-            Err(silence) => Err(silence),
+            Err(QueryError::TimedOut) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
 
-impl AsFd for Events {
+impl AsFd for EventStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.line.stream.as_fd()
+        self.connection.stream.as_fd()
     }
 }
 
-/// A connection on which something was asked.
+/// A connection on which a request was sent.
 #[derive(Debug)]
-struct Line {
+struct Connection {
     stream: UnixStream,
-    heard: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-impl Line {
-    fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, Silence> {
-        match self.answer(deadline)? {
-            Answer::Snapshot(snapshot) => Ok(*snapshot),
+impl Connection {
+    fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, QueryError> {
+        match self.response(deadline)? {
+            Response::Snapshot(snapshot) => Ok(*snapshot),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn answer(&mut self, deadline: Instant) -> Result<Answer, Silence> {
+    fn response(&mut self, deadline: Instant) -> Result<Response, QueryError> {
         loop {
-            if let Some(end) = memchr::memchr(b'\n', &self.heard) {
-                let line: Vec<u8> = self.heard.drain(..=end).collect();
-                return serde_json::from_slice(&line).map_err(|error| Silence::garbled(&error));
+            if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return serde_json::from_slice(&line).map_err(|error| QueryError::malformed(&error));
             }
-            if self.heard.len() > ANSWER_BYTES {
-                return Err(Silence::Garbled("it has no end".to_owned()));
+            if self.buffer.len() > RESPONSE_BYTES {
+                return Err(QueryError::Malformed("it is too long".to_owned()));
             }
-            // What has come already is read, however late it is.
+            // Bytes that have already arrived are read even after the deadline.
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             let mut chunk = [0; 16 * 1024];
             let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut chunk));
             match read {
-                Ok(0) if self.heard.is_empty() => return Err(Silence::Gone),
-                Ok(0) => return Err(Silence::Garbled("it breaks off".to_owned())),
-                Ok(count) => self.heard.extend_from_slice(&chunk[..count]),
+                Ok(0) if self.buffer.is_empty() => return Err(QueryError::Gone),
+                Ok(0) => return Err(QueryError::Malformed("it is incomplete".to_owned())),
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(Silence::Hangs);
+                    return Err(QueryError::TimedOut);
                 }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(Silence::Gone),
-                Err(error) => return Err(Silence::Barred(error.to_string())),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(QueryError::Gone),
+                Err(error) => return Err(QueryError::Unreachable(error.to_string())),
             }
         }
     }
 }
 
-fn unexpected(answer: &Answer) -> Silence {
-    match answer {
-        Answer::Refused(why) => Silence::Refused(Escaped(why.as_bytes()).to_string()),
-        _ => Silence::Garbled("it answers another question".to_owned()),
+fn unexpected(response: &Response) -> QueryError {
+    match response {
+        Response::Refused(why) => QueryError::Refused(Escaped(why.as_bytes()).to_string()),
+        _ => QueryError::Malformed("it does not match the request".to_owned()),
     }
 }
 
-fn sockets(place: &Path) -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir(place) else { return Vec::new() };
+fn sockets(directory: &Path) -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let process = |entry: std::fs::DirEntry| {
         let file = entry.file_name().into_string().ok()?;
         let (name, pid) = file.strip_suffix(SUFFIX)?.rsplit_once('-')?;
@@ -304,35 +305,35 @@ fn sockets(place: &Path) -> Vec<Process> {
     entries.filter_map(|entry| process(entry.ok()?)).collect()
 }
 
-/// Removes what is left of processes that were killed before their socket had its name.
-fn sweep_unborn(place: &Path) {
-    let Ok(entries) = std::fs::read_dir(place) else { return };
+/// Removes temporary sockets of processes that were killed before they listened.
+fn remove_stale_temporaries(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name().into_string().unwrap_or_default();
-        let pid = name.strip_suffix(UNBORN).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        let pid = name.strip_suffix(TEMPORARY_SUFFIX).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         if pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH)) {
-            sweep(&entry.path());
+            remove_stale(&entry.path());
         }
     }
 }
 
-/// Removes a socket that nobody listens on, if it is one and ours.
-fn sweep(path: &Path) {
+/// Removes a socket without a listener, if this user owns it.
+fn remove_stale(path: &Path) {
     if is_ours(path) {
-        // Somebody else may have been quicker, which is as good.
+        // Another process may have removed it first.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Is there a socket that this user made? The directory keeps others out, so that its owner is who listens. The kernel
-/// could be asked who that is, but for a process outside our container its answer has no process id, and rustix takes
-/// that for an error.
+/// Returns whether the path is a socket of this user. Others cannot write to the directory, so its owner is the
+/// listener. `SO_PEERCRED` would also tell, but it has no process id for a process outside of our container, which
+/// rustix treats as an error.
 fn is_ours(path: &Path) -> bool {
     std::fs::symlink_metadata(path)
-        .is_ok_and(|facts| facts.file_type().is_socket() && facts.uid() == rustix::process::geteuid().as_raw())
+        .is_ok_and(|metadata| metadata.file_type().is_socket() && metadata.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Never waits: a process that takes no more connections is as good as one that does not answer.
+/// Connects without waiting. A process with a full backlog counts as unresponsive.
 fn connect(path: &Path) -> Result<UnixStream, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -341,8 +342,8 @@ fn connect(path: &Path) -> Result<UnixStream, Errno> {
     Ok(UnixStream::from(socket))
 }
 
-/// The address of a socket at this path. One that is too long for an address is reached through its directory, which must
-/// stay open for as long as the address is used.
+/// Returns the address of a socket. A path that is too long for an address is reached through its directory, whose
+/// descriptor must stay open while the address is used.
 pub(super) fn address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>), Errno> {
     match SocketAddrUnix::new(path) {
         Err(Errno::NAMETOOLONG) => {
@@ -370,45 +371,45 @@ mod tests {
         (folder, registry)
     }
 
-    /// One who answers every question with this.
-    fn liar(path: &Path, answer: &'static str) {
+    /// Answers every request with this text.
+    fn serve_text(path: &Path, response: &'static str) {
         let listener = UnixListener::bind(path).unwrap();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let _ = stream.read(&mut [0; 256]);
-                let _ = stream.write_all(answer.as_bytes());
+                let _ = stream.write_all(response.as_bytes());
             }
         });
     }
 
     #[test]
-    fn whoever_is_refused_before_it_has_asked_learns_why() {
+    fn refusal_before_the_request_is_reported() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let refusal = serde_json::to_string(&Answer::Refused("too many".to_owned())).unwrap();
+        let refusal = serde_json::to_string(&Response::Refused("too many".to_owned())).unwrap();
         theirs.write_all(format!("{refusal}\n").as_bytes()).unwrap();
         drop(theirs);
-        put(&ours, b"{}\n").unwrap();
-        let heard = Line { stream: ours, heard: Vec::new() }.snapshot(Instant::now());
-        assert_eq!(heard.unwrap_err(), Silence::Refused("too many".to_owned()));
+        write_request(&ours, b"{}\n").unwrap();
+        let snapshot = Connection { stream: ours, buffer: Vec::new() }.snapshot(Instant::now());
+        assert_eq!(snapshot.unwrap_err(), QueryError::Refused("too many".to_owned()));
     }
 
     #[test]
-    fn a_socket_without_a_listener_is_gone_and_swept_and_one_with_a_listener_stays() {
+    fn only_sockets_without_a_listener_are_removed() {
         let (folder, registry) = registry();
         drop(UnixListener::bind(folder.path().join("dead-1.sock")).unwrap());
         let _alive = UnixListener::bind(folder.path().join("alive-2.sock")).unwrap();
         assert_eq!(registry.processes().len(), 2);
         let found = registry.snapshots_within(Duration::from_millis(20));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].process.name.as_str(), &found[0].answer), ("alive", &Err(Silence::Hangs)));
+        assert_eq!((found[0].process.name.as_str(), &found[0].snapshot), ("alive", &Err(QueryError::TimedOut)));
         assert_eq!(registry.processes().len(), 1);
     }
 
     #[test]
-    fn what_was_never_born_is_swept_when_its_process_is_gone() {
+    fn temporary_socket_of_an_ended_process_is_removed() {
         let (folder, registry) = registry();
         let ours = folder.path().join(format!("{}.new", std::process::id()));
-        // No process has the highest number that there can be.
+        // No process has the highest possible id.
         let dead = folder.path().join(format!("{}.new", i32::MAX));
         let _listeners = [&ours, &dead].map(|path| UnixListener::bind(path).unwrap());
         assert_eq!(registry.snapshots(), []);
@@ -416,18 +417,18 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_quotes_escapes_is_harmless() {
+    fn control_characters_in_responses_are_escaped() {
         let (folder, registry) = registry();
-        liar(&folder.path().join("liar-1.sock"), "{\"\\u001b[2J\": 1}\n");
-        liar(&folder.path().join("rude-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
+        serve_text(&folder.path().join("malformed-1.sock"), "{\"\\u001b[2J\": 1}\n");
+        serve_text(&folder.path().join("refusing-2.sock"), "{\"refused\": \"\\u001b[2J\"}\n");
         let found = registry.snapshots_within(Duration::from_secs(10));
-        let said: Vec<String> = found.iter().map(|found| found.answer.as_ref().unwrap_err().to_string()).collect();
-        assert!(said[0].contains("cannot be read") && said[1].contains("refused"), "{said:?}");
-        assert!(said.iter().all(|said| said.contains("u{1b}") && !said.contains('\u{1b}')), "{said:?}");
+        let texts: Vec<String> = found.iter().map(|found| found.snapshot.as_ref().unwrap_err().to_string()).collect();
+        assert!(texts[0].contains("cannot be read") && texts[1].contains("refused"), "{texts:?}");
+        assert!(texts.iter().all(|text| text.contains("u{1b}") && !text.contains('\u{1b}')), "{texts:?}");
     }
 
     #[test]
-    fn an_answer_without_an_end_is_not_read_to_its_end() {
+    fn endless_response_is_not_read_to_its_end() {
         let (folder, registry) = registry();
         let listener = UnixListener::bind(folder.path().join("flood-1.sock")).unwrap();
         std::thread::spawn(move || {
@@ -435,6 +436,6 @@ mod tests {
             while stream.write_all(&[b' '; 4096]).is_ok() {}
         });
         let found = registry.snapshots_within(Duration::from_secs(10));
-        assert_eq!(found[0].answer, Err(Silence::Garbled("it has no end".to_owned())));
+        assert_eq!(found[0].snapshot, Err(QueryError::Malformed("it is too long".to_owned())));
     }
 }

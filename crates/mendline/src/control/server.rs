@@ -1,11 +1,11 @@
-//! The socket of a running process: its own user asks, it answers.
+//! The control socket of a running process.
 //!
-//! It is one task on the thread that carries the calls, so everything about it has an end: how many may be connected, how
-//! long a question may be and take, how much is kept for somebody who follows and does not read. Whoever stays silent is
-//! dropped; whoever follows too slowly misses events and is told how many. A call never waits for any of them.
+//! It runs on the thread that serves calls, so everything is bounded: the number of connections, the size and duration
+//! of requests, and the queue of each follower. A connection that sends no request in time is closed. A follower that
+//! reads too slowly misses events and gets their number. Calls never wait for a connection.
 //!
-//! The socket gets its name only when it listens. So whoever finds one that refuses connections knows that its process is
-//! gone, and may remove it.
+//! The socket gets its final name only when it listens. So a socket that refuses connections belongs to a process that
+//! has ended, and may be removed.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -19,81 +19,81 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::message::{ASK_BYTES, Answer, Ask, Command, Level};
-use super::place;
-use super::registry::{Heard, SUFFIX, UNBORN, address};
-use super::store::{SharedStatus, open};
+use super::message::{REQUEST_BYTES, Response, Request, Command, Level};
+use super::runtime_dir;
+use super::registry::{StreamItem, SUFFIX, TEMPORARY_SUFFIX, address};
+use super::store::{SharedStatus, lock};
 
-/// How many may be connected at once.
+/// The limit of open connections.
 const CONNECTIONS: usize = 16;
 
-/// How many connections may wait to be accepted.
+/// The limit of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// How long somebody who is connected may say nothing.
-const SILENCE: Duration = Duration::from_secs(10);
+/// The time that a connection may take to send a request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long somebody may take to read what was said to him.
-const READING: Duration = Duration::from_secs(10);
+/// The time that a connection may take to read a response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long we wait when no connection can be accepted, for want of descriptors for instance.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The delay after a failed `accept`, for instance without free file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How much of a server's name is in the name of the socket.
-const NAME: usize = 32;
+/// The limit of a server's name in the name of the socket, in characters.
+const NAME_LENGTH: usize = 32;
 
-/// Passes something on to the engine; says whether there was a place for it.
-pub type Steer = Arc<dyn Fn(Input) -> bool + Send + Sync>;
+/// Sends an input to the engine; returns false if its queue is full.
+pub type InputSender = Arc<dyn Fn(Input) -> bool + Send + Sync>;
 
-/// The socket of this process, which is gone when this is.
+/// The control socket of this process.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-/// Removes the socket's name in the end.
+/// Removes the socket's file when it is dropped.
 #[derive(Debug)]
-pub struct Name(PathBuf);
+pub struct SocketGuard(PathBuf);
 
-impl Drop for Name {
+impl Drop for SocketGuard {
     fn drop(&mut self) {
-        // It may have been swept away with its directory; nobody can be told anyway.
+        // The file may have been removed with its directory.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Socket {
-    /// A socket in the first of these directories that can be used, for a process that looks after a server of this name.
-    /// Must be called inside a tokio runtime.
+    /// Opens a socket in the first usable candidate directory. Its file name contains the name of the server. Must be
+    /// called inside a tokio runtime.
     pub fn open(candidates: &[PathBuf], name: &str) -> Result<Socket, String> {
-        let directory = place::first_usable(candidates)?;
+        let directory = runtime_dir::first_usable(candidates)?;
         let pid = std::process::id();
         let plain =
             |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
-        let name: String = name.chars().take(NAME).map(plain).collect();
+        let name: String = name.chars().take(NAME_LENGTH).map(plain).collect();
         let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
-        let listener = listen(&directory.join(format!("{pid}{UNBORN}")), &path)
+        let listener = listen(&directory.join(format!("{pid}{TEMPORARY_SUFFIX}")), &path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Socket { listener, path })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Answers everybody who comes, until what this gives is dropped.
-    pub fn serve(self, store: SharedStatus, steer: Steer) -> Name {
+    /// Serves connections. The returned guard removes the socket's file.
+    pub fn serve(self, store: SharedStatus, send_input: InputSender) -> SocketGuard {
         let Socket { listener, path } = self;
         tokio::spawn(async move {
             let connections = Arc::new(());
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     continue;
                 };
-                // The directory keeps others out; this is the wall behind it.
+                // The mode of the directory already excludes other users; this is a second check.
                 let is_ours = |uid| uid == rustix::process::geteuid().as_raw();
                 if !stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid())) {
                     continue;
@@ -102,99 +102,99 @@ impl Socket {
                     refuse(&stream, "too many are connected");
                     continue;
                 }
-                let (connection, store, steer) = (Arc::clone(&connections), Arc::clone(&store), Arc::clone(&steer));
+                let (connection, store, send_input) = (Arc::clone(&connections), Arc::clone(&store), Arc::clone(&send_input));
                 tokio::spawn(async move {
-                    // However it ends, there is nobody to tell.
-                    let _ = converse(stream, &store, &steer).await;
+                    // An error of one connection affects no other and has no receiver.
+                    let _ = handle_connection(stream, &store, &send_input).await;
                     drop(connection);
                 });
             }
         });
-        Name(path)
+        SocketGuard(path)
     }
 }
 
-/// Listens under a name that nobody looks at, and takes the right one then.
-fn listen(fresh: &Path, path: &Path) -> io::Result<UnixListener> {
+/// Binds a socket to a temporary name, listens, and renames it to its final name.
+fn listen(temporary: &Path, path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Of one who had this id before us and was killed.
-    let _ = std::fs::remove_file(fresh);
-    let (address, _directory) = address(fresh)?;
+    // A killed process with the same id may have left this file.
+    let _ = std::fs::remove_file(temporary);
+    let (address, _directory) = address(temporary)?;
     rustix::net::bind(&socket, &address)?;
-    let named = std::fs::set_permissions(fresh, std::fs::Permissions::from_mode(0o600))
+    let named = std::fs::set_permissions(temporary, std::fs::Permissions::from_mode(0o600))
         .and_then(|()| Ok(rustix::net::listen(&socket, BACKLOG)?))
-        .and_then(|()| std::fs::rename(fresh, path));
+        .and_then(|()| std::fs::rename(temporary, path));
     if let Err(error) = named {
-        let _ = std::fs::remove_file(fresh);
+        let _ = std::fs::remove_file(temporary);
         return Err(error);
     }
     UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))
 }
 
-/// Does not wait: a fresh socket has a place for one line.
+/// Rejects a connection without waiting: the buffer of a new socket has room for one line.
 fn refuse(stream: &UnixStream, why: &str) {
-    let _ = stream.try_write(&line(&Answer::Refused(why.to_owned())));
+    let _ = stream.try_write(&encode(&Response::Refused(why.to_owned())));
 }
 
-async fn converse(stream: UnixStream, store: &SharedStatus, steer: &Steer) -> io::Result<()> {
+async fn handle_connection(stream: UnixStream, store: &SharedStatus, send_input: &InputSender) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(256, reader);
-    let mut asked = Vec::new();
+    let mut request = Vec::new();
     loop {
-        asked.clear();
-        let mut bounded = (&mut reader).take(ASK_BYTES as u64);
-        let read = timeout(SILENCE, bounded.read_until(b'\n', &mut asked)).await;
+        request.clear();
+        let mut bounded = (&mut reader).take(REQUEST_BYTES as u64);
+        let read = timeout(IDLE_TIMEOUT, bounded.read_until(b'\n', &mut request)).await;
         let Ok(Ok(1..)) = read else { return Ok(()) };
-        let answer = match serde_json::from_slice(&asked) {
-            Ok(Ask::Snapshot) => Answer::Snapshot(Box::new(open(store).snapshot())),
-            Ok(Ask::Command { what, server }) => command(what, server.as_deref(), store, steer),
-            Ok(Ask::Events { level }) => return follow(level, reader, writer, store).await,
+        let response = match serde_json::from_slice(&request) {
+            Ok(Request::Snapshot) => Response::Snapshot(Box::new(lock(store).snapshot())),
+            Ok(Request::Command { command, server }) => run_command(command, server.as_deref(), store, send_input),
+            Ok(Request::Events { level }) => return follow(level, reader, writer, store).await,
             Err(error) => {
-                // Where one line is wrong, nobody knows where the next begins.
-                let why = format!("this question is not understood: {error}");
-                return say(&mut writer, &Answer::Refused(why)).await;
+                // The start of the next request is unknown after a malformed one.
+                let why = format!("the request cannot be parsed: {error}");
+                return write_response(&mut writer, &Response::Refused(why)).await;
             }
         };
-        say(&mut writer, &answer).await?;
+        write_response(&mut writer, &response).await?;
     }
 }
 
-fn command(what: Command, server: Option<&str>, store: &SharedStatus, steer: &Steer) -> Answer {
-    let meant = open(store).named(server);
-    if meant.is_empty() {
-        return Answer::Refused(format!("there is no server {:?} here", server.unwrap_or_default()));
+fn run_command(command: Command, server: Option<&str>, store: &SharedStatus, send_input: &InputSender) -> Response {
+    let selected = lock(store).named(server);
+    if selected.is_empty() {
+        return Response::Refused(format!("there is no server {:?} in this process", server.unwrap_or_default()));
     }
-    let input = |upstream| match what {
+    let input = |upstream| match command {
         Command::Reconnect => Input::Reconnect { upstream },
         Command::Isolate => Input::Isolate { upstream },
         Command::Resume => Input::Resume { upstream },
     };
     let mut servers = Vec::new();
-    for (upstream, name) in meant {
-        if !steer(input(upstream)) {
-            return Answer::Refused("too much is to be done already".to_owned());
+    for (upstream, name) in selected {
+        if !send_input(input(upstream)) {
+            return Response::Refused("the queue of commands is full; try again".to_owned());
         }
         servers.push(name);
     }
-    Answer::Done { servers }
+    Response::Done { servers }
 }
 
-/// Tells what happens until the other side leaves or does not read.
+/// Sends events until the connection is closed or does not read.
 async fn follow(
     level: Level,
     mut reader: impl AsyncReadExt + Unpin,
     mut writer: impl AsyncWriteExt + Unpin,
     store: &SharedStatus,
 ) -> io::Result<()> {
-    let mut events = open(store).follow(level);
-    say(&mut writer, &Answer::Following).await?;
+    let mut events = lock(store).follow(level);
+    write_response(&mut writer, &Response::Following).await?;
     let mut ignored = [0; 64];
     loop {
-        let answer = tokio::select! {
-            heard = events.recv() => match heard {
-                Some(Heard::Event(told)) => Answer::Event(told),
-                Some(Heard::Missed(count)) => Answer::Missed(count),
+        let response = tokio::select! {
+            item = events.recv() => match item {
+                Some(StreamItem::Event(record)) => Response::Event(record),
+                Some(StreamItem::Missed(count)) => Response::Missed(count),
                 None => return Ok(()),
             },
             read = reader.read(&mut ignored) => match read? {
@@ -202,17 +202,17 @@ async fn follow(
                 _ => continue,
             },
         };
-        say(&mut writer, &answer).await?;
+        write_response(&mut writer, &response).await?;
     }
 }
 
-async fn say(writer: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) -> io::Result<()> {
-    timeout(READING, writer.write_all(&line(answer))).await?
+async fn write_response(writer: &mut (impl AsyncWriteExt + Unpin), response: &Response) -> io::Result<()> {
+    timeout(WRITE_TIMEOUT, writer.write_all(&encode(response))).await?
 }
 
-fn line(answer: &Answer) -> Vec<u8> {
-    // Nothing in it can fail to be written: no map has keys that are not text.
-    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+fn encode(response: &Response) -> Vec<u8> {
+    // Serialization cannot fail: all maps have string keys.
+    let mut line = serde_json::to_vec(response).unwrap_or_default();
     line.push(b'\n');
     line
 }

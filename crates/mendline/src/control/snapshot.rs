@@ -1,52 +1,52 @@
-//! How one process and its servers stand at one moment.
+//! The state of one process and its servers at one time.
 //!
-//! This is what `mendline status --json` prints, so its members are a promise: they may grow in number, and none changes its
-//! meaning while [`VERSION`] stays. Times are spans that were true when the snapshot was taken (`forMs`, `agoMs`, `inMs`), by
-//! a clock that nobody sets; only `takenAt` and `startedAt` are dates. Nothing in it is a secret: of a URL there is the host,
-//! of a command the program.
+//! `mendline status --json` prints this type, so its members are a stable format. Members may be added; none changes
+//! its meaning while [`VERSION`] is the same. Times are durations relative to the snapshot (`forMs`, `agoMs`, `inMs`)
+//! on a monotonic clock; only `takenAt` and `startedAt` are dates. It contains no secrets: of a URL it has the host, of
+//! a command the program.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of this shape. It changes when a member goes or changes its meaning, and not when one is added.
+/// The version of this format. It changes when a member is removed or changes its meaning, not when one is added.
 pub const VERSION: u32 = 2;
 
-/// One running Mendline.
+/// The state of one running process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// The version of this shape.
+    /// The version of this format.
     pub version: u32,
-    /// When it was taken, in milliseconds since 1970.
+    /// The time of the snapshot, in milliseconds since 1970.
     pub taken_at: u64,
     /// The process.
-    pub process: ProcessFacts,
-    /// The servers that it looks after, in the order of its configuration.
+    pub process: ProcessInfo,
+    /// Its servers, in the order of its configuration.
     pub servers: Vec<Server>,
 }
 
-/// What is known of the process itself.
+/// Facts about the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ProcessFacts {
-    /// Its id.
+pub struct ProcessInfo {
+    /// Its process id.
     pub pid: u32,
     /// The version of Mendline.
     pub mendline: String,
-    /// When it was started, in milliseconds since 1970.
+    /// The time of its start, in milliseconds since 1970.
     pub started_at: u64,
-    /// The file that its server is configured in, if it is run by name.
+    /// The configuration file of its server, if it is run by name.
     pub configuration: Option<String>,
-    /// Who speaks to it, if it has said so.
-    pub client: Option<Party>,
+    /// The client, once it has named itself in `initialize`.
+    pub client: Option<ClientInfo>,
 }
 
-/// Somebody who has introduced himself.
+/// The `clientInfo` of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Party {
-    /// By this name.
+pub struct ClientInfo {
+    /// Its name.
     pub name: String,
-    /// In this version, or nothing.
+    /// Its version, or an empty string.
     pub version: String,
 }
 
@@ -54,95 +54,95 @@ pub struct Party {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Server {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// How it is reached.
+    /// Its transport.
     pub transport: TransportKind,
-    /// Where it is: the host of a URL, the program of a command.
+    /// Its target: the host of a URL, the program of a command.
     pub target: String,
-    /// How it is.
+    /// Its state.
     pub state: State,
-    /// Whether calls are held back from it.
+    /// Its circuit breaker.
     pub breaker: Breaker,
-    /// How fast it is called.
+    /// Its rate limit.
     pub limit: Limit,
-    /// Calls that are with it now.
+    /// Calls that were sent and are not answered.
     pub in_flight: u64,
-    /// Calls that wait for it now.
+    /// Calls that wait to be sent.
     pub waiting: u64,
-    /// What became of calls so far.
+    /// The outcomes of calls so far.
     pub calls: Calls,
-    /// How long answered calls took.
+    /// The latency of answered calls.
     pub latency: Latency,
-    /// How the connection has been, apart from the calls.
+    /// Statistics of its connections.
     pub connection: Connection,
-    /// What went wrong last, if anything has.
+    /// The last error, if there was one.
     pub last_error: Option<LastError>,
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TransportKind {
-    /// As a child process.
+    /// A child process over stdio.
     Child,
-    /// Over Streamable HTTP.
+    /// Streamable HTTP.
     Http,
-    /// Over the older HTTP with SSE.
+    /// HTTP with SSE, the transport of 2024-11-05.
     Sse,
 }
 
-/// How a server is.
+/// The state of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// In one word.
+    /// The kind of state.
     pub kind: StateKind,
-    /// For how long.
+    /// The time since it entered this state.
     pub for_ms: u64,
-    /// Why, if it is not well.
+    /// The reason, if it is not healthy.
     pub why: Option<String>,
-    /// Which attempt to connect is under way or comes next, counted from the loss.
+    /// The number of the current or next attempt to connect, counted from the loss.
     pub attempt: Option<u32>,
-    /// After how many it is parked, if that is known.
+    /// The number of attempts after which it is parked, if there is a limit.
     pub attempts: Option<u32>,
-    /// When the next attempt begins, if it is known.
+    /// The time until the next attempt, if one is planned.
     pub next_in_ms: Option<u64>,
 }
 
-/// How a server is, in one word.
+/// The kind of a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StateKind {
-    /// It is there and has answered.
+    /// The server is connected and has responded.
     Ready,
-    /// Nobody has wanted anything of it yet, or not for a while.
+    /// The server is not connected: it has not been used yet, or not for some time.
     Idle,
-    /// It is being started, or has not answered yet.
+    /// The server is starting, or has not responded yet.
     Starting,
-    /// It was lost and is being brought back.
+    /// The connection was lost and is being restored.
     Reconnecting,
-    /// It is being ended.
+    /// The server is shutting down.
     Stopping,
-    /// A person took it out.
+    /// The operator isolated the server.
     Isolated,
-    /// It lets nobody in without a login.
+    /// The server requires a login.
     NeedsLogin,
-    /// It could not be brought back; it is tried now and then, and when it is called.
+    /// Reconnecting was given up for now; it is tried rarely, and when the server is called.
     Parked,
 }
 
-/// Whether calls are held back.
+/// The circuit breaker of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Breaker {
-    /// Where it stands.
+    /// Its state.
     pub state: BreakerState,
-    /// When a call may try the server again, if it is open.
+    /// The time until a call may probe the server, if it is open.
     pub tries_in_ms: Option<u64>,
-    /// What opened it.
+    /// The reason why it is open.
     pub why: Option<String>,
-    /// The tools that have an open breaker of their own.
+    /// Tools with an open breaker.
     pub tools: Vec<ToolBreaker>,
 }
 
@@ -150,39 +150,39 @@ pub struct Breaker {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolBreaker {
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Where it stands.
+    /// Its state.
     pub state: BreakerState,
-    /// When a call may try it again, if it is open.
+    /// The time until a call may probe the tool, if it is open.
     pub tries_in_ms: Option<u64>,
-    /// What opened it.
+    /// The reason why it is open.
     pub why: Option<String>,
 }
 
-/// Where a breaker stands.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BreakerState {
-    /// Calls flow.
+    /// Calls are sent.
     Closed,
-    /// Calls are held back.
+    /// Calls are rejected.
     Open,
-    /// One call tries.
+    /// One call probes the server.
     HalfOpen,
-    /// Calls are held back because a person said so.
+    /// Calls are rejected, because the operator isolated the server.
     Isolated,
 }
 
-/// How fast a server is called.
+/// The rate limit of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
     /// The configured rate, if there is one.
     pub rate: Option<Rate>,
-    /// For how long the server still wants to be left alone, if it has said so.
+    /// The rest of a pause that the server asked for.
     pub paused_ms: Option<u64>,
-    /// Calls so far that had to wait for their turn.
+    /// Calls so far that the rate limit delayed.
     pub slowed: u64,
 }
 
@@ -190,9 +190,9 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rate {
-    /// So many at once.
+    /// The number of calls at once.
     pub burst: u32,
-    /// So many per second in the long run.
+    /// The number of calls per second over time.
     pub per_second: f64,
 }
 
@@ -210,13 +210,13 @@ pub struct Calls {
     pub retries_refused: u64,
     /// Responses that were resumed after their stream broke off.
     pub resumed: u64,
-    /// Requests that the client cancelled or left behind.
+    /// Requests that the client cancelled or abandoned.
     pub cancelled: u64,
     /// Requests that Mendline answered from the catalogue, or provisionally.
     pub answered_early: u64,
 }
 
-/// How many requests had which outcome. Each request is counted once.
+/// The number of requests per outcome. Each request is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcomes {
@@ -235,12 +235,12 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Returns how many had any outcome.
+    /// Returns the total.
     pub fn all(&self) -> u64 {
         self.ok + self.tool_errors + self.errors + self.failed + self.unknown + self.rejected
     }
 
-    /// Returns how many did not bring what the client wanted, but for errors of the tool itself.
+    /// Returns the number of requests without an answer of the server.
     pub fn unanswered(&self) -> u64 {
         self.failed + self.unknown + self.rejected
     }
@@ -261,42 +261,42 @@ impl std::ops::Add for Outcomes {
     }
 }
 
-/// How long answered calls took, within 5 %.
+/// The latency of answered calls, within 5 %.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Latency {
-    /// How many were measured.
+    /// The number of calls.
     pub count: u64,
-    /// Half of them took no longer, in microseconds.
+    /// The median, in microseconds.
     pub p50_us: Option<u64>,
-    /// 95 of 100 took no longer.
+    /// The 95th percentile, in microseconds.
     pub p95_us: Option<u64>,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile, in microseconds.
     pub p99_us: Option<u64>,
 }
 
-/// How the connection has been.
+/// Statistics of a server's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
     /// Attempts to connect.
     pub dials: u64,
-    /// Of those, how many never came to an answer.
+    /// Attempts that failed before the first response.
     pub dials_failed: u64,
-    /// How often it was ready and was lost; a connection that was ended by hand is not lost.
+    /// Losses of a ready connection. Connections that the operator closed do not count.
     pub losses: u64,
-    /// How long the last successful attempt took, up to the first answer.
+    /// The duration of the last successful attempt, up to the first response.
     pub took_ms: Option<u64>,
-    /// The process id of the server, which is also the id of its process group, if it is a child.
+    /// The process id of a child, which is also the id of its process group.
     pub child: Option<u32>,
 }
 
-/// What went wrong last.
+/// The last error of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastError {
-    /// In words.
+    /// The error as text.
     pub what: String,
-    /// How long ago.
+    /// The time since then.
     pub ago_ms: u64,
 }

@@ -1,8 +1,8 @@
-//! What a process knows of itself: the fold of its events, with the time at which they came.
+//! The status of this process, folded from its events.
 //!
-//! The [`StatusObserver`] is told every event between a request and its answer, so on the way of a healthy call it does what
-//! the fold does and nothing more: no clock is read, nothing is formatted, nothing allocated. The clock is read when something
-//! changes that people count the time of; words are made when somebody follows, or asks.
+//! The [`StatusObserver`] gets every event between a request and its answer. For the events of a healthy call it only
+//! updates counters: it reads no clock, formats nothing and allocates nothing. It reads the clock for events that start
+//! a duration in the status. It formats text only for followers and snapshots.
 
 mod entry;
 
@@ -13,42 +13,42 @@ use mendline_core::{Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
-use super::message::{Level, Told};
-use super::registry::Heard;
-use super::snapshot::{Party, ProcessFacts, Snapshot, StateKind, VERSION};
-use crate::driver::{At, Observer};
+use super::message::{Level, EventRecord};
+use super::registry::StreamItem;
+use super::snapshot::{ClientInfo, ProcessInfo, Snapshot, StateKind, VERSION};
+use crate::driver::{EventTime, Observer};
 use crate::observe::redact::Redactor;
 
-/// How many events may wait for one who follows.
-const UNREAD: usize = 256;
+/// The limit of unread events of one follower.
+const FOLLOWER_QUEUE: usize = 256;
 
-/// What a process knows of itself.
+/// The status of this process.
 #[derive(Debug)]
 pub struct StatusStore {
-    process: ProcessFacts,
+    process: ProcessInfo,
     servers: Vec<Entry>,
     followers: Vec<Follower>,
     is_stopping: bool,
-    /// What it must not show, whoever said it.
+    /// Redacts all texts in snapshots and events.
     redactor: Redactor,
 }
 
-/// A status store that is written in by the driver and read by whoever asks.
+/// A status store that the driver writes and the control socket reads.
 pub type SharedStatus = Arc<Mutex<StatusStore>>;
 
-/// Somebody who follows what happens.
+/// A connection that follows the events.
 #[derive(Debug)]
 struct Follower {
     level: Level,
-    events: mpsc::Sender<Heard>,
-    /// Left out since the last one that was taken.
+    events: mpsc::Sender<StreamItem>,
+    /// The number of events dropped since the last one that was sent.
     missed: u64,
 }
 
 impl StatusStore {
-    /// The status store of this process, which looks after these servers.
+    /// Creates the status store of this process for these servers.
     pub fn new(configuration: Option<String>, upstreams: &[UpstreamConfig]) -> StatusStore {
-        let process = ProcessFacts {
+        let process = ProcessInfo {
             pid: std::process::id(),
             mendline: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: unix_ms(),
@@ -60,18 +60,18 @@ impl StatusStore {
         StatusStore { process, servers, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
     }
 
-    /// The same, which shows nothing that this one hides.
-    pub fn hiding(mut self, redactor: Redactor) -> StatusStore {
+    /// Sets the redactor.
+    pub fn with_redactor(mut self, redactor: Redactor) -> StatusStore {
         self.redactor = redactor;
         self
     }
 
-    /// The same, to be shared.
+    /// Wraps the store for sharing.
     pub fn shared(self) -> SharedStatus {
         Arc::new(Mutex::new(self))
     }
 
-    /// How everything stands now.
+    /// Returns the current state of the process and its servers.
     pub fn snapshot(&self) -> Snapshot {
         let now = clock();
         Snapshot {
@@ -82,36 +82,36 @@ impl StatusStore {
         }
     }
 
-    /// The servers of this name, or all of them.
+    /// Returns the servers of this name, or all.
     pub fn named(&self, name: Option<&str>) -> Vec<(UpstreamId, String)> {
-        let meant = |entry: &Entry| name.is_none_or(|name| entry.name == name);
+        let is_selected = |entry: &Entry| name.is_none_or(|name| entry.name == name);
         let numbered = (0u16..).map(UpstreamId).zip(&self.servers);
-        numbered.filter(|(_, entry)| meant(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
+        numbered.filter(|(_, entry)| is_selected(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
     }
 
-    /// What happens from now on, but for what is quieter.
-    pub(super) fn follow(&mut self, level: Level) -> mpsc::Receiver<Heard> {
-        // Those who left and were not missed yet.
+    /// Returns a receiver of the events from this level up.
+    pub(super) fn follow(&mut self, level: Level) -> mpsc::Receiver<StreamItem> {
+        // Removes followers whose connection is closed and that got no event since.
         self.followers.retain(|follower| !follower.events.is_closed());
-        let (events, heard) = mpsc::channel(UNREAD);
+        let (events, receiver) = mpsc::channel(FOLLOWER_QUEUE);
         self.followers.push(Follower { level, events, missed: 0 });
-        heard
+        receiver
     }
 
-    fn take_in(&mut self, event: &Event) {
-        let (upstream, is_everyday) = (event.upstream(), is_everyday(event));
+    fn apply(&mut self, event: &Event) {
+        let (upstream, is_routine) = (event.upstream(), is_routine(event));
         if let Some(entry) = upstream.and_then(|it| self.servers.get_mut(usize::from(it.0))) {
             entry.status.apply(event);
-            // That a login is not wanted any more is seen by an answer like any other.
-            if !is_everyday || entry.kind == StateKind::NeedsLogin {
+            // Any answer can end the need for a login.
+            if !is_routine || entry.kind == StateKind::NeedsLogin {
                 entry.note_time(event, self.is_stopping, clock());
             }
         }
-        if !is_everyday {
+        if !is_routine {
             self.note_process(event);
         }
         if !self.followers.is_empty() {
-            self.tell(upstream, event.level().into(), false, |hide| shown(&event.to_string(), hide));
+            self.publish(upstream, event.level().into(), false, |redactor| shown(&event.to_string(), redactor));
         }
     }
 
@@ -119,30 +119,30 @@ impl StatusStore {
         match event {
             Event::ClientNamed { name, version, .. } => {
                 let (name, version) = (shown(name, &self.redactor), shown(version, &self.redactor));
-                self.process.client = Some(Party { name, version });
+                self.process.client = Some(ClientInfo { name, version });
             }
             Event::Stopping { .. } => self.is_stopping = true,
             _ => {}
         }
     }
 
-    fn tell(&mut self, about: Option<UpstreamId>, level: Level, said: bool, words: impl FnOnce(&Redactor) -> String) {
+    fn publish(&mut self, about: Option<UpstreamId>, level: Level, is_stderr: bool, text: impl FnOnce(&Redactor) -> String) {
         if !self.followers.iter().any(|follower| follower.level <= level) {
             return;
         }
         let server = about.and_then(|it| self.servers.get(usize::from(it.0))).map(|entry| entry.name.clone());
-        let told = Told { at: unix_ms(), level, server, said, text: words(&self.redactor) };
-        self.followers.retain_mut(|follower| follower.level > level || follower.tell(&told));
+        let record = EventRecord { at: unix_ms(), level, server, is_stderr, text: text(&self.redactor) };
+        self.followers.retain_mut(|follower| follower.level > level || follower.send(&record));
     }
 }
 
 impl Follower {
-    /// Says whether anybody is still there.
-    fn tell(&mut self, told: &Told) -> bool {
-        if self.missed > 0 && self.events.try_send(Heard::Missed(self.missed)).is_ok() {
+    /// Sends an event. Returns false if the follower is gone.
+    fn send(&mut self, record: &EventRecord) -> bool {
+        if self.missed > 0 && self.events.try_send(StreamItem::Missed(self.missed)).is_ok() {
             self.missed = 0;
         }
-        match self.events.try_send(Heard::Event(told.clone())) {
+        match self.events.try_send(StreamItem::Event(record.clone())) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.missed += 1;
@@ -153,8 +153,8 @@ impl Follower {
     }
 }
 
-/// What happens on the way of every healthy call changes nothing that people count the time of.
-fn is_everyday(event: &Event) -> bool {
+/// Returns whether an event belongs to a healthy call and starts no duration in the status.
+fn is_routine(event: &Event) -> bool {
     matches!(
         event,
         Event::CallAccepted { .. }
@@ -168,7 +168,7 @@ fn is_everyday(event: &Event) -> bool {
     )
 }
 
-/// The time since the machine was started, asleep or not: a laptop that slept was not ready meanwhile, but the hour passed.
+/// Returns the time since boot, including sleep: durations in the status count the time asleep.
 fn clock() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
@@ -178,39 +178,39 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
-/// Writes into a status store what happens.
+/// An observer that writes to a status store.
 #[derive(Debug)]
 pub struct StatusObserver(SharedStatus);
 
 impl StatusObserver {
-    /// One that writes into this status store.
+    /// Creates an observer for this store.
     pub fn new(store: SharedStatus) -> StatusObserver {
         StatusObserver(store)
     }
 }
 
 impl Observer for StatusObserver {
-    fn on_event(&mut self, event: &Event, _: At) {
-        open(&self.0).take_in(event);
+    fn on_event(&mut self, event: &Event, _: EventTime) {
+        lock(&self.0).apply(event);
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
-        let mut store = open(&self.0);
+        let mut store = lock(&self.0);
         if !store.followers.is_empty() {
-            store.tell(Some(upstream), Level::Info, true, |hide| shown(&String::from_utf8_lossy(line), hide));
+            store.publish(Some(upstream), Level::Info, true, |redactor| shown(&String::from_utf8_lossy(line), redactor));
         }
     }
 }
 
-/// Both sides are on one thread, so nobody ever waits here.
-pub(super) fn open(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
+/// Locks the store. Writer and readers run on one thread, so this never waits.
+pub(super) fn lock(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use mendline_core::event::Over;
-    use mendline_core::reason::CutReason;
+    use mendline_core::reason::Reason;
     use mendline_core::{ClientId, LinkId, LinkState, Moment};
     use mendline_wire::Method;
 
@@ -219,16 +219,17 @@ mod tests {
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
 
+    fn emit(observer: &mut StatusObserver, event: &Event) {
+        observer.on_event(event, EventTime { moment: Moment::ZERO, unix_micros: 0 });
+    }
+
     fn store() -> SharedStatus {
         StatusStore::new(None, &[UpstreamConfig::child("notes", "npx")]).shared()
     }
 
-    const AT: At = At { moment: Moment::ZERO, unix_micros: 0 };
-
-    fn moved(from: LinkState, to: LinkState, why: &str) -> Event {
+    fn moved(from: LinkState, to: LinkState, why: Option<Reason>) -> Event {
         let over = (to == LinkState::Up).then_some(Over::Child(7));
-        let why = (!why.is_empty()).then(|| CutReason::Other { error: why.to_owned() }.into());
-        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over, repeated: false }
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over }
     }
 
     fn ready() -> Event {
@@ -237,55 +238,56 @@ mod tests {
     }
 
     fn up(observer: &mut StatusObserver) {
-        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""), AT);
-        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""), AT);
-        observer.on_event(&ready(), AT);
+        emit(observer, &moved(LinkState::Idle, LinkState::Dialing, None));
+        emit(observer, &moved(LinkState::Dialing, LinkState::Up, None));
+        emit(observer, &ready());
     }
 
     fn seen(store: &SharedStatus) -> Server {
-        open(store).snapshot().servers.remove(0)
+        lock(store).snapshot().servers.remove(0)
     }
 
     #[test]
-    fn a_server_is_followed_from_its_start_to_its_end() {
+    fn state_follows_the_events_of_a_server() {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         assert_eq!(seen(&store).state.kind, StateKind::Idle);
-        observer.on_event(&moved(LinkState::Idle, LinkState::Dialing, ""), AT);
+        emit(&mut observer, &moved(LinkState::Idle, LinkState::Dialing, None));
         assert_eq!(seen(&store).state.kind, StateKind::Starting);
-        observer.on_event(&moved(LinkState::Dialing, LinkState::Up, ""), AT);
+        emit(&mut observer, &moved(LinkState::Dialing, LinkState::Up, None));
         assert_eq!((seen(&store).state.kind, seen(&store).connection.child), (StateKind::Starting, Some(7)));
-        observer.on_event(&ready(), AT);
+        emit(&mut observer, &ready());
         assert_eq!((seen(&store).state.kind, seen(&store).connection.took_ms), (StateKind::Ready, Some(80)));
-        observer.on_event(&Event::Stopping { running: 0 }, AT);
-        observer.on_event(&moved(LinkState::Up, LinkState::Draining, "stopping"), AT);
+        emit(&mut observer, &Event::Stopping { running: 0 });
+        emit(&mut observer, &moved(LinkState::Up, LinkState::Draining, None));
         assert_eq!(seen(&store).state.kind, StateKind::Stopping);
     }
 
     #[test]
-    fn what_is_left_of_a_wait_is_never_more_than_the_wait() {
+    fn remaining_wait_is_at_most_the_planned_wait() {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
         up(&mut observer);
-        observer.on_event(&moved(LinkState::Up, LinkState::Waiting, "gone\u{1b}[2J"), AT);
+        let gone = Reason::ErrorBody { message: "gone\u{1b}[2J".to_owned() };
+        emit(&mut observer, &moved(LinkState::Up, LinkState::Waiting, Some(gone)));
         let wait = Duration::from_secs(3_600);
-        observer.on_event(&Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait }, AT);
+        emit(&mut observer, &Event::DialPlanned { upstream: UPSTREAM, attempt: 3, most: Some(10), wait });
         let state = seen(&store).state;
         assert_eq!((state.kind, state.attempt, state.attempts), (StateKind::Reconnecting, Some(3), Some(10)));
         let left = state.next_in_ms.unwrap();
         assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
-        assert_eq!(state.why.as_deref(), Some("gone\\u{1b}[2J"), "and what was said is harmless");
-        observer.on_event(&moved(LinkState::Waiting, LinkState::Dialing, ""), AT);
-        assert_eq!(seen(&store).state.next_in_ms, None, "it is under way");
+        assert_eq!(state.why.as_deref(), Some("the server answered: gone\\u{1b}[2J"), "the text is escaped");
+        emit(&mut observer, &moved(LinkState::Waiting, LinkState::Dialing, None));
+        assert_eq!(seen(&store).state.next_in_ms, None, "the dial has started");
     }
 
     #[test]
-    fn whoever_does_not_read_is_told_how_much_he_missed_when_he_does() {
+    fn slow_follower_gets_the_number_of_missed_events() {
         let store = store();
         let mut observer = StatusObserver::new(Arc::clone(&store));
-        let mut heard = open(&store).follow(Level::Debug);
-        let mut quiet = open(&store).follow(Level::Warn);
-        let sent = Event::CallAccepted {
+        let mut receiver = lock(&store).follow(Level::Debug);
+        let mut quiet = lock(&store).follow(Level::Warn);
+        let accepted = Event::CallAccepted {
             upstream: UPSTREAM,
             call: 1,
             client: ClientId(1),
@@ -293,20 +295,20 @@ mod tests {
             tool: None,
             trace: None,
         };
-        for _ in 0..UNREAD + 10 {
-            observer.on_event(&sent, AT);
+        for _ in 0..FOLLOWER_QUEUE + 10 {
+            emit(&mut observer, &accepted);
         }
-        for _ in 0..UNREAD {
-            assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
+        for _ in 0..FOLLOWER_QUEUE {
+            assert!(matches!(receiver.try_recv(), Ok(StreamItem::Event(_))));
         }
-        observer.on_event(&sent, AT);
-        assert_eq!(heard.try_recv(), Ok(Heard::Missed(10)));
-        assert!(matches!(heard.try_recv(), Ok(Heard::Event(_))));
-        assert!(quiet.try_recv().is_err(), "nothing was loud enough");
-        drop((heard, quiet));
-        observer.on_event(&sent, AT);
-        assert_eq!(open(&store).followers.len(), 1, "the one that heard nothing is not missed yet");
-        let _next = open(&store).follow(Level::Debug);
-        assert_eq!(open(&store).followers.len(), 1, "and has left by now");
+        emit(&mut observer, &accepted);
+        assert_eq!(receiver.try_recv(), Ok(StreamItem::Missed(10)));
+        assert!(matches!(receiver.try_recv(), Ok(StreamItem::Event(_))));
+        assert!(quiet.try_recv().is_err(), "no event has its level");
+        drop((receiver, quiet));
+        emit(&mut observer, &accepted);
+        assert_eq!(lock(&store).followers.len(), 1, "a follower without events is removed later");
+        let _next = lock(&store).follow(Level::Debug);
+        assert_eq!(lock(&store).followers.len(), 1, "it is removed with the next follower");
     }
 }

@@ -1,33 +1,33 @@
-//! A snapshot in words, the same wherever a person reads them.
+//! Snapshots as text for people.
 
 use std::time::Duration;
 
 use super::snapshot::{Breaker, BreakerState, Limit, State, StateKind};
 
-/// How much somebody should care.
+/// The severity of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Not at all.
-    Well,
-    /// It passes by itself, or somebody wanted it so.
-    Passing,
-    /// It needs a look.
-    Bad,
+    /// No problem.
+    Healthy,
+    /// A state that ends without intervention, or that the operator requested.
+    Transient,
+    /// A state that needs the operator.
+    Unhealthy,
 }
 
 impl StateKind {
-    /// How much somebody should care.
+    /// Returns the severity of this state.
     pub fn severity(self) -> Severity {
         match self {
-            StateKind::Ready | StateKind::Idle => Severity::Well,
+            StateKind::Ready | StateKind::Idle => Severity::Healthy,
             StateKind::Starting | StateKind::Reconnecting | StateKind::Stopping | StateKind::Isolated => {
-                Severity::Passing
+                Severity::Transient
             }
-            StateKind::NeedsLogin | StateKind::Parked => Severity::Bad,
+            StateKind::NeedsLogin | StateKind::Parked => Severity::Unhealthy,
         }
     }
 
-    /// In one word, or two.
+    /// Returns the name of this state.
     pub fn word(self) -> &'static str {
         match self {
             StateKind::Ready => "ready",
@@ -43,7 +43,7 @@ impl StateKind {
 }
 
 impl State {
-    /// In half a sentence: `ready 2 h`, `reconnecting 3/10, next in 4 s`, `parked: connection refused`.
+    /// Returns a short text: `ready 2 h`, `reconnecting 3/10, next in 4 s`, `parked: connection refused`.
     pub fn words(&self) -> String {
         let word = self.kind.word();
         match self.kind {
@@ -70,7 +70,7 @@ impl State {
 }
 
 impl BreakerState {
-    /// In one word.
+    /// Returns the name of this state.
     pub fn word(self) -> &'static str {
         match self {
             BreakerState::Closed => "closed",
@@ -82,7 +82,7 @@ impl BreakerState {
 }
 
 impl Breaker {
-    /// In half a sentence: `closed`, `open 12 s`, `2 tools open`.
+    /// Returns a short text: `closed`, `open 12 s`, `2 tools open`.
     pub fn words(&self) -> String {
         match (self.state, self.tries_in_ms, self.tools.as_slice()) {
             (BreakerState::Open, Some(wait), _) => format!("open {}", span_ms(wait)),
@@ -94,7 +94,7 @@ impl Breaker {
 }
 
 impl Limit {
-    /// In half a sentence: `10/s`, `paused 3 s`; nothing if there is none.
+    /// Returns a short text: `10/s`, `paused 3 s`; empty without a limit.
     pub fn words(&self) -> String {
         match (self.paused_ms, self.rate) {
             (Some(left), _) => format!("paused {}", span_ms(left)),
@@ -104,12 +104,12 @@ impl Limit {
     }
 }
 
-/// A time that has passed or is to pass, as a person says it.
+/// Formats a duration in its largest unit.
 pub fn span(time: Duration) -> String {
     span_ms(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The same, of milliseconds.
+/// Formats milliseconds in their largest unit.
 pub fn span_ms(millis: u64) -> String {
     const SECOND: u64 = 1_000;
     const MINUTE: u64 = 60 * SECOND;
@@ -124,7 +124,7 @@ pub fn span_ms(millis: u64) -> String {
     }
 }
 
-/// How long a call took, as short as it can be said: `420 µs`, `1.2 ms`, `80 ms`, `4.2 s`.
+/// Formats the latency of a call: `420 µs`, `1.2 ms`, `80 ms`, `4.2 s`.
 pub fn took_us(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_reads_as_a_person_says_it() {
+    fn states_are_formatted_with_times_attempts_and_reasons() {
         assert_eq!(state(StateKind::Ready).words(), "ready 2 h");
         let lost =
             State { attempt: Some(3), attempts: Some(10), next_in_ms: Some(4_200), ..state(StateKind::Reconnecting) };
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_said_in_its_largest_unit() {
-        let said: Vec<String> = [999, 59_999, 60_000, 3_599_999, 86_399_999, 86_400_000].map(span_ms).into();
-        assert_eq!(said, ["999 ms", "59 s", "1 min", "59 min", "23 h", "1 d"]);
+    fn durations_are_formatted_in_their_largest_unit() {
+        let spans: Vec<String> = [999, 59_999, 60_000, 3_599_999, 86_399_999, 86_400_000].map(span_ms).into();
+        assert_eq!(spans, ["999 ms", "59 s", "1 min", "59 min", "23 h", "1 d"]);
         let took: Vec<String> = [7, 1_250, 80_400, 4_260_000, 61_000_000].map(took_us).into();
         assert_eq!(took, ["7 µs", "1.2 ms", "80 ms", "4.2 s", "1 min"]);
     }

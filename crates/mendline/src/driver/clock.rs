@@ -1,7 +1,7 @@
-//! The driver's clock: moments since its own start, and one sleep.
+//! The driver's clock: time since its start, and one timer.
 //!
-//! The sleep is re-armed only for an earlier deadline. Deadlines move away with every answered call, and waking once too
-//! early every few minutes costs less than moving a timer twice per call. The clock is tokio's, so that a test can hold it.
+//! The timer is reset only for an earlier deadline. Deadlines move back with every answered call, and one early wakeup
+//! every few minutes costs less than two timer updates per call. The clock is tokio's, so that a test can pause it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use mendline_core::Moment;
 use tokio::time::{Instant, Sleep};
 
-/// A sleep that is armed for nothing is armed for this far away.
+/// The delay of a timer without a deadline.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The time, and one sleep.
+/// The time and one timer.
 pub(super) struct Clock {
     start: Instant,
     sleep: Pin<Box<Sleep>>,
@@ -22,18 +22,18 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts a clock.
     pub(super) fn start() -> Clock {
         Clock { start: Instant::now(), sleep: Box::pin(tokio::time::sleep(FAR)), armed: None }
     }
 
-    /// What the engine is told.
+    /// Returns the time since the start.
     pub(super) fn now(&self) -> Moment {
         let since = self.start.elapsed();
         Moment::ZERO + since
     }
 
-    /// Ready when the armed moment has come, which may be before `deadline`.
+    /// Becomes ready at the armed deadline, which may be earlier than `deadline`.
     pub(super) fn poll_until(&mut self, deadline: Option<Moment>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = deadline else {
             return Poll::Pending;

@@ -1,7 +1,7 @@
-//! What the driver needs of the world that children live in.
+//! The traits through which the driver uses processes, connections, caches and observers.
 //!
-//! The driver is generic over these traits and not over an operating system: the real ones start processes
-//! ([`crate::transport::child`]), those of a test hand out cables in memory, and the loop between them is the same.
+//! The driver is generic over these traits and not over an operating system. The real implementations start processes
+//! ([`crate::transport::child`]), those of tests use streams in memory.
 
 use std::task::{Context, Poll};
 
@@ -12,125 +12,126 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::transport::http::{Dial, Http};
 
-/// Starts children, and knows the way to servers that live elsewhere.
+/// Starts children and provides HTTP transports.
 pub trait Host: Send {
-    /// What it starts.
+    /// A child process.
     type Child: Child;
 
-    /// How it makes connections.
+    /// Dials connections.
     type Dial: Dial + Send;
 
-    /// Starts the child of this link's upstream. Returns when the child runs or is known not to.
+    /// Starts the child of this link's upstream. Returns when the child runs or has failed to start.
     fn spawn(&mut self, link: LinkId) -> Result<Self::Child, SpawnError>;
 
-    /// The way to this upstream, if it is reached over HTTP. Asked for once.
+    /// Returns the HTTP transport of this upstream, if it has one. Called once.
     fn remote(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>>;
 
-    /// From now on this upstream is reached the way that was configured last: the next child is started by it, and this is
-    /// the new way over HTTP, if there is one.
+    /// Applies the latest configuration of this upstream: later children are started by it. Returns the new HTTP
+    /// transport, if the upstream has one.
     fn renew(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>> {
         let _ = upstream;
         None
     }
 }
 
-/// A child that was started and is not yet buried.
+/// A child that was started and is not yet reaped.
 ///
-/// Ending has two steps, because a process that has ended but is not reaped still owns its id: nobody else can have got
-/// it, so what is left of its group can be killed without fear of hitting a stranger.
+/// Its end has two steps. A process that has exited but is not reaped still owns its id, so the rest of its process
+/// group can be killed without the risk of killing an unrelated process.
 pub trait Child: Send {
-    /// Where it reads from.
+    /// The write end of its stdin.
     type Stdin: AsyncWrite + Unpin + Send;
-    /// Where it writes protocol to.
+    /// The read end of its stdout, which carries the protocol.
     type Stdout: AsyncRead + Unpin + Send;
-    /// Where it writes everything else to.
+    /// The read end of its stderr.
     type Stderr: AsyncRead + Unpin + Send;
 
-    /// Its process id, which is also the id of its group.
+    /// Returns its process id, which is also the id of its process group.
     fn pid(&self) -> u32;
 
-    /// Its three pipes, once.
+    /// Returns its three pipes, once.
     fn pipes(&mut self) -> Option<(Self::Stdin, Self::Stdout, Self::Stderr)>;
 
-    /// Ready as soon as the process has ended, and from then on.
+    /// Becomes ready when the process has exited, and stays ready.
     fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Sends a signal to the whole group. That nobody is left to receive it is no error.
+    /// Sends a signal to the whole process group. An empty group is not an error.
     fn signal(&mut self, signal: Signal);
 
-    /// Kills what is left of the group, reaps the process, and says how it had ended. Only after `poll_exited` was ready.
+    /// Kills the rest of the process group, reaps the process and returns its exit status. Only after `poll_exited` was
+    /// ready.
     fn reap(&mut self) -> Exit;
 
-    /// How many of the bytes that its stdin accepted nobody has read and nobody can read any more. Only after `bury`, and
-    /// nothing unless that is certain: a byte too many here is a call made twice.
+    /// Returns how many bytes its stdin accepted that no process has read or can still read. Only after `reap`. Returns
+    /// 0 unless the number is certain: if it is too high, a call may run twice.
     fn unread(&self, stdin: &Self::Stdin) -> u64;
 
-    /// Reads what lies in the pipe now, without waiting and without trusting a remembered readiness.
+    /// Reads the bytes that are in the pipe now. Does not wait, and ignores cached readiness.
     fn drain_stdout(&self, stdout: &mut Self::Stdout, into: &mut BytesMut) -> Drained;
 
-    /// As [`Child::drain_stdout`], for the other pipe.
+    /// Does the same as [`Child::drain_stdout`] for stderr.
     fn drain_stderr(&self, stderr: &mut Self::Stderr, into: &mut BytesMut) -> Drained;
 }
 
-/// What one read without waiting gave.
+/// The result of one read without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// That many bytes; there may be more.
+    /// This many bytes; there may be more.
     Bytes(usize),
-    /// Nothing for now, or nothing ever again.
+    /// No bytes: the pipe is empty or closed.
     Nothing,
 }
 
-/// Keeps what is known of servers for the next time. Must not block.
-pub trait Keeper: Send {
-    /// Keeps this; it replaces what was kept of this upstream before.
-    fn keep(&mut self, upstream: UpstreamId, what: ListCache);
+/// Stores the list cache for the next start. Must not block.
+pub trait CacheStore: Send {
+    /// Stores this cache in place of the last one of this upstream.
+    fn store(&mut self, upstream: UpstreamId, cache: ListCache);
 }
 
 /// The time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
-    /// On the engine's clock, which never goes back.
+pub struct EventTime {
+    /// On the engine's clock, which is monotonic.
     pub moment: Moment,
-    /// On the machine's clock, in microseconds since 1970.
+    /// On the system clock, in microseconds since 1970.
     pub unix_micros: u64,
 }
 
 /// An observer of events. It must not block: it is called between a request and its answer.
 pub trait Observer: Send {
     /// The engine emitted an event.
-    fn on_event(&mut self, event: &Event, at: At);
+    fn on_event(&mut self, event: &Event, at: EventTime);
 
     /// A child wrote a line to its stderr. Secrets are hidden in it.
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]);
 
-    /// Whether it wants to see the messages themselves. Asked once, at the beginning.
+    /// Returns whether it wants the messages on the wire. Called once, at the start.
     fn wants_wire(&self) -> bool {
         false
     }
 
-    /// A message went this way. Told only to those who want it.
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
-        let _ = (upstream, way, message);
+    /// A message passed in this direction. Called only if `wants_wire` returned true.
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
+        let _ = (upstream, direction, message);
     }
 }
 
-/// The four ways that a message can go.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From the client to us.
+pub enum Direction {
+    /// From the client to Mendline.
     FromClient,
-    /// From us to the server.
+    /// From Mendline to the server.
     ToServer,
-    /// From the server to us.
+    /// From the server to Mendline.
     FromServer,
-    /// From us to the client.
+    /// From Mendline to the client.
     ToClient,
 }
 
-/// Two that are told the same.
+/// Both observers get every call.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn on_event(&mut self, event: &Event, at: At) {
+    fn on_event(&mut self, event: &Event, at: EventTime) {
         self.0.on_event(event, at);
         self.1.on_event(event, at);
     }
@@ -144,15 +145,15 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.wants_wire() || self.1.wants_wire()
     }
 
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
-        self.0.passed(upstream, way, message);
-        self.1.passed(upstream, way, message);
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
+        self.0.on_message(upstream, direction, message);
+        self.1.on_message(upstream, direction, message);
     }
 }
 
-/// Nobody, when there is nobody to tell.
+/// An optional observer; `None` ignores every call.
 impl<A: Observer> Observer for Option<A> {
-    fn on_event(&mut self, event: &Event, at: At) {
+    fn on_event(&mut self, event: &Event, at: EventTime) {
         if let Some(observer) = self {
             observer.on_event(event, at);
         }
@@ -168,9 +169,9 @@ impl<A: Observer> Observer for Option<A> {
         self.as_ref().is_some_and(Observer::wants_wire)
     }
 
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
         if let Some(observer) = self {
-            observer.passed(upstream, way, message);
+            observer.on_message(upstream, direction, message);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! One child as the driver holds it: its pipes, and what is suspected about them.
+//! One child in the driver: its process, its pipes, and pipes that closed early.
 //!
-//! When a process dies, its pipes close a moment before it can be seen to have ended. Telling the engine about both would
-//! make every death look like two faults, so a closed pipe is only *suspected* for [`GRACE`]; a process that really lives
-//! on without it is reported after that.
+//! When a process dies, its pipes close shortly before its exit is visible. If the driver reported both, every exit
+//! would look like two faults. So a closed pipe is only *suspected* for [`GRACE`]. It is reported if the process is
+//! still alive after that.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use super::host::Child;
 use super::sink::Sink;
 use super::source::Source;
 
-/// How long a closed pipe may wait for the end of its process. Between the two the kernel needs microseconds, and a busy
-/// machine milliseconds.
+/// The time between the close of a pipe and the report. The exit follows within microseconds, or milliseconds under
+/// load.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// What a line on stderr is cut to. Longer ones are somebody's data, not a message to a person.
+/// The limit of a line on stderr, in bytes. Longer lines are data and not messages for people.
 pub(super) const STDERR_LINE: usize = 4 * 1024;
 
-/// What is read at most from the pipes of a process that has ended: more than any pipe holds.
-pub(super) const LAST_BYTES: usize = 1024 * 1024;
+/// The limit of bytes read from the pipes of an exited process: more than a pipe holds.
+pub(super) const DRAIN_BYTES: usize = 1024 * 1024;
 
 /// A child process and its pipes.
 pub(super) struct Link<C: Child> {
@@ -30,13 +30,13 @@ pub(super) struct Link<C: Child> {
     pub(super) stdin: Sink<C::Stdin>,
     pub(super) stdout: Source<C::Stdout>,
     pub(super) stderr: Source<C::Stderr>,
-    /// Not read from in the last round, for want of leave.
-    pub(super) held: bool,
+    /// The engine did not allow reading in the last iteration.
+    pub(super) paused: bool,
     suspicions: Vec<(Moment, Pipe)>,
 }
 
 impl<C: Child> Link<C> {
-    /// A link over these pipes; messages may be `message_limit` bytes long.
+    /// Creates a link over these pipes. The limit of a message is `message_limit` bytes.
     pub(super) fn new(id: LinkId, child: C, pipes: (C::Stdin, C::Stdout, C::Stderr), message_limit: usize) -> Link<C> {
         let (stdin, stdout, stderr) = pipes;
         Link {
@@ -45,22 +45,22 @@ impl<C: Child> Link<C> {
             stdin: Sink::new(stdin),
             stdout: Source::new(stdout, message_limit),
             stderr: Source::new(stderr, STDERR_LINE),
-            held: false,
+            paused: false,
             suspicions: Vec::new(),
         }
     }
 
-    /// A pipe closed although the process has not been seen to end.
+    /// Notes that a pipe closed while the process seems to be alive.
     pub(super) fn suspect(&mut self, pipe: Pipe, now: Moment) {
         self.suspicions.push((now + GRACE, pipe));
     }
 
-    /// When the next suspicion becomes a fact.
+    /// Returns the time at which the next suspected pipe is reported.
     pub(super) fn next_suspicion(&self) -> Option<Moment> {
         self.suspicions.iter().map(|(due, _)| *due).min()
     }
 
-    /// A suspicion that has become a fact.
+    /// Removes and returns a pipe whose grace period is over.
     pub(super) fn confirmed(&mut self, now: Moment) -> Option<Pipe> {
         let at = self.suspicions.iter().position(|(due, _)| *due <= now)?;
         Some(self.suspicions.swap_remove(at).1)

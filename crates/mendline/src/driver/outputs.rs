@@ -1,4 +1,4 @@
-//! What the engine asks for, done.
+//! Runs the outputs of the engine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,10 +8,10 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{At, Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
+use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
 
-/// How many outputs are carried out in one round.
-const OUTPUTS_PER_ROUND: usize = 1024;
+/// The limit of outputs in one iteration.
+const OUTPUTS_PER_ITERATION: usize = 1024;
 
 impl<H, R, W, O> Driver<H, R, W, O>
 where
@@ -20,29 +20,30 @@ where
     W: AsyncWrite + Unpin + Send,
     O: Observer,
 {
-    /// Does what the engine asks for, and notes what that can have changed here; telling people has not.
-    pub(super) fn run_output(&mut self, now: Moment, iteration: &mut Iteration) {
+    /// Runs the outputs of the engine. Requests another iteration after outputs that can cause new inputs; events and
+    /// cache writes cannot.
+    pub(super) fn run_outputs(&mut self, now: Moment, iteration: &mut Iteration) {
         let mut unix_micros = None;
-        for _ in 0..OUTPUTS_PER_ROUND {
+        for _ in 0..OUTPUTS_PER_ITERATION {
             let Some(output) = self.engine.poll_output() else {
                 return;
             };
             match output {
                 Output::Event(event) => {
                     let unix_micros = *unix_micros.get_or_insert_with(unix_micros_now);
-                    self.observer.on_event(&event, At { moment: now, unix_micros });
+                    self.observer.on_event(&event, EventTime { moment: now, unix_micros });
                     continue;
                 }
                 Output::Cache { upstream, what } => {
-                    if let Some(keeper) = &mut self.keeper {
-                        keeper.keep(upstream, what);
+                    if let Some(store) = &mut self.cache_store {
+                        store.store(upstream, what);
                     }
                     continue;
                 }
                 Output::Exchange { exchange, request, reuse, .. } => {
-                    iteration.begun = true;
-                    if let (true, Some(body)) = (self.wired, &request.body) {
-                        wire::goes(&mut self.observer, exchange.upstream(), Way::ToServer, body);
+                    iteration.exchange_changed = true;
+                    if let (true, Some(body)) = (self.wire_enabled, &request.body) {
+                        wire::show_message(&mut self.observer, exchange.upstream(), Direction::ToServer, body);
                     }
                     match &mut self.remote {
                         Some(http) => http.begin(exchange, *request, reuse),
@@ -54,15 +55,15 @@ where
                     continue;
                 }
                 Output::Abort { exchange } => {
-                    iteration.begun = true;
-                    self.remote.iter_mut().chain(&mut self.left).for_each(|http| http.abort(exchange));
+                    iteration.exchange_changed = true;
+                    self.remote.iter_mut().chain(&mut self.retired).for_each(|http| http.abort(exchange));
                     continue;
                 }
                 Output::Renew { upstream } => {
-                    // What is said from now on belongs to another server, or is said to another credential.
-                    self.keeper = None;
-                    if let Some(way) = self.host.renew(upstream) {
-                        self.left.extend(self.remote.replace(way));
+                    // Later lists belong to another server or another credential.
+                    self.cache_store = None;
+                    if let Some(remote) = self.host.renew(upstream) {
+                        self.retired.extend(self.remote.replace(remote));
                     }
                 }
                 Output::Spawn { link } => self.spawn(link, now),
@@ -93,7 +94,7 @@ where
                 }
                 Input::Spawned { link, pid }
             }
-            Err(why) => Input::SpawnFailed { link, why: foreign::spawn_error(&self.redactor, why) },
+            Err(why) => Input::SpawnFailed { link, why: peer_text::spawn_error(&self.redactor, why) },
         };
         self.engine.handle(input, now);
     }

@@ -1,7 +1,7 @@
-//! What has come, told to the engine.
+//! Reads from the client, children and HTTP, and passes the input to the engine.
 //!
-//! Each source has its turn: a few lines, and no more bytes than one read brings. A child that has ended is heard to its
-//! last line before its end is told.
+//! Each source may deliver a few lines per iteration, and no more bytes than one read returns. The output of an exited
+//! child is read to its last line before its exit is reported.
 
 use std::task::{Context, Poll};
 
@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
-use super::{Child, Driver, Host, Iteration, Observer, Way, foreign, wire};
+use super::{Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
-/// How many lines one source may deliver before the others get their turn. A long burst goes on in pieces: whoever gets the
-/// first of them works while we read the next.
+/// The limit of lines from one source in one iteration. A long burst is read in parts, so that the receiver of the
+/// first part works while the next one is read.
 const INPUTS_PER_ITERATION: usize = 8;
 
 impl<H, R, W, O> Driver<H, R, W, O>
@@ -30,26 +30,26 @@ where
     pub(super) fn read_client(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let client = self.client;
         let mut allowance = READ_CHUNK;
-        self.client_held = false;
+        self.client_paused = false;
         for _ in 0..INPUTS_PER_ITERATION {
             if self.client_lost {
                 return;
             }
             if !self.engine.may_read(Port::Client(client)) {
-                self.client_held = true;
-                iteration.held = true;
+                self.client_paused = true;
+                iteration.paused = true;
                 return;
             }
             match self.from_client.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
-                    if self.wired {
-                        wire::came(&mut self.observer, self.upstream, Way::FromClient, &line);
+                    if self.wire_enabled {
+                        wire::show_line(&mut self.observer, self.upstream, Direction::FromClient, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromClient { client, received }, now);
                 }
                 Step::End => {
-                    self.next_look = Some(now);
+                    self.next_client_check = Some(now);
                     self.engine.handle(Input::ClientEnded { client }, now);
                 }
                 Step::Spent => break,
@@ -76,31 +76,31 @@ where
 
     pub(super) fn read_remote(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let mut buffered = 0;
-        for http in self.remote.iter_mut().chain(&mut self.left) {
-            let observer = self.wired.then_some(&mut self.observer);
+        for http in self.remote.iter_mut().chain(&mut self.retired) {
+            let observer = self.wire_enabled.then_some(&mut self.observer);
             http.limit_buffers(self.engine.read_budget());
             http.limit_calls(self.engine.in_flight_limit(self.upstream));
-            iteration.again |= hear(http, &mut self.engine, &self.redactor, observer, cx, now);
+            iteration.again |= read_http(http, &mut self.engine, &self.redactor, observer, cx, now);
             buffered += http.buffered();
         }
         self.engine.note_buffered(buffered);
-        self.left.retain(|http| !http.is_over());
+        self.retired.retain(|http| !http.is_over());
     }
 
     fn read_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         let link = &mut self.links[at];
         let mut allowance = READ_CHUNK;
-        link.held = false;
+        link.paused = false;
         for _ in 0..INPUTS_PER_ITERATION {
             if !self.engine.may_read(Port::Link(link.id)) {
-                link.held = true;
-                iteration.held = true;
+                link.paused = true;
+                iteration.paused = true;
                 return;
             }
             match link.stdout.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
-                    if self.wired {
-                        wire::came(&mut self.observer, self.upstream, Way::FromServer, &line);
+                    if self.wire_enabled {
+                        wire::show_line(&mut self.observer, self.upstream, Direction::FromServer, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromLink { link: link.id, received }, now);
@@ -119,7 +119,7 @@ where
         for _ in 0..INPUTS_PER_ITERATION {
             match link.stderr.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
-                    let line = foreign::stderr_line(&self.redactor, &line);
+                    let line = peer_text::stderr_line(&self.redactor, &line);
                     self.observer.on_stderr(link.id.upstream, &line);
                     self.engine.handle(Input::Stderr { link: link.id, line }, now);
                 }
@@ -130,40 +130,40 @@ where
         iteration.again = true;
     }
 
-    /// The last of a child: everything it wrote, then the rest of its group, then the news.
+    /// Reaps a child: reads the rest of its output, kills the rest of its process group, and reports its exit.
     fn reap(&mut self, mut link: Link<H::Child>, now: Moment) {
         let id = link.id;
         let (engine, observer, limits, child) = (&mut self.engine, &mut self.observer, &self.limits, &link.child);
-        let (wired, redactor) = (self.wired, &self.redactor);
-        link.stdout.last_lines(
-            link::LAST_BYTES,
+        let (wire_enabled, redactor) = (self.wire_enabled, &self.redactor);
+        link.stdout.drain_lines(
+            link::DRAIN_BYTES,
             |stdout, buffer| child.drain_stdout(stdout, buffer),
             |line| {
-                if wired {
-                    wire::came(observer, id.upstream, Way::FromServer, &line);
+                if wire_enabled {
+                    wire::show_line(observer, id.upstream, Direction::FromServer, &line);
                 }
                 engine.handle(Input::FromLink { link: id, received: Received::from_line(line, limits) }, now);
             },
         );
-        link.stderr.last_lines(
-            link::LAST_BYTES,
+        link.stderr.drain_lines(
+            link::DRAIN_BYTES,
             |stderr, buffer| child.drain_stderr(stderr, buffer),
             |line| {
-                let line = foreign::stderr_line(redactor, &line);
+                let line = peer_text::stderr_line(redactor, &line);
                 observer.on_stderr(id.upstream, &line);
                 engine.handle(Input::Stderr { link: id, line }, now);
             },
         );
         let how = link.child.reap();
-        // What lies unread in a pipe without readers was accepted by the system, but never received by anybody.
+        // The system accepted the unread bytes of the pipe, but no process received them.
         let unread = link.stdin.writer().map_or(0, |stdin| link.child.unread(stdin));
         let written = link.stdin.accepted().saturating_sub(unread);
         self.engine.handle(Input::ChildExited { link: id, how, written }, now);
     }
 }
 
-/// Tells the engine what comes over HTTP. Says whether there was more than its turn.
-fn hear<D: Dial, O: Observer>(
+/// Passes input from HTTP to the engine. Returns whether the limit was reached, so that there may be more.
+fn read_http<D: Dial, O: Observer>(
     http: &mut Http<D>,
     engine: &mut Engine,
     redactor: &Redactor,
@@ -174,9 +174,9 @@ fn hear<D: Dial, O: Observer>(
     for _ in 0..INPUTS_PER_ITERATION {
         match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
             Poll::Ready(input) => {
-                let input = foreign::over_http(redactor, input);
+                let input = peer_text::http_input(redactor, input);
                 if let Some(observer) = &mut observer {
-                    wire::heard(*observer, &input);
+                    wire::show_http_input(*observer, &input);
                 }
                 engine.handle(input, now);
             }

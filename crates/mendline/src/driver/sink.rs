@@ -1,8 +1,8 @@
-//! Messages that go out, as bytes.
+//! Outgoing messages as bytes.
 //!
-//! A sink pulls messages only when everything before them has been accepted, gathers small ones into one buffer and lets
-//! big ones travel where they lie, so that a burst is one write and a large result is never copied. It counts what the
-//! operating system accepted, byte for byte: that number decides later whether a call can have been received.
+//! A sink pulls messages only when all earlier bytes are accepted. It copies small messages into one buffer and writes
+//! large ones from their own buffers, so that a burst is one write and a large result is never copied. It counts the
+//! bytes that the operating system accepted: that number decides later whether a server can have received a call.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,28 +13,28 @@ use bytes::BytesMut;
 use mendline_wire::Spliced;
 use tokio::io::AsyncWrite;
 
-/// From this size on a message is written from where it lies; below it, copying is cheaper than another `iovec`.
+/// The size from which a message is written from its own buffer. Below it, a copy is cheaper than another `iovec`.
 const COPY_BELOW: usize = 4 * 1024;
 
-/// Enough for one write: what an ordinary pipe can take at once.
-const ENOUGH: usize = 64 * 1024;
+/// The number of bytes to pull for one write: the capacity of a pipe.
+const WRITE_BYTES: usize = 64 * 1024;
 
-/// A gather buffer that grew beyond this is given back.
-const KEEP: usize = 128 * 1024;
+/// The limit of a buffer that is kept for reuse.
+const SPARE_BYTES: usize = 128 * 1024;
 
-/// How many times a sink may fill and empty itself before the others get their turn.
+/// The limit of fills and flushes of one sink in one iteration.
 const WRITES_PER_ITERATION: usize = 16;
 
-/// Pieces per write. A message with two edits has five segments and a line end.
+/// The limit of slices per write. A message with two edits has five segments and a line end.
 const SLICES: usize = 16;
 
 /// One outgoing byte stream.
 pub(super) struct Sink<W> {
     writer: Option<W>,
-    /// A writer that failed is kept, since it may still tell what became of what it took.
+    /// The write failed. The writer is kept, because its pipe can still report unread bytes.
     failed: bool,
     pieces: VecDeque<Piece>,
-    /// How much of the first piece has been accepted.
+    /// The accepted bytes of the first piece.
     offset: usize,
     queued: usize,
     accepted: u64,
@@ -45,7 +45,7 @@ pub(super) struct Sink<W> {
 enum Piece {
     /// Small messages with their line ends.
     Gathered(BytesMut),
-    /// One big message; its line end follows it.
+    /// One large message; its line end follows it.
     Whole(Spliced),
 }
 
@@ -59,7 +59,7 @@ impl Piece {
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    /// A sink that has written nothing yet.
+    /// Creates a sink.
     pub(super) fn new(writer: W) -> Self {
         Self {
             writer: Some(writer),
@@ -73,32 +73,33 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         }
     }
 
-    /// How many bytes were accepted in all.
+    /// Returns the number of accepted bytes.
     pub(super) fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Nothing is waiting to be written here.
+    /// Returns whether all pulled bytes are accepted.
     pub(super) fn is_empty(&self) -> bool {
         self.queued == 0
     }
 
-    /// It can no longer be written to.
+    /// Returns whether it can no longer be written to.
     pub(super) fn is_closed(&self) -> bool {
         self.failed || self.writer.is_none()
     }
 
-    /// What is written to, unless we closed it.
+    /// Returns the writer, unless it is closed.
     pub(super) fn writer(&self) -> Option<&W> {
         self.writer.as_ref()
     }
 
-    /// Closes it as soon as all that is there to be written has been.
+    /// Closes the writer when all messages are written.
     pub(super) fn close_when_empty(&mut self) {
         self.closing = true;
     }
 
-    /// Whether nobody reads any more, as far as the writer can tell without writing. Then it is closed.
+    /// Returns whether the reader is gone, as far as the writer can tell without a write. Marks the sink as failed if
+    /// so.
     pub(super) fn is_abandoned(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(writer) = self.writer.as_mut().filter(|_| !self.failed) else { return false };
         let is_abandoned = matches!(Pin::new(writer).poll_flush(cx), Poll::Ready(Err(_)));
@@ -108,7 +109,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         is_abandoned
     }
 
-    /// Pulls and writes until there is nothing more to pull or the peer takes no more.
+    /// Pulls and writes until there is no message left or the peer accepts no more.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -136,15 +137,15 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
                 Poll::Pending => return Ok(()),
             }
         }
-        // Others first; the rest goes out in the next poll.
+        // Other sources and sinks go first; the next poll continues.
         cx.waker().wake_by_ref();
         Ok(())
     }
 
     fn pull(&mut self, next: &mut impl FnMut() -> Option<Spliced>) {
-        while self.queued < ENOUGH {
+        while self.queued < WRITE_BYTES {
             let Some(message) = next() else { break };
-            debug_assert!(is_one_line(&message), "a message with a line end in it would be two");
+            debug_assert!(is_one_line(&message), "a message must not contain a line end");
             self.queued += message.len() + 1;
             if message.len() >= COPY_BELOW {
                 self.pieces.push_back(Piece::Whole(message));
@@ -172,7 +173,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         Poll::Ready(Ok(()))
     }
 
-    /// Forgets what was not accepted.
+    /// Discards what was not accepted.
     fn fail(&mut self) {
         self.failed = true;
         self.pieces.clear();
@@ -191,7 +192,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             }
             self.offset -= length;
             if let Some(Piece::Gathered(mut buffer)) = self.pieces.pop_front()
-                && buffer.capacity() <= KEEP
+                && buffer.capacity() <= SPARE_BYTES
             {
                 buffer.clear();
                 self.spare = buffer;
@@ -200,7 +201,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     }
 }
 
-/// Whether it is one line for everyone who reads it, those that end a line at a carriage return included.
+/// Returns whether a message is one line, also for readers that end a line at a carriage return.
 fn is_one_line(message: &Spliced) -> bool {
     message.segments().all(|segment| !segment.iter().any(|byte| matches!(byte, b'\n' | b'\r')))
 }
@@ -252,15 +253,15 @@ mod tests {
 
     use super::*;
 
-    /// Takes `step` bytes at a time, and nothing more once it holds `limit`.
-    struct Sip {
+    /// Accepts `step` bytes per write, and none once it holds `limit` bytes.
+    struct LimitedWriter {
         taken: Vec<u8>,
         step: usize,
         limit: usize,
         vectored: bool,
     }
 
-    impl AsyncWrite for Sip {
+    impl AsyncWrite for LimitedWriter {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             let count = bytes.len().min(self.step).min(self.limit - self.taken.len());
             if count == 0 {
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_messages_leave_whole_and_in_order_however_little_is_taken_at_once() {
+    fn messages_are_written_whole_and_in_order_by_partial_writes() {
         let mut expected = Vec::new();
         for message in messages() {
             message.segments().for_each(|segment| expected.extend_from_slice(segment));
@@ -307,7 +308,7 @@ mod tests {
         }
         for step in [1, 2, 7, 4095, 4096, 4097, 100_000] {
             for vectored in [false, true] {
-                let mut sink = Sink::new(Sip { taken: Vec::new(), step, limit: usize::MAX, vectored });
+                let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step, limit: usize::MAX, vectored });
                 let mut waiting = messages().into_iter();
                 sink.poll_write(&mut Context::from_waker(Waker::noop()), || waiting.next()).unwrap();
                 assert!(sink.is_empty());
@@ -318,9 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_is_counted_to_the_byte() {
+    fn accepted_bytes_are_counted_exactly() {
         for limit in [0, 1, 5, 6, 4100, 4200, 9000] {
-            let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1000, limit, vectored: true });
+            let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step: 1000, limit, vectored: true });
             let mut waiting = messages().into_iter();
             let mut cx = Context::from_waker(Waker::noop());
             sink.poll_write(&mut cx, || waiting.next()).unwrap();
@@ -331,8 +332,8 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_is_blocked_pulls_nothing_more() {
-        let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1, limit: 0, vectored: false });
+    fn blocked_sink_pulls_no_messages() {
+        let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step: 1, limit: 0, vectored: false });
         let mut pulled = 0;
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..3 {
@@ -342,12 +343,12 @@ mod tests {
             };
             sink.poll_write(&mut cx, &mut next).unwrap();
         }
-        assert_eq!(pulled, 4, "three messages and one look for a fourth, in the first turn only");
+        assert_eq!(pulled, 4, "three messages and one attempt to pull a fourth, in the first poll only");
     }
 
     #[test]
-    fn a_sink_closes_only_when_everything_has_left() {
-        let mut sink = Sink::new(Sip { taken: Vec::new(), step: 1, limit: 3, vectored: false });
+    fn sink_closes_only_after_the_last_write() {
+        let mut sink = Sink::new(LimitedWriter { taken: Vec::new(), step: 1, limit: 3, vectored: false });
         let mut waiting = [Spliced::whole(Bytes::from_static(b"abcd"))].into_iter();
         let mut cx = Context::from_waker(Waker::noop());
         sink.close_when_empty();

@@ -1,8 +1,8 @@
-//! Bytes that come in, as lines.
+//! Incoming bytes as lines.
 //!
-//! A source reads only when it has no whole line left and only as much as the caller allows, so that a peer which never
-//! stops talking gets its turn and no more. It keeps the difference between "nothing now", "allowance spent" and "over",
-//! because only the first of them may put the driver to sleep.
+//! A source reads only if it holds no complete line, and only as much as the caller allows. So a peer that sends
+//! without pause cannot starve the others. The source distinguishes "no input yet", "allowance spent" and "end of
+//! stream", because the driver may sleep only after the first.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,38 +12,38 @@ use bytes::{BufMut, BytesMut};
 use mendline_wire::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much one read asks for. A pipe holds 64 KiB unless told otherwise, so more would rarely come at once.
+/// The size of one read: the default capacity of a pipe.
 pub(super) const READ_CHUNK: usize = 64 * 1024;
 
-/// Below this much room a buffer is grown first, so that a read is worth its system call.
+/// The free space below which a buffer grows before a read, so that no system call reads only a few bytes.
 const ROOM: usize = 16 * 1024;
 
 /// One incoming byte stream and the lines in it.
 pub(super) struct Source<R> {
     reader: Option<R>,
     lines: Lines,
-    told_end: bool,
+    end_reported: bool,
 }
 
-/// What a source has to offer.
+/// The result of polling a source.
 pub(super) enum Step {
     /// A line.
     Line(Line),
-    /// Nothing until the reactor wakes us.
+    /// No input until the reactor wakes the task.
     Wait,
     /// The allowance is spent; there may be more.
     Spent,
-    /// The stream is over. Said once; afterwards the source only waits.
+    /// The end of the stream. Returned once; later polls return `Wait`.
     End,
 }
 
 impl<R: AsyncRead + Unpin> Source<R> {
-    /// A source of lines of at most `limit` bytes.
+    /// Creates a source of lines of at most `limit` bytes.
     pub(super) fn new(reader: R, limit: usize) -> Self {
-        Self { reader: Some(reader), lines: Lines::new(limit), told_end: false }
+        Self { reader: Some(reader), lines: Lines::new(limit), end_reported: false }
     }
 
-    /// The next line, reading at most `allowance` bytes for it.
+    /// Returns the next line. Reads at most `allowance` bytes for it.
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>, allowance: &mut usize) -> Step {
         loop {
             if let Some(line) = self.lines.next_line() {
@@ -63,9 +63,9 @@ impl<R: AsyncRead + Unpin> Source<R> {
         }
     }
 
-    /// Everything that can still be had without waiting: `drain` reads once into the buffer it is given, and says
-    /// whether it got anything. At most `limit` bytes, since a stranger may hold the other end and write for ever.
-    pub(super) fn last_lines(
+    /// Reads the rest of the stream without waiting. `drain` reads once into the given buffer and returns the number of
+    /// bytes. The total is at most `limit` bytes, because another process may hold the write end and never stop.
+    pub(super) fn drain_lines(
         &mut self,
         limit: usize,
         mut drain: impl FnMut(&mut R, &mut BytesMut) -> super::Drained,
@@ -92,22 +92,22 @@ impl<R: AsyncRead + Unpin> Source<R> {
         if let Some(line) = self.lines.finish() {
             each(line);
         }
-        self.told_end = true;
+        self.end_reported = true;
     }
 
     fn end(&mut self) -> Step {
-        if self.told_end {
+        if self.end_reported {
             return Step::Wait;
         }
         if let Some(line) = self.lines.finish() {
             return Step::Line(line);
         }
-        self.told_end = true;
+        self.end_reported = true;
         Step::End
     }
 }
 
-/// One read. A read error is an end: a terminal that hung up says EIO, and nothing better can follow it.
+/// Reads once. A read error is the end of the stream: a terminal that hung up returns EIO, and no input follows.
 fn poll_read<R: AsyncRead + Unpin>(reader: &mut R, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<usize> {
     make_room(buffer);
     let mut limited = buffer.limit(READ_CHUNK);

@@ -1,44 +1,44 @@
-//! Did we stand still?
+//! Detects that the process was stalled.
 //!
-//! Whoever lies down until a certain moment and is woken long after it was stopped, or the virtual machine around it was
-//! paused, or there was no processor for it: peers may have given us up meanwhile. That is told as waking up, like a sleep
-//! of the whole machine. Several signs of the same stillness are told once.
+//! A timer that fires far too late means that the process was stopped, its virtual machine was paused, or it got no
+//! CPU. Peers may have closed their connections meanwhile. The driver reports a stall as a resume from sleep. Several
+//! signs of one stall are reported once.
 
 use std::time::Duration;
 
 use mendline_core::Moment;
 
-/// A busy machine is late by milliseconds; this late is no machine.
-const LATE: Duration = Duration::from_secs(5);
+/// The delay of a timer that counts as a stall. Load alone delays timers by milliseconds.
+const STALL_THRESHOLD: Duration = Duration::from_secs(5);
 
-/// Signs that come within this time are signs of the same stillness.
-const SAME: Duration = Duration::from_secs(5);
+/// The time within which signs belong to the same stall.
+const DEDUP_WINDOW: Duration = Duration::from_secs(5);
 
-/// When we wanted to be awake, and when it was last told that we were not.
+/// The time of the expected wakeup, and of the last reported stall.
 #[derive(Debug, Default)]
 pub(super) struct StallDetector {
     expected: Option<Moment>,
-    told: Option<Moment>,
+    reported: Option<Moment>,
 }
 
 impl StallDetector {
-    /// Nothing is to be done before `due`.
-    pub(super) fn rest_until(&mut self, due: Option<Moment>) {
+    /// Notes that the next wakeup is expected at `due`.
+    pub(super) fn sleep_until(&mut self, due: Option<Moment>) {
         self.expected = due;
     }
 
-    /// Up again. Says whether that is so late that we must have stood still.
-    pub(super) fn rise(&mut self, now: Moment) -> bool {
-        self.expected.take().is_some_and(|due| now.since(due) > LATE)
+    /// Returns whether this wakeup is late enough to be a stall.
+    pub(super) fn wake(&mut self, now: Moment) -> bool {
+        self.expected.take().is_some_and(|due| now.since(due) > STALL_THRESHOLD)
     }
 
-    /// There is a sign of stillness. Says whether it is the first of this one.
-    pub(super) fn is_news(&mut self, now: Moment) -> bool {
-        let is_news = self.told.is_none_or(|told| now.since(told) > SAME);
-        if is_news {
-            self.told = Some(now);
+    /// Returns whether a sign of a stall is the first of that stall.
+    pub(super) fn is_new_stall(&mut self, now: Moment) -> bool {
+        let is_new_stall = self.reported.is_none_or(|reported| now.since(reported) > DEDUP_WINDOW);
+        if is_new_stall {
+            self.reported = Some(now);
         }
-        is_news
+        is_new_stall
     }
 }
 
@@ -51,28 +51,28 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_comes_late_is_a_sign_and_one_that_comes_early_or_in_time_is_none() {
+    fn only_a_timer_that_fires_late_is_a_stall() {
         let mut stall_detector = StallDetector::default();
         for (up, late) in [(9_000, false), (10_001, false), (15_000, false), (15_001, true), (900_000, true)] {
-            stall_detector.rest_until(Some(at(10_000)));
-            assert_eq!(stall_detector.rise(at(up)), late, "{up}");
+            stall_detector.sleep_until(Some(at(10_000)));
+            assert_eq!(stall_detector.wake(at(up)), late, "{up}");
         }
-        assert!(!stall_detector.rise(at(1_000_000)), "it was not waiting for anything");
+        assert!(!stall_detector.wake(at(1_000_000)), "no timer was armed");
     }
 
     #[test]
-    fn nobody_is_late_for_nothing() {
+    fn wakeup_without_a_timer_is_no_stall() {
         let mut stall_detector = StallDetector::default();
-        stall_detector.rest_until(None);
-        assert!(!stall_detector.rise(at(3_600_000)));
+        stall_detector.sleep_until(None);
+        assert!(!stall_detector.wake(at(3_600_000)));
     }
 
     #[test]
-    fn signs_of_the_same_stillness_are_told_once() {
+    fn signs_of_the_same_stall_are_reported_once() {
         let mut stall_detector = StallDetector::default();
-        assert!(stall_detector.is_news(at(7_000)));
-        assert!(!stall_detector.is_news(at(7_001)));
-        assert!(!stall_detector.is_news(at(12_000)));
-        assert!(stall_detector.is_news(at(12_001)));
+        assert!(stall_detector.is_new_stall(at(7_000)));
+        assert!(!stall_detector.is_new_stall(at(7_001)));
+        assert!(!stall_detector.is_new_stall(at(12_000)));
+        assert!(stall_detector.is_new_stall(at(12_001)));
     }
 }

@@ -1,6 +1,6 @@
-//! What the engine has to say, written.
+//! Writes the messages of the engine.
 //!
-//! Every sink pulls for itself as much as it can take. A client that reads no more is found out here.
+//! Every sink pulls as much as it can write. A client that no longer reads is detected here.
 
 use std::task::Context;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use mendline_core::port::Pipe;
 use mendline_core::{Input, Moment, Port};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Driver, Host, Observer, Way, wire};
+use super::{Driver, Host, Observer, Direction, wire};
 
-/// How often we look whether a client that sends no more still reads.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval of checks whether a client that has closed its output still reads.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<H, R, W, O> Driver<H, R, W, O>
 where
@@ -22,38 +22,38 @@ where
     O: Observer,
 {
     pub(super) fn write_links(&mut self, cx: &mut Context<'_>, now: Moment) {
-        let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
+        let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
         for link in &mut self.links {
             let (port, upstream) = (Port::Link(link.id), link.id.upstream);
-            let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Way::ToServer)));
+            let next = || wire::next_message(engine, port, wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer)));
             if link.stdin.poll_write(cx, next).is_err() {
                 link.suspect(Pipe::Stdin, now);
             }
         }
     }
 
-    /// Lets every sink write what there is. Says whether the client was lost over it.
+    /// Writes to every sink. Returns whether the client was lost.
     pub(super) fn write_all(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
         self.write_links(cx, now);
-        let (engine, observer, wired) = (&mut self.engine, &mut self.observer, self.wired);
+        let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
         let (port, upstream) = (Port::Client(self.client), self.upstream);
-        let next = || wire::next(engine, port, wired.then_some((&mut *observer, upstream, Way::ToClient)));
-        if self.to_client.poll_write(cx, next).is_ok() && !self.has_left(cx, now) {
+        let next = || wire::next_message(engine, port, wire_enabled.then_some((&mut *observer, upstream, Direction::ToClient)));
+        if self.to_client.poll_write(cx, next).is_ok() && !self.client_is_gone(cx, now) {
             return false;
         }
         self.client_lost = true;
-        self.next_look = None;
+        self.next_client_check = None;
         self.engine.handle(Input::ClientLost { client: self.client }, now);
         true
     }
 
-    /// A client that sends no more may still read its answers, or may have been killed. While its calls run there is nothing
-    /// to write that would tell, so we look.
-    fn has_left(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
-        if self.next_look.is_none_or(|due| now < due) {
+    /// Checks whether the client is gone. A client that has closed its output may still read answers, or may have been
+    /// killed. While its calls run there is nothing to write that would show it.
+    fn client_is_gone(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        if self.next_client_check.is_none_or(|due| now < due) {
             return false;
         }
-        self.next_look = Some(now + LOOK);
+        self.next_client_check = Some(now + CLIENT_CHECK_INTERVAL);
         self.to_client.is_abandoned(cx)
     }
 }

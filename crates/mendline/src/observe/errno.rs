@@ -1,26 +1,26 @@
-//! The names of system errors, wherever somebody says one.
+//! Finds system errors and HTTP statuses in texts.
 //!
-//! Node says `ECONNREFUSED`, Python `[Errno 111]`, Rust `os error 111`, Go and libc `connection refused`, and Mendline says
-//! it in a sentence. Whoever looks for one of them means all of them, so a line of the log carries the name.
+//! Node prints `ECONNREFUSED`, Python `[Errno 111]`, Rust `os error 111`, Go and libc `connection refused`, and
+//! Mendline prints a sentence. A log line has the name of the error, so that one search finds all of these.
 
 use rustix::io::Errno;
 
-/// A system error: its name, its number here, and how it reads in a sentence.
+/// A system error: its name, its number on this system, and its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemError {
-    /// As in `errno.h`.
+    /// The name, as in `errno.h`.
     pub name: &'static str,
-    /// Its number on this system.
+    /// The number on this system.
     pub number: i32,
-    /// In lower case, as the system says it.
-    pub words: &'static str,
+    /// The system's message, in lower case.
+    pub message: &'static str,
 }
 
-const fn error(name: &'static str, errno: Errno, words: &'static str) -> SystemError {
-    SystemError { name, number: errno.raw_os_error(), words }
+const fn error(name: &'static str, errno: Errno, message: &'static str) -> SystemError {
+    SystemError { name, number: errno.raw_os_error(), message }
 }
 
-/// Those that say something about a connection, a process or a file.
+/// Errors that concern a connection, a process or a file.
 const ERRORS: &[SystemError] = &[
     error("ECONNREFUSED", Errno::CONNREFUSED, "connection refused"),
     error("ECONNRESET", Errno::CONNRESET, "connection reset"),
@@ -50,33 +50,33 @@ const ERRORS: &[SystemError] = &[
 ];
 
 impl SystemError {
-    /// The error of this name.
+    /// Returns the error of this name.
     pub fn named(name: &str) -> Option<SystemError> {
         ERRORS.iter().find(|error| error.name.eq_ignore_ascii_case(name)).copied()
     }
 
-    /// The first one that a text speaks of.
-    pub fn told_by(text: &str) -> Option<SystemError> {
+    /// Returns the first error that a text mentions.
+    pub fn find_in(text: &str) -> Option<SystemError> {
         let lower = text.to_ascii_lowercase();
-        let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|lead| {
-            let rest = &lower[lower.find(lead)? + lead.len()..];
+        let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|prefix| {
+            let rest = &lower[lower.find(prefix)? + prefix.len()..];
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
             let number = rest[..digits].parse::<i32>().ok()?;
             ERRORS.iter().find(|error| error.number == number)
         });
-        let said = |error: &&SystemError| lower.contains(error.words) || has_word(text, error.name);
-        numbered.or_else(|| ERRORS.iter().find(said)).copied()
+        let matches = |error: &&SystemError| lower.contains(error.message) || has_word(text, error.name);
+        numbered.or_else(|| ERRORS.iter().find(matches)).copied()
     }
 }
 
-/// The HTTP status that a text speaks of: `HTTP 503`, `HTTP/1.1 503`, `status 503`, `status code: 503`.
-pub fn status_told_by(text: &str) -> Option<u16> {
+/// Returns the HTTP status that a text mentions: `HTTP 503`, `HTTP/1.1 503`, `status 503`, `status code: 503`.
+pub fn find_http_status(text: &str) -> Option<u16> {
     let lower = text.to_ascii_lowercase();
-    let leads =
+    let prefixes =
         ["http ", "http/1.1 ", "http/1.0 ", "http/2 ", "status ", "status: ", "status=", "status code ", "code: "];
-    leads.iter().find_map(|lead| {
-        lower.match_indices(lead).find_map(|(at, _)| {
-            let rest = &lower.as_bytes()[at + lead.len()..];
+    prefixes.iter().find_map(|prefix| {
+        lower.match_indices(prefix).find_map(|(at, _)| {
+            let rest = &lower.as_bytes()[at + prefix.len()..];
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
             let status = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
             (digits == 3 && (100..600).contains(&status)).then_some(status)
@@ -84,7 +84,7 @@ pub fn status_told_by(text: &str) -> Option<u16> {
     })
 }
 
-/// Whether a word stands in a text, not as part of another.
+/// Returns whether a text contains a word that is not part of a longer one.
 pub fn has_word(text: &str, word: &str) -> bool {
     let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     text.match_indices(word).any(|(at, _)| {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_known_in_everybodys_words() {
+    fn system_error_is_found_in_every_spelling() {
         for text in [
             "connect ECONNREFUSED 127.0.0.1:1",
             "[Errno 111] Connection refused",
@@ -106,23 +106,23 @@ mod tests {
             "dial tcp 127.0.0.1:1: connect: connection refused",
             "nothing listens on 127.0.0.1:1 (connection refused)",
         ] {
-            assert_eq!(SystemError::told_by(text).unwrap().name, "ECONNREFUSED", "{text}");
+            assert_eq!(SystemError::find_in(text).unwrap().name, "ECONNREFUSED", "{text}");
         }
-        assert_eq!(SystemError::told_by("timed out (os error 110)").unwrap().name, "ETIMEDOUT");
-        assert_eq!(SystemError::told_by("all is well, PIPELINE 32"), None);
-        assert_eq!(SystemError::told_by("os error 99999"), None);
+        assert_eq!(SystemError::find_in("timed out (os error 110)").unwrap().name, "ETIMEDOUT");
+        assert_eq!(SystemError::find_in("all is well, PIPELINE 32"), None);
+        assert_eq!(SystemError::find_in("os error 99999"), None);
         assert_eq!(SystemError::named("etimedout").unwrap().number, Errno::TIMEDOUT.raw_os_error());
     }
 
     #[test]
-    fn a_status_is_known_where_it_is_called_one() {
+    fn http_status_is_found_only_after_a_keyword() {
         for text in
             ["the server answered HTTP 503", "HTTP/1.1 503 Service Unavailable", "status code 503", "status=503"]
         {
-            assert_eq!(status_told_by(text), Some(503), "{text}");
+            assert_eq!(find_http_status(text), Some(503), "{text}");
         }
         for text in ["call 503 answered", "HTTP 5031", "http 99", "status unknown"] {
-            assert_eq!(status_told_by(text), None, "{text}");
+            assert_eq!(find_http_status(text), None, "{text}");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Text from outside, made harmless: the one rule for everything that is printed, logged or shown.
+//! Escapes text from peers for everything that is printed, logged or shown.
 //!
-//! A server, a project's file or another process can put anything into a name or a message. In a terminal a control
-//! character is a command, a bidirectional override makes a line read as something else, and a character without a glyph
-//! makes two different names look the same. Everything of that kind is shown as an escape; everything else is left as it is.
+//! A server, a project's file or another process can put any character into a name or a message. In a terminal a
+//! control character is a command, a bidirectional override changes how a line reads, and a character without a glyph
+//! makes two different names look the same. Such characters are shown as escapes; all others stay.
 //!
-//! The rule is Unicode's: the categories Cc (control), Cf (format), Zl and Zp (separators of lines and paragraphs), and
-//! every character that is ignored by default in display, such as variation selectors and tags. Emoji that are joined or
-//! varied by such characters are taken apart by this; a text whose every character is visible is worth more here.
+//! The rule uses Unicode properties: the categories Cc (control), Cf (format), Zl and Zp (line and paragraph
+//! separators), and all characters with Default_Ignorable_Code_Point, such as variation selectors and tags. This splits
+//! emoji that are joined or varied by such characters; visible characters matter more here.
 
 use std::fmt::{self, Write as _};
 
-/// Text from outside: characters that are not [harmless](is_harmless) and broken UTF-8 shown as escapes.
+/// Text with escapes for invalid UTF-8 and for characters that are not [harmless](is_harmless).
 pub struct Escaped<'a>(pub &'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
@@ -31,10 +31,10 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A JSON text of any origin: characters in its strings that are not [harmless](is_harmless) as `\u` escapes.
+/// JSON with `\u` escapes for characters in strings that are not [harmless](is_harmless).
 ///
-/// The result is JSON of the same meaning. Outside of strings valid JSON has no such characters but line ends and tabs;
-/// a carriage return there becomes a space.
+/// The result is JSON of the same meaning. Outside of strings, valid JSON has no such characters except line ends and
+/// tabs; a carriage return there becomes a space.
 pub struct EscapedJson<'a>(pub &'a str);
 
 impl fmt::Display for EscapedJson<'_> {
@@ -51,7 +51,7 @@ impl fmt::Display for EscapedJson<'_> {
     }
 }
 
-/// One character as JSON escapes it: `\u009b`, and as two surrogates what lies beyond four digits.
+/// One character as a JSON escape: `\u009b`, or two surrogates above U+FFFF.
 pub(crate) struct JsonEscape(pub(crate) char);
 
 impl fmt::Display for JsonEscape {
@@ -60,7 +60,7 @@ impl fmt::Display for JsonEscape {
     }
 }
 
-/// Whether a character may be shown as it is.
+/// Returns whether a character may be shown unescaped.
 pub fn is_harmless(character: char) -> bool {
     match character {
         ' '..='~' => true,
@@ -69,7 +69,7 @@ pub fn is_harmless(character: char) -> bool {
     }
 }
 
-/// Category Cf of Unicode 17.
+/// Returns whether a character has category Cf in Unicode 17.
 fn is_format(character: char) -> bool {
     matches!(
         character,
@@ -97,7 +97,7 @@ fn is_format(character: char) -> bool {
     )
 }
 
-/// The property Default_Ignorable_Code_Point of Unicode 17, as far as it is not category Cf.
+/// Returns whether a character has Default_Ignorable_Code_Point in Unicode 17, except for those of category Cf.
 fn is_ignored(character: char) -> bool {
     matches!(
         character,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_text_of_any_language_is_left_as_it_is() {
+    fn ordinary_text_of_any_language_is_not_changed() {
         let text = "Zürich – 日本語 · العربية עברית हिन्दी ไทย ⚡ 🎉 ½ \u{a0}x";
         assert_eq!(Escaped(text.as_bytes()).to_string(), text);
         assert_eq!(EscapedJson(text).to_string(), text);

@@ -1,20 +1,20 @@
-//! What happened, in files that outlive it.
+//! Log files.
 //!
 //! ```text
 //! $XDG_STATE_HOME/mendline/logs/                   0700
-//!   notes.20261115T122012Z.4711.1.jsonl            0600: server, start, process, and how many before it
-//!   notes.20261115T122012Z.4711.1.wire.jsonl       the messages themselves, if that was asked for
+//!   notes.20261115T122012Z.4711.1.jsonl            0600: server, start time, process id, sequence number
+//!   notes.20261115T122012Z.4711.1.wire.jsonl       the messages on the wire, if configured
 //! ```
-//! Each process writes files of its own, so nothing interleaves and nothing is locked; `mendline logs` merges them by time.
-//! Each line is a JSON object (`record`). A file that is full is followed by the next, and when there is too much in the
-//! directory the oldest go first (`rotating files`).
+//! Each process writes its own files, so no line interleaves and no lock is needed; `mendline logs` merges them by
+//! time. Each line is a JSON object (`record`). A full file is followed by the next one, and the oldest files are
+//! removed when the directory is too large (`rotation`).
 //!
-//! What carries calls pays as little as possible: what happened is put on a queue (`queue`) as it is, and one thread makes
-//! text of it, hides secrets and writes, a few times a second at most and not at all when nothing happens. A disk that is
-//! slow, full or gone costs lines, which are counted, and nothing else.
+//! The thread that serves calls only puts entries on a queue (`queue`). A second thread formats, redacts and writes
+//! them, at most a few times per second, and sleeps when there are none. If the disk is slow, full or gone, lines are
+//! dropped and counted; nothing else is affected.
 //!
-//! At the usual level, single calls are no news. But when one of them goes wrong, its history is (`open_calls`): when it came,
-//! when it was sent, and everything from then on.
+//! At level `info`, successful calls are not logged. A call that fails or is retried is logged with its history
+//! (`open_calls`): its arrival, its last attempt, and every later event.
 
 mod open_calls;
 mod queue;
@@ -32,55 +32,55 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
-use crate::driver::{At, Way};
+use crate::driver::{EventTime, Direction};
 use open_calls::OpenCalls;
-use queue::{Entry, Queue, What};
+use queue::{Entry, Queue, Payload};
 use record::Encoder;
-use rotation::{RotatingFiles, Trouble};
+use rotation::{RotatingFiles, WriteError};
 
-/// The folder of the log files inside of the state directory.
+/// The directory of the log files inside of the state directory.
 pub const FOLDER: &str = "logs";
 
-/// How log files end.
+/// The suffix of log files.
 pub const SUFFIX: &str = ".jsonl";
 
-/// How files of messages end.
+/// The suffix of files with messages on the wire.
 pub const WIRE_SUFFIX: &str = ".wire.jsonl";
 
-/// How much one file holds: enough for days, and read in a blink.
+/// The default size of one file: enough for days, and fast to read.
 pub const FILE_BYTES: u64 = 8 << 20;
 
-/// How much all files hold together: nobody misses it on a disk.
+/// The default size of all files together.
 pub const FOLDER_BYTES: u64 = 64 << 20;
 
-/// The most of a message that is kept.
-const LONGEST_MESSAGE: usize = 16 * 1024;
+/// The limit of a logged message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 
-/// How much is handed to the disk at once.
-const BATCH: usize = 32 * 1024;
+/// The size of one write, in bytes.
+const BATCH_BYTES: usize = 32 * 1024;
 
-/// How long a disk that failed is left alone.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The delay before the next write after an error.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// The thread formats and writes, and needs little more.
-const STACK: usize = 128 * 1024;
+/// The stack of the thread, which only formats and writes.
+const STACK_BYTES: usize = 128 * 1024;
 
-/// What is kept, where, and how much of it.
+/// The options of log files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileChoices {
-    /// Where the files are.
+pub struct FileOptions {
+    /// The directory of the files.
     pub folder: PathBuf,
-    /// What is worth a line.
+    /// The level of lines.
     pub level: LogLevel,
-    /// How much one file holds.
+    /// The limit of one file, in bytes.
     pub file_bytes: u64,
-    /// How much all of them hold together.
+    /// The limit of all files together, in bytes.
     pub folder_bytes: u64,
-    /// Whether the messages themselves are kept.
+    /// Messages on the wire are logged.
     pub wire: bool,
 }
 
-/// The files of this process, and the thread that writes them.
+/// The log files of this process, and the thread that writes them.
 pub(super) struct Files {
     level: LogLevel,
     wire: bool,
@@ -89,7 +89,7 @@ pub(super) struct Files {
     work: Work,
 }
 
-/// Writes into the files for as long as they are there.
+/// Writes to the log files while they are open.
 #[derive(Clone)]
 pub(super) struct FilesHandle {
     level: LogLevel,
@@ -97,15 +97,15 @@ pub(super) struct FilesHandle {
 }
 
 impl Files {
-    pub(super) fn open(choices: &FileChoices, names: Vec<String>, redactor: Redactor, stderr: StderrHandle) -> Files {
-        let (level, wire) = (choices.level, choices.wire);
+    pub(super) fn open(options: &FileOptions, names: Vec<String>, redactor: Redactor, stderr: StderrHandle) -> Files {
+        let (level, wire) = (options.level, options.wire);
         let (work, worker) = Work::new();
         let queue = Arc::new(Queue::default());
-        let writer = Writer::new(choices, names, redactor, stderr, worker);
+        let writer = Writer::new(options, names, redactor, stderr, worker);
         let served = Arc::clone(&queue);
         let serve = move || writer.serve(&served);
-        // Without a thread the queue fills up, and every further line is lost; the calls go on.
-        let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK).spawn(serve);
+        // Without the thread the queue fills up and further lines are dropped; calls are not affected.
+        let _ = thread::Builder::new().name("mendline-files".to_owned()).stack_size(STACK_BYTES).spawn(serve);
         Files { level, wire, open_calls: OpenCalls::default(), queue, work }
     }
 
@@ -115,29 +115,29 @@ impl Files {
 
     pub(super) fn write(&self, level: LogLevel, text: &str) {
         if level <= self.level {
-            self.queue.put(Entry::now(level, None, What::Note(text.into())));
+            self.queue.put(Entry::now(level, None, Payload::Message(text.into())));
         }
     }
 
-    pub(super) fn on_event(&mut self, event: &Event, at: At) {
+    pub(super) fn on_event(&mut self, event: &Event, at: EventTime) {
         let level = LogLevel::from(event.level());
-        if self.level == LogLevel::Info && event_is_about_a_call(event) {
-            // Messages on the wire have numbers of their own, and only the start of an attempt names both.
+        if self.level == LogLevel::Info && is_about_call(event) {
+            // Messages on the wire have their own ids. Only the start of an attempt has both the id and the call.
             let is_key = self.wire && matches!(event, Event::AttemptStarted { .. });
-            let told = self.open_calls.observe(event, level, at.unix_micros);
-            if let Some((level, before)) = told.or(is_key.then_some((LogLevel::Info, None))) {
-                let what = What::Event(event.clone(), before);
-                self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), what });
+            let logged = self.open_calls.observe(event, level, at.unix_micros);
+            if let Some((level, before)) = logged.or(is_key.then_some((LogLevel::Info, None))) {
+                let payload = Payload::Event(event.clone(), before);
+                self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), payload });
             }
         } else if level <= self.level {
-            let what = What::Event(event.clone(), None);
-            self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), what });
+            let payload = Payload::Event(event.clone(), None);
+            self.queue.put(Entry { at: at.unix_micros, level, upstream: event.upstream(), payload });
         }
     }
 
     pub(super) fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         if LogLevel::Info <= self.level {
-            self.queue.put(Entry::now(LogLevel::Info, Some(upstream), What::Said(line.into())));
+            self.queue.put(Entry::now(LogLevel::Info, Some(upstream), Payload::Stderr(line.into())));
         }
     }
 
@@ -145,17 +145,17 @@ impl Files {
         self.wire
     }
 
-    pub(super) fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+    pub(super) fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
         if self.wire {
-            let text = message[..message.len().min(LONGEST_MESSAGE)].into();
-            let what = What::Passed { way, length: message.len(), text };
-            self.queue.put(Entry::now(LogLevel::Debug, Some(upstream), what));
+            let text = message[..message.len().min(MAX_MESSAGE_BYTES)].into();
+            let payload = Payload::Wire { direction, length: message.len(), text };
+            self.queue.put(Entry::now(LogLevel::Debug, Some(upstream), payload));
         }
     }
 }
 
 impl Drop for Files {
-    /// Waits for the last lines to be written, unless the disk hangs.
+    /// Waits for the last lines to be written, unless the disk blocks.
     fn drop(&mut self) {
         self.queue.close();
         self.work.wait();
@@ -165,13 +165,13 @@ impl Drop for Files {
 impl FilesHandle {
     pub(super) fn write(&self, level: LogLevel, text: &str) {
         if let Some(queue) = self.queue.upgrade().filter(|_| level <= self.level) {
-            queue.put(Entry::now(level, None, What::Note(text.into())));
+            queue.put(Entry::now(level, None, Payload::Message(text.into())));
         }
     }
 }
 
-/// Whether it belongs into the story of one call.
-fn event_is_about_a_call(event: &Event) -> bool {
+/// Returns whether an event belongs to the history of one call.
+fn is_about_call(event: &Event) -> bool {
     matches!(
         event,
         Event::CallAccepted { .. }
@@ -188,12 +188,12 @@ fn event_is_about_a_call(event: &Event) -> bool {
     )
 }
 
-/// Microseconds since 1970: a millisecond is long enough for a call to be accepted, sent and answered.
+/// Returns microseconds since 1970: within one millisecond a call can be accepted, sent and answered.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// What the thread does.
+/// The state of the writer thread.
 struct Writer {
     encoder: Encoder,
     log: RotatingFiles,
@@ -202,15 +202,15 @@ struct Writer {
     stderr: StderrHandle,
     lines: Vec<u8>,
     messages: Vec<u8>,
-    /// The disk failed, and is not tried again before.
+    /// The time of the next attempt after a failed write.
     not_before: Option<Instant>,
-    /// Lines that were not written.
-    missing: u64,
+    /// The number of dropped lines.
+    dropped: u64,
 }
 
 impl Writer {
     fn new(
-        choices: &FileChoices,
+        options: &FileOptions,
         names: Vec<String>,
         redactor: Redactor,
         stderr: StderrHandle,
@@ -218,8 +218,8 @@ impl Writer {
     ) -> Writer {
         let server = names.first().map_or("mendline", String::as_str);
         let stem = rotation::stem(server, SystemTime::now(), std::process::id());
-        let log = RotatingFiles::new(choices, &stem, SUFFIX);
-        let wire = RotatingFiles::new(choices, &stem, WIRE_SUFFIX);
+        let log = RotatingFiles::new(options, &stem, SUFFIX);
+        let wire = RotatingFiles::new(options, &stem, WIRE_SUFFIX);
         let encoder = Encoder::new(names, redactor);
         Writer {
             encoder,
@@ -230,64 +230,64 @@ impl Writer {
             lines: Vec::new(),
             messages: Vec::new(),
             not_before: None,
-            missing: 0,
+            dropped: 0,
         }
     }
 
     fn serve(mut self, queue: &Queue) {
         while let Some(batch) = queue.next() {
             self.write(&batch);
-            queue.give_back(batch);
+            queue.recycle(batch);
         }
     }
 
     fn write(&mut self, batch: &[Entry]) {
         if self.not_before.is_some_and(|until| Instant::now() < until) {
-            self.missing += batch.iter().map(Entry::lines).sum::<u64>();
+            self.dropped += batch.iter().map(Entry::lines).sum::<u64>();
             return;
         }
         for entry in batch {
-            let is_message = matches!(entry.what, What::Passed { .. });
+            let is_message = matches!(entry.payload, Payload::Wire { .. });
             self.encoder.write(entry, if is_message { &mut self.messages } else { &mut self.lines });
-            if self.lines.len() + self.messages.len() >= BATCH {
-                self.hand_over();
+            if self.lines.len() + self.messages.len() >= BATCH_BYTES {
+                self.flush();
             }
         }
-        self.hand_over();
+        self.flush();
     }
 
-    /// Gives to the disk what has been written up to now.
-    fn hand_over(&mut self) {
+    /// Writes the formatted lines to the files.
+    fn flush(&mut self) {
         if self.lines.is_empty() && self.messages.is_empty() {
             return;
         }
         let (log, wire) = (&mut self.log, &mut self.wire);
-        let done = self.worker.risk(|| [log.append(&self.lines), wire.append(&self.messages)]);
-        // Room for many lines is given back: most hours have few.
+        let results = self.worker.risk(|| [log.append(&self.lines), wire.append(&self.messages)]);
+        // Large buffers are released: most batches are small.
         for buffer in [&mut self.lines, &mut self.messages] {
             buffer.clear();
-            buffer.shrink_to(BATCH / 8);
+            buffer.shrink_to(BATCH_BYTES / 8);
         }
-        let troubles: Vec<Trouble> = done.into_iter().filter_map(Result::err).collect();
-        for trouble in &troubles {
-            self.fail(trouble);
+        let errors: Vec<WriteError> = results.into_iter().filter_map(Result::err).collect();
+        for error in &errors {
+            self.fail(error);
         }
-        if troubles.is_empty() && self.not_before.take().is_some() {
-            let text = format!("log files are written again; {} lines are missing", self.missing);
-            self.missing = 0;
+        if errors.is_empty() && self.not_before.take().is_some() {
+            let text = format!("log files are written again; {} lines are missing", self.dropped);
+            self.dropped = 0;
             self.stderr.write(LogLevel::Info, &text);
-            self.encoder.note(LogLevel::Warn, &text, &mut self.lines);
+            self.encoder.message(LogLevel::Warn, &text, &mut self.lines);
         }
     }
 
-    fn fail(&mut self, trouble: &Trouble) {
-        self.missing += trouble.lost;
+    fn fail(&mut self, error: &WriteError) {
+        self.dropped += error.lost;
         if self.not_before.is_none() {
             let text =
-                format!("log files cannot be written: {trouble}; nothing else is affected, and it is tried again");
+                format!("log files cannot be written: {error}; nothing else is affected, and writing is tried again");
             self.stderr.write(LogLevel::Warn, &text);
         }
-        self.not_before = Some(Instant::now() + PATIENCE);
+        self.not_before = Some(Instant::now() + RETRY_DELAY);
     }
 }
 

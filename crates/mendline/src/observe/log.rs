@@ -1,39 +1,38 @@
-//! What happened, for people: on our stderr, and in files.
+//! The log: lines on stderr and in files.
 //!
-//! A log is told everything and passes it on to whom it concerns, each with a level of its own: stderr (`stderr`), which a
-//! client may show or never read, and the [`files`](super::files), which are there when somebody asks later. Neither can
-//! hold up the other, and none of them a call.
+//! The log passes everything to two outputs with separate levels: stderr (`stderr`), which a client may show or never
+//! read, and [`files`](super::files) for later. A slow output delays neither the other one nor a call.
 
 use std::str::FromStr;
 
 use mendline_core::{Event, Level, UpstreamId};
 
-use super::files::{FileChoices, Files, FilesHandle};
+use super::files::{FileOptions, Files, FilesHandle};
 use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
-use crate::driver::{At, Observer, Way};
+use crate::driver::{EventTime, Observer, Direction};
 
-/// What is worth a line. Each includes those before it.
+/// The level of a log. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Nothing at all.
+    /// Nothing.
     Off,
-    /// What failed for good.
+    /// Final failures.
     Error,
-    /// What a person may want to look at.
+    /// Problems that the operator may want to know.
     Warn,
-    /// What happened, and what the servers said.
+    /// Normal operation, and the stderr of servers.
     #[default]
     Info,
-    /// Every decision.
+    /// Every decision of the engine.
     Debug,
 }
 
 impl LogLevel {
-    /// All of them, in order, as they are written.
+    /// The names of all levels, in order.
     pub const NAMES: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
-    /// As it is written.
+    /// Returns the name of this level.
     pub fn word(self) -> &'static str {
         LogLevel::NAMES[self as usize]
     }
@@ -65,34 +64,34 @@ impl From<Level> for LogLevel {
     }
 }
 
-/// Where everything goes that is worth a line.
+/// The log of this process.
 pub struct Log {
     names: Vec<String>,
     redactor: Redactor,
-    /// Before stderr, so that it ends before it: what it has to say is heard.
+    /// Declared before stderr, so that it is dropped first and can still write there.
     files: Option<Files>,
     stderr: Stderr,
 }
 
 impl Log {
-    /// A log on stderr for upstreams of these names, in the order of the configuration.
+    /// Creates a log on stderr for upstreams of these names, in the order of the configuration.
     pub fn to_stderr(level: LogLevel, names: Vec<String>) -> Log {
         let redactor = Redactor::default();
         let stderr = Stderr::open(level, redactor.clone());
         Log { names, redactor, files: None, stderr }
     }
 
-    /// Keeps what happens in files, too.
-    pub fn keep(&mut self, choices: &FileChoices) {
-        self.files = Some(Files::open(choices, self.names.clone(), self.redactor.clone(), self.stderr.handle()));
+    /// Adds log files.
+    pub fn add_files(&mut self, options: &FileOptions) {
+        self.files = Some(Files::open(options, self.names.clone(), self.redactor.clone(), self.stderr.handle()));
     }
 
-    /// What hides secrets in it; what that learns is hidden from then on.
+    /// Returns the redactor of this log. Secrets that it learns later are hidden from then on.
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
 
-    /// Says something that is not an event of the engine's.
+    /// Writes a line that is not an event of the engine.
     pub fn write(&self, level: LogLevel, text: &str) {
         self.stderr.put(level, "mendline", " ", text.as_bytes());
         if let Some(files) = &self.files {
@@ -100,7 +99,7 @@ impl Log {
         }
     }
 
-    /// For somebody else who has something to say in it. A log handle does not keep a log from ending.
+    /// Returns a handle for other writers. It does not keep the log open.
     pub fn handle(&self) -> LogHandle {
         LogHandle { stderr: self.stderr.handle(), files: self.files.as_ref().map(Files::handle) }
     }
@@ -110,7 +109,7 @@ impl Log {
     }
 }
 
-/// Writes into a log for as long as it is there.
+/// Writes to a log while it is open.
 #[derive(Clone)]
 pub struct LogHandle {
     stderr: StderrHandle,
@@ -118,7 +117,7 @@ pub struct LogHandle {
 }
 
 impl LogHandle {
-    /// Says something that is not an event of the engine's.
+    /// Writes a line that is not an event of the engine.
     pub fn write(&self, level: LogLevel, text: &str) {
         self.stderr.write(level, text);
         if let Some(files) = &self.files {
@@ -128,7 +127,7 @@ impl LogHandle {
 }
 
 impl Observer for Log {
-    fn on_event(&mut self, event: &Event, at: At) {
+    fn on_event(&mut self, event: &Event, at: EventTime) {
         let level = LogLevel::from(event.level());
         if self.stderr.wants(level) {
             self.stderr.put(level, self.name(event.upstream()), " ", event.to_string().as_bytes());
@@ -149,9 +148,9 @@ impl Observer for Log {
         self.files.as_ref().is_some_and(Files::wants_wire)
     }
 
-    fn passed(&mut self, upstream: UpstreamId, way: Way, message: &[u8]) {
+    fn on_message(&mut self, upstream: UpstreamId, direction: Direction, message: &[u8]) {
         if let Some(files) = &mut self.files {
-            files.passed(upstream, way, message);
+            files.on_message(upstream, direction, message);
         }
     }
 }
@@ -163,7 +162,7 @@ mod tests {
 
     use mendline_core::Secret;
 
-    use super::super::stderr::WAITING;
+    use super::super::stderr::QUEUE_LINES;
     use super::*;
 
     fn log(level: LogLevel, write: impl FnMut(&[u8]) + Send + 'static) -> Log {
@@ -173,23 +172,23 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_never_reads_costs_lines_and_not_time() {
+    fn unread_stderr_drops_lines_and_does_not_block() {
         let (release, blocked) = channel::<()>();
-        let (began, begun) = channel();
+        let (started, start) = channel();
         let written = Arc::new(Mutex::new(String::new()));
         let sink = Arc::clone(&written);
         let log = log(LogLevel::Info, move |batch| {
-            // Blocks on the first batch, as a full pipe does, until the test lets go.
-            let _ = began.send(());
+            // Blocks on the first batch, like a full pipe, until the test releases it.
+            let _ = started.send(());
             let _ = blocked.recv();
             sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
         });
         log.write(LogLevel::Info, "the first line");
-        begun.recv().unwrap();
-        for number in 0..10 * WAITING {
+        start.recv().unwrap();
+        for number in 0..10 * QUEUE_LINES {
             log.write(LogLevel::Info, &format!("line {number}"));
         }
-        assert_eq!(log.stderr.dropped(), (9 * WAITING) as u64, "one channel full waits, and the rest was dropped");
+        assert_eq!(log.stderr.dropped(), (9 * QUEUE_LINES) as u64, "one full channel waits, and the rest is dropped");
         drop(release);
         drop(log);
         let written = written.lock().unwrap();
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_the_level_is_not_written_and_secrets_never_are() {
+    fn lines_below_the_level_and_secrets_are_not_written() {
         let written = Arc::new(Mutex::new(String::new()));
         let sink = Arc::clone(&written);
         let mut log = log(LogLevel::Warn, move |batch| {

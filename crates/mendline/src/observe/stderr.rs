@@ -1,13 +1,12 @@
-//! Lines on our stderr, at nobody's cost.
+//! Log lines on stderr, without blocking calls.
 //!
-//! Many clients never read our stderr. A full pipe there must not cost a call anything: lines go through a bounded channel
-//! to one thread, which is the only one that may be blocked by stderr. When the channel is full, lines are dropped and
-//! counted, and the count is the first thing said when stderr flows again. At the end the thread is waited for, unless it is
-//! stderr that it waits for.
+//! Many clients never read our stderr. A full pipe must not delay a call, so lines go through a bounded channel to one
+//! thread, and only this thread may block on stderr. When the channel is full, lines are dropped and counted; the count
+//! is written when stderr accepts lines again. On drop, the log waits for the thread, unless stderr blocks it.
 //!
-//! A line is `time LEVEL name  text`, and `time LEVEL name | text` for what a child said. The thread makes each line by
-//! itself: it hides what must not be seen, escapes the text, so that it can neither break a line nor talk to a terminal,
-//! and cuts it, in this order. So no cut goes through a secret, and no quote in one line reaches into the next.
+//! A line is `time LEVEL name  text`, and `time LEVEL name | text` for a child's stderr. The thread formats each line
+//! separately: it redacts the text, escapes it, and cuts it, in this order. So a line cannot contain a part of a
+//! secret, a line end or a terminal command, and a quote in one line does not affect the redaction of the next.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -20,31 +19,31 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use crate::background::Work;
 
-/// How many lines may wait for stderr.
-pub(super) const WAITING: usize = 256;
+/// The limit of lines that wait for stderr.
+pub(super) const QUEUE_LINES: usize = 256;
 
-/// How long one line may be, after escaping.
-pub(super) const LONGEST: usize = 8 * 1024;
+/// The limit of a line after escaping, in bytes.
+pub(super) const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// How much of a text is handed to the thread.
-const HANDED_OVER: usize = 64 * 1024;
+/// The limit of a text that is passed to the thread, in bytes.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// How much is written at once.
-const BATCH: usize = 32 * 1024;
+/// The size of one write, in bytes.
+const BATCH_BYTES: usize = 32 * 1024;
 
-/// The thread needs a buffer and no more.
-const STACK: usize = 64 * 1024;
+/// The stack of the thread, which needs only a buffer.
+const STACK_BYTES: usize = 64 * 1024;
 
-/// Our stderr, and the thread that writes to it.
+/// Stderr and the thread that writes to it.
 pub(super) struct Stderr {
     level: LogLevel,
-    /// Gone only while the log itself goes.
+    /// `None` only during drop.
     lines: Option<Arc<SyncSender<Line>>>,
     dropped: Arc<AtomicU64>,
     work: Work,
 }
 
-/// Writes to stderr for as long as its thread is there.
+/// Writes to stderr while its thread runs.
 #[derive(Clone)]
 pub(super) struct StderrHandle {
     level: LogLevel,
@@ -52,12 +51,12 @@ pub(super) struct StderrHandle {
     dropped: Arc<AtomicU64>,
 }
 
-/// A line that is not made yet.
+/// A line before formatting.
 struct Line {
     when: SystemTime,
     level: LogLevel,
     name: Box<str>,
-    mark: &'static str,
+    separator: &'static str,
     text: Box<[u8]>,
     /// The text was longer.
     is_cut: bool,
@@ -66,14 +65,14 @@ struct Line {
 impl Stderr {
     pub(super) fn open(level: LogLevel, redactor: Redactor) -> Stderr {
         Stderr::to_writer(level, redactor, |batch| {
-            // Not through `std::io::stderr`: its lock would be held for as long as the client does not read.
+            // Not through `std::io::stderr`: its lock would be held while the client does not read.
             let mut rest = batch;
             while !rest.is_empty() {
                 match rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stderr(), rest)) {
                     Ok(count) if count > 0 => rest = &rest[count..],
-                    // Somebody made our stderr non-blocking. Waiting is what this thread is for.
+                    // Another process set our stderr to non-blocking. This thread may wait.
                     Err(rustix::io::Errno::AGAIN) => thread::sleep(Duration::from_millis(5)),
-                    // Nobody will ever read it.
+                    // The reader is gone.
                     _ => return,
                 }
             }
@@ -85,19 +84,19 @@ impl Stderr {
         redactor: Redactor,
         mut write: impl FnMut(&[u8]) + Send + 'static,
     ) -> Stderr {
-        let (lines, waiting) = sync_channel::<Line>(WAITING);
+        let (lines, waiting) = sync_channel::<Line>(QUEUE_LINES);
         let (work, worker) = Work::new();
         let dropped = Arc::new(AtomicU64::new(0));
-        let lost = Arc::clone(&dropped);
+        let dropped_lines = Arc::clone(&dropped);
         let serve = move || {
             while let Ok(first) = waiting.recv() {
                 let mut batch = first.write(&redactor);
-                while batch.len() < BATCH {
+                while batch.len() < BATCH_BYTES {
                     let Ok(line) = waiting.try_recv() else { break };
                     batch.push_str(&line.write(&redactor));
                 }
                 worker.risk(|| write(batch.as_bytes()));
-                let count = lost.swap(0, Ordering::Relaxed);
+                let count = dropped_lines.swap(0, Ordering::Relaxed);
                 if count > 0 {
                     let text = format!("{count} log lines were dropped, because stderr was not read");
                     let line = Line::now(LogLevel::Warn, "mendline", " ", text.as_bytes()).write(&redactor);
@@ -106,8 +105,8 @@ impl Stderr {
             }
         };
         if level > LogLevel::Off {
-            // Without a thread there is nobody to send to: every line is dropped, and the calls go on.
-            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK).spawn(serve);
+            // Without the thread every line is dropped; calls are not affected.
+            let _ = thread::Builder::new().name("mendline-log".to_owned()).stack_size(STACK_BYTES).spawn(serve);
         }
         Stderr { level, lines: Some(Arc::new(lines)), dropped, work }
     }
@@ -116,9 +115,9 @@ impl Stderr {
         level <= self.level
     }
 
-    pub(super) fn put(&self, level: LogLevel, name: &str, mark: &'static str, text: &[u8]) {
+    pub(super) fn put(&self, level: LogLevel, name: &str, separator: &'static str, text: &[u8]) {
         if let Some(lines) = self.lines.as_ref().filter(|_| self.wants(level)) {
-            send(lines, &self.dropped, Line::now(level, name, mark, text));
+            send(lines, &self.dropped, Line::now(level, name, separator, text));
         }
     }
 
@@ -134,7 +133,7 @@ impl Stderr {
 }
 
 impl Drop for Stderr {
-    /// Waits for the last lines to be written, unless nobody reads them.
+    /// Waits for the last lines to be written, unless stderr blocks.
     fn drop(&mut self) {
         self.lines = None;
         self.work.wait();
@@ -156,10 +155,10 @@ fn send(lines: &SyncSender<Line>, dropped: &AtomicU64, line: Line) {
 }
 
 impl Line {
-    fn now(level: LogLevel, name: &str, mark: &'static str, text: &[u8]) -> Line {
-        let is_cut = text.len() > HANDED_OVER;
-        let text = text[..text.len().min(HANDED_OVER)].into();
-        Line { when: SystemTime::now(), level, name: name.into(), mark, text, is_cut }
+    fn now(level: LogLevel, name: &str, separator: &'static str, text: &[u8]) -> Line {
+        let is_cut = text.len() > MAX_TEXT_BYTES;
+        let text = text[..text.len().min(MAX_TEXT_BYTES)].into();
+        Line { when: SystemTime::now(), level, name: name.into(), separator, text, is_cut }
     }
 
     fn write(&self, redactor: &Redactor) -> String {
@@ -170,12 +169,12 @@ impl Line {
             LogLevel::Info => "INFO",
             LogLevel::Debug => "DEBUG",
         };
-        let (when, name, mark) = (humantime::format_rfc3339_millis(self.when), &self.name, self.mark);
+        let (when, name, separator) = (humantime::format_rfc3339_millis(self.when), &self.name, self.separator);
         let text = if self.is_cut { redactor.redact_cut(&self.text) } else { redactor.redact(&self.text) };
         let text = Escaped(&text);
-        let mut line = format!("{when} {level:<5} {name} {mark}{}{text}", if mark == "|" { " " } else { "" });
-        if line.len() > LONGEST {
-            line.truncate(line.floor_char_boundary(LONGEST));
+        let mut line = format!("{when} {level:<5} {name} {separator}{}{text}", if separator == "|" { " " } else { "" });
+        if line.len() > MAX_LINE_BYTES {
+            line.truncate(line.floor_char_boundary(MAX_LINE_BYTES));
             line.push('…');
         }
         line.push('\n');
@@ -187,33 +186,33 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn at_the_epoch(level: LogLevel, mark: &'static str, text: &[u8]) -> Line {
-        Line { when: SystemTime::UNIX_EPOCH, ..Line::now(level, "notes", mark, text) }
+    fn at_the_epoch(level: LogLevel, separator: &'static str, text: &[u8]) -> Line {
+        Line { when: SystemTime::UNIX_EPOCH, ..Line::now(level, "notes", separator, text) }
     }
 
-    fn said(text: &[u8]) -> String {
+    fn from_child(text: &[u8]) -> String {
         at_the_epoch(LogLevel::Info, "|", text).write(&Redactor::default())
     }
 
     #[test]
-    fn a_line_names_time_level_and_server() {
+    fn line_has_time_level_and_server() {
         let event = at_the_epoch(LogLevel::Warn, " ", b"ended by signal 9").write(&Redactor::default());
         assert_eq!(event, "1970-01-01T00:00:00.000Z WARN  notes  ended by signal 9\n");
-        assert_eq!(said(b"hello"), "1970-01-01T00:00:00.000Z INFO  notes | hello\n");
+        assert_eq!(from_child(b"hello"), "1970-01-01T00:00:00.000Z INFO  notes | hello\n");
     }
 
     #[test]
-    fn a_server_cannot_forge_a_line_or_talk_to_the_terminal() {
-        assert!(said(b"a\r\x1b[2Jb\x00").ends_with("| a\\r\\u{1b}[2Jb\\u{0}\n"));
-        assert!(said("a\u{202e}b\u{85}".as_bytes()).ends_with("| a\\u{202e}b\\u{85}\n"));
-        assert!(said(b"bad \xff utf-8").ends_with("| bad \\xff utf-8\n"));
-        assert!(said("Grüße 🦀".as_bytes()).ends_with("| Grüße 🦀\n"));
+    fn control_characters_of_a_server_are_escaped() {
+        assert!(from_child(b"a\r\x1b[2Jb\x00").ends_with("| a\\r\\u{1b}[2Jb\\u{0}\n"));
+        assert!(from_child("a\u{202e}b\u{85}".as_bytes()).ends_with("| a\\u{202e}b\\u{85}\n"));
+        assert!(from_child(b"bad \xff utf-8").ends_with("| bad \\xff utf-8\n"));
+        assert!(from_child("Grüße 🦀".as_bytes()).ends_with("| Grüße 🦀\n"));
     }
 
     #[test]
-    fn an_endless_line_is_cut() {
-        let long = said(&vec![0xff; 1 << 20]);
-        assert!(long.len() < LONGEST + 8);
+    fn long_line_is_cut() {
+        let long = from_child(&vec![0xff; 1 << 20]);
+        assert!(long.len() < MAX_LINE_BYTES + 8);
         assert!(long.ends_with("…\n"));
     }
 
@@ -222,7 +221,7 @@ mod tests {
         let secret = "CANARYsecretABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
         let redactor = Redactor::default();
         redactor.learn(&[mendline_core::Secret::new(secret)]);
-        for limit in [LONGEST, HANDED_OVER] {
+        for limit in [MAX_LINE_BYTES, MAX_TEXT_BYTES] {
             for before in limit - 120..=limit + 2 {
                 let text = format!("{}{secret} {}", "x".repeat(before), "y ".repeat(400));
                 let line = at_the_epoch(LogLevel::Info, "|", text.as_bytes()).write(&redactor);
@@ -235,7 +234,7 @@ mod tests {
     fn s09_quote_in_one_line_hides_nothing_of_the_next() {
         let (sent, written) = std::sync::mpsc::channel();
         let stderr = Stderr::to_writer(LogLevel::Info, Redactor::default(), move |batch| {
-            // The thread may be gone when the test is.
+            // The receiver may be gone at the end of the test.
             let _ = sent.send(String::from_utf8_lossy(batch).into_owned());
         });
         stderr.put(LogLevel::Info, "notes", "|", b"password='hide all that follows");

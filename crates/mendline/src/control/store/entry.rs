@@ -1,4 +1,4 @@
-//! What is known of one server: the fold of its events, and since when things are as they are.
+//! The status of one server: the fold of its events, and the start times of its durations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use crate::control::snapshot::{
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
 
-/// How much of a text from outside is shown.
-const LONGEST: usize = 300;
+/// The limit of texts from peers, in characters.
+const TEXT_LIMIT: usize = 300;
 
-/// One server.
+/// The status of one server.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
-    place: String,
+    target: String,
     transport: TransportKind,
     rate_limit: Option<RateLimit>,
     pub(super) status: UpstreamStatus,
-    /// How it is, and since when.
+    /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
     since: Duration,
-    /// When the next dial was planned, and a pause began.
-    planned: Duration,
-    paused: Duration,
-    /// When the breakers that are open were opened: the server's own, and those of tools.
-    opened: BTreeMap<Option<String>, Duration>,
-    erred: Duration,
+    /// The times at which the next dial was planned and the last pause started.
+    dial_planned_at: Duration,
+    paused_at: Duration,
+    /// The times at which open breakers opened: the server's (`None`) and those of tools.
+    opened_at: BTreeMap<Option<String>, Duration>,
+    last_error_at: Duration,
 }
 
 impl Entry {
     pub(super) fn new(config: &UpstreamConfig, now: Duration) -> Entry {
         Entry {
             name: config.name.clone(),
-            place: config.place.clone(),
+            target: config.place.clone(),
             transport: match config.transport {
                 Transport::Child => TransportKind::Child,
                 Transport::Http(Dialect::Sse) => TransportKind::Sse,
@@ -52,44 +52,44 @@ impl Entry {
             status: UpstreamStatus::default(),
             kind: StateKind::Idle,
             since: now,
-            planned: now,
-            paused: now,
-            opened: BTreeMap::new(),
-            erred: now,
+            dial_planned_at: now,
+            paused_at: now,
+            opened_at: BTreeMap::new(),
+            last_error_at: now,
         }
     }
 
-    /// Takes note of the time at which something happened that people count the time of.
+    /// Notes the times that later snapshots need.
     pub(super) fn note_time(&mut self, event: &Event, is_stopping: bool, now: Duration) {
         let kind = kind_of(&self.status, is_stopping);
         if kind != self.kind {
             (self.kind, self.since) = (kind, now);
         }
         match event {
-            Event::DialPlanned { .. } => self.planned = now,
-            Event::Paused { .. } => self.paused = now,
-            Event::BreakerOpened { tool, .. } => drop(self.opened.insert(tool.clone(), now)),
-            Event::BreakerClosed { tool, .. } => drop(self.opened.remove(tool)),
-            // The same words again are a new error; that somebody wanted it so is none.
+            Event::DialPlanned { .. } => self.dial_planned_at = now,
+            Event::Paused { .. } => self.paused_at = now,
+            Event::BreakerOpened { tool, .. } => drop(self.opened_at.insert(tool.clone(), now)),
+            Event::BreakerClosed { tool, .. } => drop(self.opened_at.remove(tool)),
+            // A repeated reason is a new error. A change that the operator requested is no error.
             Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. }
                 if self.status.last_error.as_ref().map(|error| &error.why) == why.as_ref() =>
             {
-                self.erred = now;
+                self.last_error_at = now;
             }
             Event::DialFailed { .. }
             | Event::ReconnectDisabled { .. }
             | Event::LoginRequired { .. }
-            | Event::CallFailed { .. } => self.erred = now,
+            | Event::CallFailed { .. } => self.last_error_at = now,
             Event::Reconfigured { rate_limit, place, .. } => {
                 self.rate_limit = *rate_limit;
-                self.place.clone_from(place);
+                self.target.clone_from(place);
             }
             _ => {}
         }
     }
 
-    /// How it stands now.
-    pub(super) fn snapshot(&self, now: Duration, hide: &Redactor) -> Server {
+    /// Returns the current state of the server.
+    pub(super) fn snapshot(&self, now: Duration, redactor: &Redactor) -> Server {
         let status = &self.status;
         let percentile = |share| status.latency.as_ref()?.per_mille(share).map(micros);
         Server {
@@ -99,17 +99,17 @@ impl Entry {
                 Some(Over::Http) => TransportKind::Http,
                 Some(Over::Child(_)) | None => self.transport,
             },
-            target: shown(&self.place, hide),
-            state: self.state(now, hide),
+            target: shown(&self.target, redactor),
+            state: self.state(now, redactor),
             breaker: Breaker {
                 state: self.breaker_state(None, &status.breaker, now),
-                tries_in_ms: self.left_of(None, &status.breaker, now),
-                why: why(&status.breaker, hide),
-                tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, hide)).collect(),
+                tries_in_ms: self.time_to_probe(None, &status.breaker, now),
+                why: why(&status.breaker, redactor),
+                tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, redactor)).collect(),
             },
             limit: Limit {
                 rate: self.rate_limit.map(|rate| Rate { burst: rate.burst, per_second: rate.per_second }),
-                paused_ms: status.pause.map(|pause| left(pause, self.paused, now)),
+                paused_ms: status.pause.map(|pause| remaining(pause, self.paused_at, now)),
                 slowed: status.slowed,
             },
             in_flight: status.out,
@@ -136,14 +136,14 @@ impl Entry {
                 took_ms: status.took.map(millis),
                 child: status.child(),
             },
-            last_error: status.last_error.as_ref().map(|what| LastError {
-                what: shown(&what.to_string(), hide),
-                ago_ms: millis(now.saturating_sub(self.erred)),
-            }),
+            last_error: status
+                .last_error
+                .as_ref()
+                .map(|error| LastError { what: shown(&error.to_string(), redactor), ago_ms: millis(now.saturating_sub(self.last_error_at)) }),
         }
     }
 
-    fn state(&self, now: Duration, hide: &Redactor) -> State {
+    fn state(&self, now: Duration, redactor: &Redactor) -> State {
         let status = &self.status;
         let is_lost = matches!(self.kind, StateKind::Reconnecting | StateKind::Parked);
         let redial = status.redial.filter(|_| is_lost);
@@ -157,40 +157,35 @@ impl Entry {
         State {
             kind: self.kind,
             for_ms: millis(now.saturating_sub(self.since)),
-            why: why.map(|why| shown(&why.to_string(), hide)),
+            why: why.map(|why| shown(&why.to_string(), redactor)),
             attempt: redial.map(|redial| redial.attempt),
             attempts: redial.and_then(|redial| redial.most),
-            next_in_ms: redial.filter(|_| waits).map(|redial| left(redial.wait, self.planned, now)),
+            next_in_ms: redial.filter(|_| waits).map(|redial| remaining(redial.wait, self.dial_planned_at, now)),
         }
     }
 
-    fn tool(&self, tool: &str, held: &Held, now: Duration, hide: &Redactor) -> ToolBreaker {
-        let tries_in_ms = self.left_of(Some(tool), held, now);
-        ToolBreaker {
-            tool: shown(tool, hide),
-            state: self.breaker_state(Some(tool), held, now),
-            tries_in_ms,
-            why: why(held, hide),
-        }
+    fn tool(&self, tool: &str, held: &Held, now: Duration, redactor: &Redactor) -> ToolBreaker {
+        let tries_in_ms = self.time_to_probe(Some(tool), held, now);
+        ToolBreaker { tool: shown(tool, redactor), state: self.breaker_state(Some(tool), held, now), tries_in_ms, why: why(held, redactor) }
     }
 
-    /// Returns the state of a breaker. One whose time is over lets the next call try it: it is half open, although the
-    /// engine emits that only when such a call comes.
+    /// Returns the state of a breaker. An open breaker whose time is over is half open: the next call probes it. The
+    /// engine emits the event only when that call comes.
     fn breaker_state(&self, tool: Option<&str>, held: &Held, now: Duration) -> BreakerState {
         match state(held.state) {
-            BreakerState::Open if self.left_of(tool, held, now) == Some(0) => BreakerState::HalfOpen,
+            BreakerState::Open if self.time_to_probe(tool, held, now) == Some(0) => BreakerState::HalfOpen,
             state => state,
         }
     }
 
-    fn left_of(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
+    fn time_to_probe(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
         let (open_for, _) = held.open_for.as_ref()?;
-        let opened = self.opened.get(&tool.map(str::to_owned)).copied().unwrap_or(now);
-        Some(left(*open_for, opened, now))
+        let opened_at = self.opened_at.get(&tool.map(str::to_owned)).copied().unwrap_or(now);
+        Some(remaining(*open_for, opened_at, now))
     }
 }
 
-/// How a server is, in one word.
+/// Returns the kind of a server's state.
 fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
     match status.link {
         LinkState::Idle | LinkState::Draining if is_stopping => StateKind::Stopping,
@@ -199,7 +194,7 @@ fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
         LinkState::Idle => StateKind::Idle,
         LinkState::Parked => StateKind::Parked,
         LinkState::Up if status.ready => StateKind::Ready,
-        // It is there, and has not answered yet: perhaps nobody has asked it anything.
+        // It is connected but has not responded; perhaps no request was sent yet.
         LinkState::Up => StateKind::Starting,
         LinkState::Dialing if !status.lost => StateKind::Starting,
         LinkState::Dialing | LinkState::Waiting | LinkState::Draining => StateKind::Reconnecting,
@@ -220,22 +215,22 @@ fn outcomes(counts: &Counts) -> Outcomes {
     Outcomes { ok, tool_errors, errors, failed, unknown, rejected }
 }
 
-fn why(held: &Held, hide: &Redactor) -> Option<String> {
-    held.open_for.as_ref().map(|(_, why)| shown(&why.to_string(), hide))
+fn why(held: &Held, redactor: &Redactor) -> Option<String> {
+    held.open_for.as_ref().map(|(_, why)| shown(&why.to_string(), redactor))
 }
 
-/// Text from outside, without secrets, harmless to print and not too long.
-pub(super) fn shown(text: &str, hide: &Redactor) -> String {
-    let text = Escaped(&hide.redact(text.as_bytes())).to_string();
-    match text.char_indices().nth(LONGEST) {
+/// Redacts, escapes and shortens a text.
+pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
+    let text = Escaped(&redactor.redact(text.as_bytes())).to_string();
+    match text.char_indices().nth(TEXT_LIMIT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-/// How much of a span is left that began then.
-fn left(span: Duration, began: Duration, now: Duration) -> u64 {
-    millis(span.saturating_sub(now.saturating_sub(began)))
+/// Returns the rest of a duration that started at `started`, in milliseconds.
+fn remaining(span: Duration, started: Duration, now: Duration) -> u64 {
+    millis(span.saturating_sub(now.saturating_sub(started)))
 }
 
 pub(super) fn millis(time: Duration) -> u64 {

@@ -1,9 +1,9 @@
-//! The history of single calls, for those that fail or are retried.
+//! The history of calls that fail or are retried.
 //!
-//! Thousands of calls succeed, and their log lines would hide everything else. Of a call that is sent twice or fails, the
-//! log has all lines, from the beginning. So for every open call the time of its arrival and of its last attempt are kept,
-//! in a slot that is found by the number of the call. When a call fails or is retried, they are written with the event that
-//! says so, and from then on every event of this call is written.
+//! Most calls succeed, and their log lines would hide the others. A call that fails or is sent twice is logged from its
+//! arrival on. So this module keeps the times of the arrival and of the last attempt of every open call, in a slot that
+//! the number of the call selects. When a call fails or is retried, both are written with that event, and every later
+//! event of the call is logged.
 
 use mendline_core::event::{Answered, ToolName};
 use mendline_core::{Event, UpstreamId};
@@ -11,10 +11,10 @@ use mendline_wire::Method;
 
 use crate::observe::log::LogLevel;
 
-/// The number of slots. A call whose slot is taken by a later call has no history; its failure is logged all the same.
+/// The number of slots. A call whose slot a later call takes has no history; its failure is logged without it.
 const SLOTS: usize = 4096;
 
-/// The events of a call before the one that is logged first.
+/// The events of a call before its first logged event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Before {
     pub(super) method: Method,
@@ -133,7 +133,7 @@ mod tests {
 
     const NOTES: UpstreamId = UpstreamId(0);
 
-    /// What is logged of these events, which happen a microsecond apart.
+    /// Returns what is logged of these events, which are one microsecond apart.
     fn logged(events: &[Event]) -> Vec<(usize, LogLevel, Option<Before>)> {
         let mut open_calls = OpenCalls::default();
         let logged = events.iter().enumerate().filter_map(|(at, event)| {

@@ -1,11 +1,11 @@
-//! Where those who have something to tell and the thread that writes it meet.
+//! The queue between the thread that serves calls and the thread that writes log files.
 //!
-//! Waking a thread costs more than everything else here, so it is done rarely: a thread that sleeps is woken by the first
-//! entry and then waits a moment for others to gather before it takes them all. Under load it is so woken a few times a
-//! second, however much happens; when nothing happens it sleeps.
+//! Waking a thread is the most expensive step here, so it happens rarely. The first entry wakes the writer, which then
+//! waits briefly for more entries and takes all of them. Under load it wakes a few times per second, whatever the
+//! number of entries; without entries it sleeps.
 //!
-//! The queue has an end. What does not fit is counted where it is missing, and a server that talks without end takes no place
-//! from what was decided meanwhile.
+//! The queue is bounded. Dropped entries are counted at their position. A part of the queue is reserved, so that the
+//! stderr of a server cannot displace the events of the engine.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,160 +14,160 @@ use mendline_core::{Event, UpstreamId};
 
 use super::now;
 use super::open_calls::Before;
-use crate::driver::Way;
+use crate::driver::Direction;
 use crate::observe::log::LogLevel;
 
-/// How many entries lie here at most.
-const MOST: usize = 8 * 1024;
+/// The limit of entries.
+const MAX_ENTRIES: usize = 8 * 1024;
 
-/// How many places of those are only for what is rare.
+/// The entries that are reserved for events and messages above level `debug`.
 const RESERVED: usize = 1024;
 
-/// How much text lies here at most.
-const MOST_BYTES: usize = 2 << 20;
+/// The limit of the texts of all entries, in bytes.
+const MAX_BYTES: usize = 2 << 20;
 
-/// How long the first entry waits for others. Whoever follows the log sees them that much later.
-const GATHER: Duration = Duration::from_millis(40);
+/// The time that the first entry waits for others, and so the delay of `mendline logs --follow`.
+const BATCH_DELAY: Duration = Duration::from_millis(40);
 
-/// Room for more entries than this is given back.
-const KEEP: usize = 64;
+/// The limit of an empty buffer that is kept for reuse, in entries.
+const SPARE_ENTRIES: usize = 64;
 
-/// Something to be written.
+/// An entry of the log.
 pub(super) struct Entry {
-    /// When, in microseconds since 1970.
+    /// The time, in microseconds since 1970.
     pub(super) at: u64,
     pub(super) level: LogLevel,
     pub(super) upstream: Option<UpstreamId>,
-    pub(super) what: What,
+    pub(super) payload: Payload,
 }
 
-/// What is to be written.
-pub(super) enum What {
-    /// An event, and what came before it in the story of its call.
+/// The content of an entry.
+pub(super) enum Payload {
+    /// An event, and the earlier events of its call.
     Event(Event, Option<Box<Before>>),
-    /// What a child wrote to its stderr.
-    Said(Box<[u8]>),
-    /// What the rest of the program has to say.
-    Note(Box<str>),
-    /// A message, or its beginning.
-    Passed { way: Way, length: usize, text: Box<[u8]> },
-    /// This many entries that did not fit.
-    Lost(u64),
+    /// A line of a child's stderr.
+    Stderr(Box<[u8]>),
+    /// A message of the program.
+    Message(Box<str>),
+    /// A message on the wire, or its beginning.
+    Wire { direction: Direction, length: usize, text: Box<[u8]> },
+    /// The number of entries that did not fit.
+    Dropped(u64),
 }
 
 impl Entry {
-    pub(super) fn now(level: LogLevel, upstream: Option<UpstreamId>, what: What) -> Entry {
-        Entry { at: now(), level, upstream, what }
+    pub(super) fn now(level: LogLevel, upstream: Option<UpstreamId>, payload: Payload) -> Entry {
+        Entry { at: now(), level, upstream, payload }
     }
 
     fn bytes(&self) -> usize {
-        match &self.what {
-            What::Said(text) | What::Passed { text, .. } => text.len(),
-            What::Note(text) => text.len(),
-            What::Event(..) | What::Lost(_) => 0,
+        match &self.payload {
+            Payload::Stderr(text) | Payload::Wire { text, .. } => text.len(),
+            Payload::Message(text) => text.len(),
+            Payload::Event(..) | Payload::Dropped(_) => 0,
         }
     }
 
-    /// How many lines it stands for.
+    /// Returns the number of lines that it represents.
     pub(super) fn lines(&self) -> u64 {
-        if let What::Lost(count) = self.what { count } else { 1 }
+        if let Payload::Dropped(count) = self.payload { count } else { 1 }
     }
 
-    /// Is it one of very many?
-    fn is_chatter(&self) -> bool {
-        self.level == LogLevel::Debug || matches!(self.what, What::Said(_) | What::Passed { .. })
+    /// Returns whether it is of a frequent kind that may not use the reserved entries.
+    fn is_low_priority(&self) -> bool {
+        self.level == LogLevel::Debug || matches!(self.payload, Payload::Stderr(_) | Payload::Wire { .. })
     }
 }
 
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    news: Condvar,
+    wake: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    /// An empty one, to be filled next.
+    /// An empty buffer for the next batch.
     spare: Vec<Entry>,
     bytes: usize,
     is_asleep: bool,
-    /// The thread was told not to wait for more.
-    is_pressed: bool,
-    is_over: bool,
+    /// The writer was woken and must not wait for more entries.
+    is_urgent: bool,
+    is_closed: bool,
 }
 
 impl State {
     fn is_half_full(&self) -> bool {
-        self.entries.len() >= MOST / 2 || self.bytes > MOST_BYTES / 2
+        self.entries.len() >= MAX_ENTRIES / 2 || self.bytes > MAX_BYTES / 2
     }
 
-    fn takes(&self, entry: &Entry) -> bool {
-        let most = if entry.is_chatter() { MOST - RESERVED } else { MOST };
-        self.entries.len() < most && self.bytes + entry.bytes() <= MOST_BYTES
+    fn has_room_for(&self, entry: &Entry) -> bool {
+        let most = if entry.is_low_priority() { MAX_ENTRIES - RESERVED } else { MAX_ENTRIES };
+        self.entries.len() < most && self.bytes + entry.bytes() <= MAX_BYTES
     }
 
-    /// Counts an entry that has no place here.
-    fn lose(&mut self, entry: &Entry) {
+    /// Counts an entry that does not fit.
+    fn count_dropped(&mut self, entry: &Entry) {
         match self.entries.last_mut() {
-            Some(Entry { what: What::Lost(count), .. }) => *count += 1,
-            _ => self.entries.push(Entry { level: LogLevel::Warn, upstream: None, what: What::Lost(1), ..*entry }),
+            Some(Entry { payload: Payload::Dropped(count), .. }) => *count += 1,
+            _ => self.entries.push(Entry { level: LogLevel::Warn, upstream: None, payload: Payload::Dropped(1), ..*entry }),
         }
     }
 }
 
 impl Queue {
-    /// Puts something down. Never waits for anybody but the thread that takes everything away, which is quick.
+    /// Adds an entry. Waits only for the lock, which the writer holds briefly.
     pub(super) fn put(&self, entry: Entry) {
         let mut state = self.lock();
-        if !state.takes(&entry) {
-            state.lose(&entry);
+        if !state.has_room_for(&entry) {
+            state.count_dropped(&entry);
             return;
         }
         state.bytes += entry.bytes();
         state.entries.push(entry);
-        let is_pressing = state.is_half_full() && !std::mem::replace(&mut state.is_pressed, true);
-        if std::mem::take(&mut state.is_asleep) || is_pressing {
+        let becomes_urgent = state.is_half_full() && !std::mem::replace(&mut state.is_urgent, true);
+        if std::mem::take(&mut state.is_asleep) || becomes_urgent {
             drop(state);
-            self.news.notify_one();
+            self.wake.notify_one();
         }
     }
 
-    /// What there is to write; waits for it. `None` when there will be no more.
+    /// Waits for entries and returns them. Returns `None` after the queue was closed and emptied.
     pub(super) fn next(&self) -> Option<Vec<Entry>> {
         let mut state = self.lock();
         while state.entries.is_empty() {
-            if state.is_over {
+            if state.is_closed {
                 return None;
             }
             state.is_asleep = true;
-            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.is_asleep = false;
-        if !state.is_over && !state.is_half_full() {
-            (state, _) = self.news.wait_timeout(state, GATHER).unwrap_or_else(PoisonError::into_inner);
+        if !state.is_closed && !state.is_half_full() {
+            (state, _) = self.wake.wait_timeout(state, BATCH_DELAY).unwrap_or_else(PoisonError::into_inner);
         }
         let spare = std::mem::take(&mut state.spare);
         state.bytes = 0;
-        state.is_pressed = false;
+        state.is_urgent = false;
         Some(std::mem::replace(&mut state.entries, spare))
     }
 
-    /// Takes back the room that a batch needed.
-    pub(super) fn give_back(&self, mut batch: Vec<Entry>) {
+    /// Takes the buffer of a batch for reuse.
+    pub(super) fn recycle(&self, mut batch: Vec<Entry>) {
         batch.clear();
-        // Dropped outside of the lock, and not kept for days after a busy minute.
+        // The entries are dropped outside of the lock. A large buffer is released when the queue is idle.
         let is_busy = !self.lock().entries.is_empty();
         if !is_busy {
-            batch.shrink_to(KEEP);
+            batch.shrink_to(SPARE_ENTRIES);
         }
         self.lock().spare = batch;
     }
 
-    /// Nothing more will come.
+    /// Closes the queue.
     pub(super) fn close(&self) {
-        self.lock().is_over = true;
-        self.news.notify_all();
+        self.lock().is_closed = true;
+        self.wake.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -179,71 +179,71 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn note(text: &str) -> Entry {
-        Entry::now(LogLevel::Info, None, What::Note(text.into()))
+    fn message(text: &str) -> Entry {
+        Entry::now(LogLevel::Info, None, Payload::Message(text.into()))
     }
 
-    fn said() -> Entry {
-        Entry::now(LogLevel::Info, None, What::Said((*b"x").into()))
+    fn stderr() -> Entry {
+        Entry::now(LogLevel::Info, None, Payload::Stderr((*b"x").into()))
     }
 
-    /// How many were kept, and how many that were not.
+    /// Returns the number of entries and of dropped entries.
     fn counted(batch: &[Entry]) -> (usize, u64) {
-        let lost = batch.iter().map(|entry| if let What::Lost(count) = entry.what { count } else { 0 }).sum();
-        (batch.iter().filter(|entry| !matches!(entry.what, What::Lost(_))).count(), lost)
+        let dropped = batch.iter().map(|entry| if let Payload::Dropped(count) = entry.payload { count } else { 0 }).sum();
+        (batch.iter().filter(|entry| !matches!(entry.payload, Payload::Dropped(_))).count(), dropped)
     }
 
     #[test]
-    fn a_full_desk_counts_what_it_could_not_take() {
+    fn full_queue_counts_dropped_entries() {
         let queue = Queue::default();
-        for _ in 0..MOST + 3 {
-            queue.put(note("x"));
+        for _ in 0..MAX_ENTRIES + 3 {
+            queue.put(message("x"));
         }
         let batch = queue.next().unwrap();
-        assert_eq!(counted(&batch), (MOST, 3));
-        assert_eq!(batch.iter().map(Entry::lines).sum::<u64>(), MOST as u64 + 3);
-        queue.give_back(batch);
-        queue.put(note("y"));
+        assert_eq!(counted(&batch), (MAX_ENTRIES, 3));
+        assert_eq!(batch.iter().map(Entry::lines).sum::<u64>(), MAX_ENTRIES as u64 + 3);
+        queue.recycle(batch);
+        queue.put(message("y"));
         queue.close();
         assert_eq!(counted(&queue.next().unwrap()), (1, 0));
         assert!(queue.next().is_none());
     }
 
     #[test]
-    fn a_server_that_talks_without_end_takes_no_place_from_what_was_decided() {
+    fn stderr_does_not_use_reserved_entries() {
         let queue = Queue::default();
-        for _ in 0..MOST {
-            queue.put(said());
+        for _ in 0..MAX_ENTRIES {
+            queue.put(stderr());
         }
-        queue.put(Entry::now(LogLevel::Debug, None, What::Note("one of very many".into())));
-        queue.put(note("stopping"));
-        queue.put(said());
-        queue.put(note("stopped"));
+        queue.put(Entry::now(LogLevel::Debug, None, Payload::Message("one of very many".into())));
+        queue.put(message("stopping"));
+        queue.put(stderr());
+        queue.put(message("stopped"));
         let batch = queue.next().unwrap();
-        assert_eq!(counted(&batch), (MOST - RESERVED + 2, RESERVED as u64 + 2));
-        let last: Vec<&What> = batch[batch.len() - 4..].iter().map(|entry| &entry.what).collect();
+        assert_eq!(counted(&batch), (MAX_ENTRIES - RESERVED + 2, RESERVED as u64 + 2));
+        let last: Vec<&Payload> = batch[batch.len() - 4..].iter().map(|entry| &entry.payload).collect();
         assert!(
-            matches!(last[..], [What::Lost(_), What::Note(first), What::Lost(1), What::Note(last)]
+            matches!(last[..], [Payload::Dropped(_), Payload::Message(first), Payload::Dropped(1), Payload::Message(last)]
                 if **first == *"stopping" && **last == *"stopped"),
-            "what is missing is missing where it was said"
+            "dropped entries are counted at their position"
         );
         assert!(batch.is_sorted_by_key(|entry| entry.at));
     }
 
     #[test]
-    fn long_texts_fill_it_sooner() {
+    fn long_texts_fill_the_queue_sooner() {
         let queue = Queue::default();
-        let long = "x".repeat(MOST_BYTES / 4);
+        let long = "x".repeat(MAX_BYTES / 4);
         for _ in 0..6 {
-            queue.put(note(&long));
+            queue.put(message(&long));
         }
         assert_eq!(counted(&queue.next().unwrap()), (4, 2));
     }
 
     #[test]
-    fn what_was_put_down_before_the_end_is_still_written() {
+    fn entries_before_close_are_still_returned() {
         let queue = Queue::default();
-        queue.put(note("final writes"));
+        queue.put(message("final writes"));
         queue.close();
         assert_eq!(queue.next().map(|batch| batch.len()), Some(1));
         assert!(queue.next().is_none());

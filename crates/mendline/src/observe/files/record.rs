@@ -1,10 +1,10 @@
-//! One line of a log file.
+//! The format of a line in a log file.
 //!
-//! A line is a JSON object that begins with its time, always in the same width, so that lines can be compared and searched
-//! without being parsed. `level`, `server`, `pid`, `kind` and `text` are always there; what else an event knows (`call`,
-//! `tool`, `outcome`, `reason`, `errno`, `status` …) follows, so that no program has to parse a sentence. `kind` is the
+//! A line is a JSON object that begins with its time in a fixed width, so that lines can be compared and searched
+//! without parsing. `level`, `server`, `pid`, `kind` and `text` are always present. Other members of an event follow
+//! (`call`, `tool`, `outcome`, `reason`, `errno`, `status` …), so that programs need not parse `text`. `kind` is the
 //! stable name of the event ([`Event::name`]), `stderr` for a line of a child's stderr, `message` for other lines of
-//! Mendline, and `wire` for a message between client and server.
+//! Mendline, and `wire` for a message on the wire.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,19 +16,19 @@ use mendline_wire::Method;
 
 use super::now;
 use super::open_calls::{Before, Sent};
-use super::queue::{Entry, What};
-use crate::driver::Way;
+use super::queue::{Entry, Payload};
+use crate::driver::Direction;
 use crate::observe::errno::SystemError;
 use crate::observe::escaped::{JsonEscape, is_harmless};
 use crate::observe::log::LogLevel;
 use crate::observe::redact::Redactor;
 
-/// Makes lines of entries.
+/// Formats entries as lines.
 pub(super) struct Encoder {
     names: Vec<String>,
     pid: u32,
     redactor: Redactor,
-    /// Where a text is put together before secrets are hidden in it.
+    /// A buffer for texts before redaction.
     text: String,
 }
 
@@ -37,23 +37,23 @@ impl Encoder {
         Encoder { names, pid: std::process::id(), redactor, text: String::new() }
     }
 
-    /// Adds the line of this entry.
+    /// Appends the line of this entry.
     pub(super) fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        match &entry.what {
-            What::Event(event, before) => self.event(entry, event, before.as_deref(), out),
-            What::Said(line) => self.line(entry, "stderr", out, |encoder, object| {
+        match &entry.payload {
+            Payload::Event(event, before) => self.event(entry, event, before.as_deref(), out),
+            Payload::Stderr(line) => self.line(entry, "stderr", out, |encoder, object| {
                 object.text("text", &encoder.redactor.redact(line));
             }),
-            What::Note(text) => self.line(entry, "message", out, |encoder, object| {
+            Payload::Message(text) => self.line(entry, "message", out, |encoder, object| {
                 let text = encoder.redactor.redact(text.as_bytes());
                 object.text("text", &text);
-                object.trouble(&String::from_utf8_lossy(&text));
+                object.errno(&String::from_utf8_lossy(&text));
             }),
-            What::Lost(count) => self.line(entry, "message", out, |_, object| {
+            Payload::Dropped(count) => self.line(entry, "message", out, |_, object| {
                 object.text("text", format!("{count} log lines were dropped: the disk did not keep up").as_bytes());
             }),
-            What::Passed { way, length, text } => self.line(entry, "wire", out, |encoder, object| {
-                object.word("way", way_word(*way));
+            Payload::Wire { direction, length, text } => self.line(entry, "wire", out, |encoder, object| {
+                object.word("way", direction_name(*direction));
                 object.number("bytes", *length as u64);
                 let is_cut = text.len() < *length;
                 if is_cut {
@@ -65,9 +65,9 @@ impl Encoder {
         }
     }
 
-    /// Adds a line of our own.
-    pub(super) fn note(&mut self, level: LogLevel, text: &str, out: &mut Vec<u8>) {
-        self.write(&Entry { at: now(), level, upstream: None, what: What::Note(text.into()) }, out);
+    /// Appends a message of the program.
+    pub(super) fn message(&mut self, level: LogLevel, text: &str, out: &mut Vec<u8>) {
+        self.write(&Entry { at: now(), level, upstream: None, payload: Payload::Message(text.into()) }, out);
     }
 
     fn event(&mut self, entry: &Entry, event: &Event, before: Option<&Before>, out: &mut Vec<u8>) {
@@ -77,9 +77,9 @@ impl Encoder {
         self.line(entry, event.name(), out, |encoder, object| {
             let text = encoder.redactor.redact(encoder.text.as_bytes());
             object.text("text", &text);
-            facts(event, object);
-            if has_words_from_outside(event) {
-                object.trouble(&String::from_utf8_lossy(&text));
+            members(event, object);
+            if may_quote_system_error(event) {
+                object.errno(&String::from_utf8_lossy(&text));
             }
             if let (Some(before), Some(call), Some(upstream)) = (before, call_of(event), entry.upstream) {
                 object.before(before, upstream, call);
@@ -89,7 +89,7 @@ impl Encoder {
 
     fn line(&self, entry: &Entry, kind: &str, out: &mut Vec<u8>, fill: impl FnOnce(&Encoder, &mut Object<'_>)) {
         let name = entry.upstream.and_then(|upstream| self.names.get(usize::from(upstream.0)));
-        // What concerns no server in particular concerns the only one there is.
+        // A line without a server gets the name of the first one.
         let name = name.or(self.names.first()).map_or("mendline", String::as_str);
         let mut object = Object { out };
         object.out.extend_from_slice(b"{\"time\":\"");
@@ -104,7 +104,7 @@ impl Encoder {
     }
 }
 
-/// An object that is being written.
+/// A JSON object in the output.
 struct Object<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -122,7 +122,7 @@ impl Object<'_> {
         self.out.extend_from_slice(b"\":");
     }
 
-    /// A member whose value needs no escapes.
+    /// Appends a member whose value needs no escapes.
     fn word(&mut self, key: &str, word: &str) {
         self.key(key);
         self.out.push(b'"');
@@ -146,7 +146,7 @@ impl Object<'_> {
         escape(text, self.out);
     }
 
-    /// The stable name of a reason, and the HTTP status if there is one.
+    /// Appends the stable name of a reason, and its HTTP status if it has one.
     fn reason(&mut self, why: &Reason) {
         self.word("reason", why.name());
         if let Some(status) = why.status() {
@@ -154,9 +154,9 @@ impl Object<'_> {
         }
     }
 
-    /// What a person may look for by its name: a system error.
-    fn trouble(&mut self, text: &str) {
-        if let Some(error) = SystemError::told_by(text) {
+    /// Appends the name of the system error that the text mentions.
+    fn errno(&mut self, text: &str) {
+        if let Some(error) = SystemError::find_in(text) {
             self.word("errno", error.name);
         }
     }
@@ -182,7 +182,7 @@ impl Object<'_> {
     }
 }
 
-/// A string of JSON. What could talk to a terminal is escaped as well: people look at files with `cat`.
+/// Appends a JSON string. Escapes terminal commands as well, because people read the files with `cat`.
 fn escape(text: &[u8], out: &mut Vec<u8>) {
     use std::io::Write as _;
     out.push(b'"');
@@ -204,23 +204,23 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
             }
         }
         for byte in chunk.invalid() {
-            // A backslash of the text itself.
+            // The backslash is part of the text and is itself escaped.
             let _ = write!(out, "\\\\x{byte:02x}");
         }
     }
     out.push(b'"');
 }
 
-fn way_word(way: Way) -> &'static str {
-    match way {
-        Way::FromClient => "fromClient",
-        Way::ToServer => "toServer",
-        Way::FromServer => "fromServer",
-        Way::ToClient => "toClient",
+fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::FromClient => "fromClient",
+        Direction::ToServer => "toServer",
+        Direction::FromServer => "fromServer",
+        Direction::ToClient => "toClient",
     }
 }
 
-/// Which call it is about.
+/// Returns the number of the call that an event belongs to.
 fn call_of(event: &Event) -> Option<u64> {
     match event {
         Event::CallAccepted { call, .. }
@@ -241,8 +241,8 @@ fn call_of(event: &Event) -> Option<u64> {
     }
 }
 
-/// What an event knows besides its text.
-fn facts(event: &Event, object: &mut Object<'_>) {
+/// Appends the members of an event besides its text.
+fn members(event: &Event, object: &mut Object<'_>) {
     if let Some(call) = call_of(event) {
         object.number("call", call);
     }
@@ -349,8 +349,8 @@ fn facts(event: &Event, object: &mut Object<'_>) {
     }
 }
 
-/// Whether somebody else's words are in it, and so perhaps the name of an error.
-fn has_words_from_outside(event: &Event) -> bool {
+/// Returns whether the text of an event may quote a peer or the system, and so a system error.
+fn may_quote_system_error(event: &Event) -> bool {
     !matches!(event, Event::CallAccepted { .. } | Event::AttemptStarted { .. } | Event::CallAnswered { .. })
 }
 
@@ -363,13 +363,13 @@ mod tests {
 
     use super::*;
 
-    fn written(what: What) -> (String, Value) {
+    fn written(payload: Payload) -> (String, Value) {
         let redactor = Redactor::default();
         redactor.learn(&[Secret::new("open sesame")]);
         let mut encoder = Encoder::new(vec!["notes".to_owned()], redactor);
         let mut out = Vec::new();
         let (at, level) = (1_000_000, LogLevel::Info);
-        encoder.write(&Entry { at, level, upstream: Some(UpstreamId(0)), what }, &mut out);
+        encoder.write(&Entry { at, level, upstream: Some(UpstreamId(0)), payload }, &mut out);
         let line = String::from_utf8(out).unwrap();
         assert!(line.ends_with("}\n") && !line.trim_end().contains('\n'), "{line}");
         let value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -392,15 +392,16 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_written_with_all_that_it_knows() {
-        let before = Before {
+    fn event_is_written_with_all_its_members() {
+        let before =
+            Before {
             method: Method::ToolsCall,
             tool: Some(ToolName::new("read_note")),
             accepted: 1,
             sent: Some(Sent { at: 2, attempt: 1, number: 65_537 }),
         };
         let event = failed(ConnectError::Refused { target: "127.0.0.1:1".to_owned() }.into());
-        let (line, value) = written(What::Event(event, Some(Box::new(before))));
+        let (line, value) = written(Payload::Event(event, Some(Box::new(before))));
         assert!(
             line.starts_with(r#"{"time":"1970-01-01T00:00:01.000000Z","level":"info","server":"notes","pid":"#),
             "{line}"
@@ -423,26 +424,25 @@ mod tests {
         assert_eq!(value["before"][0]["text"], "#7 read_note: accepted");
         assert_eq!(value["before"][1]["text"], "#7: attempt 1 started");
         assert_eq!(value["before"][1]["time"], "1970-01-01T00:00:00.000002Z");
-        let (_, value) =
-            written(What::Event(failed(Reason::Status { status: 503, body: None, not_json: false }), None));
+        let (_, value) = written(Payload::Event(failed(Reason::Status { status: 503, body: None, not_json: false }), None));
         assert_eq!((&value["status"], &value["before"]), (&503.into(), &Value::Null));
     }
 
     #[test]
-    fn secrets_are_hidden_and_text_from_outside_can_break_nothing() {
-        let (line, value) = written(What::Said((*b"a\"b\\c\x1b[2J\x7f\xff open sesame \xe2\x80\xae").into()));
+    fn secrets_are_hidden_and_control_characters_escaped() {
+        let (line, value) = written(Payload::Stderr((*b"a\"b\\c\x1b[2J\x7f\xff open sesame \xe2\x80\xae").into()));
         assert!(!line.contains('\u{1b}') && !line.contains('\u{7f}') && !line.contains('\u{202e}'), "{line}");
         assert_eq!(value["text"], "a\"b\\c\u{1b}[2J\u{7f}\\xff ‹secret› \u{202e}");
-        let (_, value) = written(What::Note("why: open sesame".into()));
+        let (_, value) = written(Payload::Message("why: open sesame".into()));
         assert_eq!(value["text"], "why: ‹secret›");
-        let (_, value) = written(What::Event(failed(Reason::ErrorBody { message: "open sesame".to_owned() }), None));
+        let (_, value) = written(Payload::Event(failed(Reason::ErrorBody { message: "open sesame".to_owned() }), None));
         assert!(!value.to_string().contains("sesame"));
     }
 
     #[test]
-    fn a_message_says_which_way_it_went_and_how_long_it_was() {
+    fn wire_record_has_direction_and_length() {
         let text = (*br#"{"jsonrpc":"2.0","params":{"password":"abcdef"}}"#).into();
-        let (_, value) = written(What::Passed { way: Way::ToServer, length: 100_000, text });
+        let (_, value) = written(Payload::Wire { direction: Direction::ToServer, length: 100_000, text });
         assert_eq!(value["way"], "toServer");
         assert_eq!((&value["bytes"], &value["cut"]), (&100_000.into(), &true.into()));
         assert_eq!(value["text"], r#"{"jsonrpc":"2.0","params":{"password":"‹secret›"}}"#);
@@ -451,7 +451,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_become_one_line_of_json(text in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-            written(What::Said(text.into()));
+            written(Payload::Stderr(text.into()));
         }
     }
 }

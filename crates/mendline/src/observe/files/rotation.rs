@@ -1,11 +1,12 @@
-//! The files of one process, one after the other.
+//! The rotating files of one process.
 //!
-//! A file is made when there is first something to write. One that is full is followed by the next; one that somebody
-//! removed, with or without its directory, is made again. Now and then the directory is looked over, and when it holds too
-//! much the files that were written to longest ago go, whoever wrote them. Two processes may do that at once: each only
-//! removes, and to remove what is gone is no error.
+//! A file is created at the first write. A full file is followed by the next one. A file that was removed, alone or
+//! with its directory, is created again. The directory is checked regularly: while it is too large, the files with the
+//! oldest modification time are removed, including those of other processes. Two processes may do this at once, because
+//! removing a missing file is no error.
 //!
-//! A write that fails half way leaves half a line. What can be taken back is; otherwise the next line begins on a new one.
+//! A failed write may leave a partial line. The file is truncated to its last complete line. If that fails, the next
+//! write starts on a new line.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -16,16 +17,16 @@ use std::time::SystemTime;
 
 use memchr::{memchr_iter, memrchr};
 
-use super::{FileChoices, SUFFIX, WIRE_SUFFIX};
+use super::{FileOptions, SUFFIX, WIRE_SUFFIX};
 use crate::state::own_folder;
 
-/// A directory with more files than this is slow to look over.
-const MOST_FILES: usize = 512;
+/// The limit of files in the directory, so that a check stays fast.
+const MAX_FILES: usize = 512;
 
-/// The directory is looked over whenever a process has written this part of what it may hold.
-const LOOKS: u64 = 64;
+/// The number of checks while a process writes the size limit of the directory once.
+const CHECKS_PER_FOLDER: u64 = 64;
 
-/// The files of one process, one after the other.
+/// The rotating files of one process.
 pub(super) struct RotatingFiles {
     folder: PathBuf,
     stem: String,
@@ -34,127 +35,127 @@ pub(super) struct RotatingFiles {
     folder_bytes: u64,
     number: u32,
     current: Option<Current>,
-    /// Written since the directory was looked over last.
-    since_look: u64,
+    /// The bytes written since the last check.
+    since_check: u64,
 }
 
 struct Current {
     file: File,
     path: PathBuf,
     size: u64,
-    /// The last write left half a line behind.
-    is_torn: bool,
+    /// The last write left a partial line.
+    ends_in_partial_line: bool,
 }
 
-/// Why nothing could be written, and where.
+/// A failed write, with its path.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct WriteError {
     path: PathBuf,
     error: io::Error,
-    /// How many lines are lost over it.
+    /// The number of lines that were lost.
     pub(super) lost: u64,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.error)
     }
 }
 
-/// How the files of a process begin: its server, when it began, and its number.
-pub(super) fn stem(server: &str, began: SystemTime, pid: u32) -> String {
-    let began: String = humantime::format_rfc3339_seconds(began).to_string();
-    let began: String = began.chars().filter(|character| !matches!(character, '-' | ':')).collect();
-    format!("{server}.{began}.{pid}")
+/// Returns the start of the file names of a process: its server, its start time and its process id.
+pub(super) fn stem(server: &str, started: SystemTime, pid: u32) -> String {
+    let started: String = humantime::format_rfc3339_seconds(started).to_string();
+    let started: String = started.chars().filter(|character| !matches!(character, '-' | ':')).collect();
+    format!("{server}.{started}.{pid}")
 }
 
 impl RotatingFiles {
-    pub(super) fn new(choices: &FileChoices, stem: &str, suffix: &'static str) -> RotatingFiles {
+    pub(super) fn new(options: &FileOptions, stem: &str, suffix: &'static str) -> RotatingFiles {
         RotatingFiles {
-            folder: choices.folder.clone(),
+            folder: options.folder.clone(),
             stem: stem.to_owned(),
             suffix,
-            file_bytes: choices.file_bytes,
-            folder_bytes: choices.folder_bytes.max(choices.file_bytes),
+            file_bytes: options.file_bytes,
+            folder_bytes: options.folder_bytes.max(options.file_bytes),
             number: 0,
             current: None,
-            since_look: 0,
+            since_check: 0,
         }
     }
 
-    /// Writes whole lines.
-    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), Trouble> {
+    /// Appends complete lines.
+    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), WriteError> {
         if lines.is_empty() {
             return Ok(());
         }
         let all = count(lines);
-        let current = self.file_for(lines.len() as u64).map_err(|(path, error)| Trouble { path, error, lost: all })?;
-        if current.is_torn {
+        let current = self.file_for(lines.len() as u64).map_err(|(path, error)| WriteError { path, error, lost: all })?;
+        if current.ends_in_partial_line {
             let ended = current.file.write_all(b"\n");
-            ended.map_err(|error| Trouble { path: current.path.clone(), error, lost: all })?;
+            ended.map_err(|error| WriteError { path: current.path.clone(), error, lost: all })?;
             current.size += 1;
-            current.is_torn = false;
+            current.ends_in_partial_line = false;
         }
         let (written, failed) = write(&mut current.file, lines);
         if let Some(error) = failed {
-            // Those lines stay that are whole.
+            // Complete lines stay.
             let whole = memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
             current.size += whole as u64;
-            current.is_torn = current.file.set_len(current.size).is_err();
-            return Err(Trouble { path: current.path.clone(), error, lost: count(&lines[whole..]) });
+            current.ends_in_partial_line = current.file.set_len(current.size).is_err();
+            return Err(WriteError { path: current.path.clone(), error, lost: count(&lines[whole..]) });
         }
         current.size += lines.len() as u64;
-        self.since_look += lines.len() as u64;
-        if self.since_look > self.folder_bytes / LOOKS {
-            self.look_over();
+        self.since_check += lines.len() as u64;
+        if self.since_check > self.folder_bytes / CHECKS_PER_FOLDER {
+            self.enforce_limits();
         }
         Ok(())
     }
 
-    /// The file that these lines go to.
+    /// Returns the file for the next lines.
     fn file_for(&mut self, length: u64) -> Result<&mut Current, (PathBuf, io::Error)> {
         if let Some(current) = self.current.take() {
-            let is_there = current.file.metadata().is_ok_and(|about| about.nlink() > 0);
+            let is_there = current.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
             let is_full = current.size > 0 && current.size + length > self.file_bytes;
             if is_there && !is_full {
                 return Ok(self.current.insert(current));
             }
         }
-        let current = self.begin()?;
+        let current = self.create()?;
         self.current = Some(current);
-        self.look_over();
+        self.enforce_limits();
         self.current.as_mut().ok_or_else(|| (self.folder.clone(), io::ErrorKind::Other.into()))
     }
 
-    fn begin(&mut self) -> Result<Current, (PathBuf, io::Error)> {
+    fn create(&mut self) -> Result<Current, (PathBuf, io::Error)> {
         let fail = |path: &Path, error| (path.to_owned(), error);
         own_folder(&self.folder).map_err(|error| fail(&self.folder, error))?;
         let number = self.number + 1;
         let path = self.folder.join(format!("{}.{number}{}", self.stem, self.suffix));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = match file {
-            // Another process had our number within the same second, or was given a clock that ran backwards.
+            // Another process had the same id within the same second, or the clock was set back.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.number = number;
-                return if number < u32::MAX { self.begin() } else { Err(fail(&path, error)) };
+                return if number < u32::MAX { self.create() } else { Err(fail(&path, error)) };
             }
             other => other.map_err(|error| fail(&path, error))?,
         };
         self.number = number;
-        Ok(Current { file, path, size: 0, is_torn: false })
+        Ok(Current { file, path, size: 0, ends_in_partial_line: false })
     }
 
-    /// Keeps the directory within its limits. That it fails is not worth a word: the next one tries again.
-    fn look_over(&mut self) {
-        self.since_look = 0;
+    /// Removes old files until the directory is within its limits. Errors are ignored: the next check tries again.
+    fn enforce_limits(&mut self) {
+        self.since_check = 0;
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
             .flatten()
-            .take(32 * MOST_FILES)
+            .take(32 * MAX_FILES)
             .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(SUFFIX)))
             .filter_map(|entry| {
-                let about = entry.metadata().ok()?;
-                Some((about.modified().ok()?, about.len(), entry.path()))
+                let metadata = entry.metadata().ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
             })
             .collect();
         files.sort();
@@ -163,9 +164,9 @@ impl RotatingFiles {
         let mut messages: u64 = files.iter().filter(|(_, _, path)| is_wire(path)).map(|(_, size, _)| size).sum();
         let mut count = files.len();
         for (_, size, path) in &files {
-            // Messages are many and long. They may not drive out what is told in words.
+            // Messages on the wire may use at most half of the space, so that they do not displace the log.
             let too_many_messages = is_wire(path) && messages > self.folder_bytes / 2;
-            let too_much = total > self.folder_bytes || count > MOST_FILES;
+            let too_much = total > self.folder_bytes || count > MAX_FILES;
             let is_ours = self.current.as_ref().is_some_and(|current| current.path == *path);
             if !(too_much || too_many_messages) || is_ours {
                 continue;
@@ -178,7 +179,7 @@ impl RotatingFiles {
     }
 }
 
-/// Writes as much as there is room for: how much that was, and why it was not all.
+/// Writes as much as possible. Returns the number of written bytes, and the error if there was one.
 fn write(file: &mut File, bytes: &[u8]) -> (usize, Option<io::Error>) {
     let mut written = 0;
     while written < bytes.len() {
@@ -204,8 +205,8 @@ mod tests {
     use super::super::super::log::LogLevel;
     use super::*;
 
-    fn choices(folder: &Path, file_bytes: u64, folder_bytes: u64) -> FileChoices {
-        FileChoices { folder: folder.join("logs"), level: LogLevel::Info, file_bytes, folder_bytes, wire: false }
+    fn options(folder: &Path, file_bytes: u64, folder_bytes: u64) -> FileOptions {
+        FileOptions { folder: folder.join("logs"), level: LogLevel::Info, file_bytes, folder_bytes, wire: false }
     }
 
     fn files_in(folder: &Path) -> Vec<(String, u64)> {
@@ -217,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_followed_by_the_next_and_nobody_else_may_read_them() {
+    fn full_file_is_followed_by_the_next_private_file() {
         let home = tempfile::tempdir().unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 100, 10_000), "notes.x.1", SUFFIX);
         for _ in 0..5 {
             files.append(&[b'x'; 40]).unwrap();
         }
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_there_is_too_much() {
+    fn oldest_files_are_removed_above_the_limit() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("logs");
         own_folder(&folder).unwrap();
@@ -240,7 +241,7 @@ mod tests {
             let file = File::options().append(true).open(folder.join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
         }
-        let mut files = RotatingFiles::new(&choices(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 500, 1_000), "notes.x.1", SUFFIX);
         files.append(&[b'x'; 300]).unwrap();
         files.append(&[b'x'; 100]).unwrap();
         let names: Vec<String> = files_in(home.path()).into_iter().map(|(name, _)| name).collect();
@@ -248,12 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn messages_do_not_drive_out_words() {
+    fn wire_files_do_not_displace_log_files() {
         let home = tempfile::tempdir().unwrap();
-        let choices = choices(home.path(), 300, 1_000);
-        let mut log = RotatingFiles::new(&choices, "notes.x.1", SUFFIX);
+        let options = options(home.path(), 300, 1_000);
+        let mut log = RotatingFiles::new(&options, "notes.x.1", SUFFIX);
         log.append(&[b'x'; 100]).unwrap();
-        let mut wire = RotatingFiles::new(&choices, "notes.x.1", WIRE_SUFFIX);
+        let mut wire = RotatingFiles::new(&options, "notes.x.1", WIRE_SUFFIX);
         for _ in 0..20 {
             wire.append(&[b'x'; 200]).unwrap();
         }
@@ -263,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_a_directory_that_was_removed_is_made_again() {
+    fn removed_file_or_directory_is_created_again() {
         let home = tempfile::tempdir().unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
         files.append(b"1\n").unwrap();
         fs::remove_file(home.path().join("logs/notes.x.1.1.jsonl")).unwrap();
         files.append(b"2\n").unwrap();
@@ -275,41 +276,41 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_to_is_named() {
+    fn error_names_the_path() {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("logs"), "in the way").unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
-        let trouble = files.append(b"1\n").unwrap_err().to_string();
-        assert!(trouble.contains("logs: "), "{trouble}");
+        let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let error = files.append(b"1\n").unwrap_err().to_string();
+        assert!(error.contains("logs: "), "{error}");
     }
 
     #[test]
-    fn half_a_line_is_ended_before_the_next_one() {
+    fn partial_line_is_ended_before_the_next_one() {
         let home = tempfile::tempdir().unwrap();
-        let mut files = RotatingFiles::new(&choices(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
+        let mut files = RotatingFiles::new(&options(home.path(), 1_000, 10_000), "notes.x.1", SUFFIX);
         files.append(b"whole\n").unwrap();
         let current = files.current.as_mut().unwrap();
         current.file.write_all(b"ha").unwrap();
-        current.is_torn = true;
+        current.ends_in_partial_line = true;
         files.append(b"next\n").unwrap();
         assert_eq!(fs::read(home.path().join("logs/notes.x.1.1.jsonl")).unwrap(), b"whole\nha\nnext\n");
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_written_the_directory_keeps_its_limit_and_the_end_is_there(
+        fn directory_keeps_its_limit_and_the_last_lines(
             sizes in proptest::collection::vec(1..400usize, 1..60),
         ) {
             let home = tempfile::tempdir().unwrap();
-            let mut files = RotatingFiles::new(&choices(home.path(), 500, 2_000), "notes.x.1", SUFFIX);
+            let mut files = RotatingFiles::new(&options(home.path(), 500, 2_000), "notes.x.1", SUFFIX);
             for size in &sizes {
                 files.append(&vec![b'x'; *size]).unwrap();
             }
             let files = files_in(home.path());
             proptest::prop_assert!(files.iter().all(|(_, size)| *size <= 500));
             let total: u64 = files.iter().map(|(_, size)| size).sum();
-            // What was written since the last look is not counted yet.
-            proptest::prop_assert!(total <= 2_000 + 2_000 / LOOKS, "{}", total);
+            // Bytes since the last check are not counted yet.
+            proptest::prop_assert!(total <= 2_000 + 2_000 / CHECKS_PER_FOLDER, "{}", total);
             proptest::prop_assert!(total >= (*sizes.last().unwrap() as u64).min(500));
         }
     }

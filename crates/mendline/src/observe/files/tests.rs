@@ -1,4 +1,4 @@
-//! The whole way from what happened to a line on disk.
+//! Tests from an event to a line in a file.
 
 use std::fs;
 use std::path::Path;
@@ -7,21 +7,21 @@ use mendline_core::{ClientId, Moment, Secret};
 use mendline_wire::Method;
 use serde_json::Value;
 
-use super::super::redact::looked_at;
+use super::super::redact::bytes_scanned;
 use super::super::stderr::Stderr;
 use super::*;
 
 fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync::Arc<std::sync::Mutex<String>>) {
-    let said = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-    let sink = std::sync::Arc::clone(&said);
+    let written = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let sink = std::sync::Arc::clone(&written);
     let redactor = Redactor::default();
     redactor.learn(&[Secret::new("open sesame")]);
     let stderr = Stderr::to_writer(LogLevel::Info, redactor.clone(), move |batch| {
         sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
     });
-    let choices =
-        FileChoices { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
-    (Files::open(&choices, vec!["notes".to_owned()], redactor, stderr.handle()), stderr, said)
+    let options =
+        FileOptions { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
+    (Files::open(&options, vec!["notes".to_owned()], redactor, stderr.handle()), stderr, written)
 }
 
 fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
@@ -38,24 +38,23 @@ const NOTES: UpstreamId = UpstreamId(0);
 const AT: At = At { moment: Moment::ZERO, unix_micros: 0 };
 
 #[test]
-fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_order() {
+fn events_stderr_and_messages_are_written_in_order() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
     files.handle().write(LogLevel::Warn, "beware of open sesame");
     files.on_stderr(NOTES, b"listening");
-    files.on_event(
-        &Event::CallAccepted {
-            upstream: NOTES,
-            call: 1,
-            client: ClientId(1),
-            method: Method::ToolsCall,
-            tool: None,
-            trace: None,
-        },
-        AT,
-    );
-    files.on_event(&Event::Resumed { upstream: NOTES }, AT);
-    files.passed(NOTES, Way::ToServer, b"{}");
+    let at = EventTime { moment: Moment::ZERO, unix_micros: now() };
+    let accepted = Event::CallAccepted {
+        upstream: NOTES,
+        call: 1,
+        client: ClientId(1),
+        method: Method::ToolsCall,
+        tool: None,
+        trace: None,
+    };
+    files.on_event(&accepted, at);
+    files.on_event(&Event::Resumed { upstream: NOTES }, at);
+    files.on_message(NOTES, Direction::ToServer, b"{}");
     drop(files);
     let texts: Vec<String> =
         lines(home.path(), SUFFIX).iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect();
@@ -64,15 +63,15 @@ fn what_happened_what_a_child_said_and_what_else_there_is_to_say_are_written_in_
 }
 
 #[test]
-fn messages_are_written_to_files_of_their_own_when_that_was_asked_for() {
+fn wire_messages_are_written_to_separate_files() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
     assert!(files.wants_wire());
-    files.passed(NOTES, Way::FromClient, &vec![b'x'; 100_000]);
+    files.on_message(NOTES, Direction::FromClient, &vec![b'x'; 100_000]);
     drop(files);
     let lines = lines(home.path(), WIRE_SUFFIX);
     assert_eq!((lines[0]["bytes"].as_u64(), lines[0]["cut"].as_bool()), (Some(100_000), Some(true)));
-    assert!(lines[0]["text"].as_str().unwrap().len() <= LONGEST_MESSAGE);
+    assert!(lines[0]["text"].as_str().unwrap().len() <= MAX_MESSAGE_BYTES);
     drop(stderr);
 }
 
@@ -80,10 +79,10 @@ fn messages_are_written_to_files_of_their_own_when_that_was_asked_for() {
 fn s09_wire_records_are_redacted_by_the_thread_that_writes() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
-    looked_at();
-    files.passed(NOTES, Way::FromServer, format!("{}open sesame", "b-".repeat(60_000)).as_bytes());
-    files.passed(NOTES, Way::FromServer, b"beware of open sesame");
-    assert_eq!(looked_at(), 0, "the thread that carries calls has looked at the message");
+    bytes_scanned();
+    files.on_message(NOTES, Direction::FromServer, format!("{}open sesame", "b-".repeat(60_000)).as_bytes());
+    files.on_message(NOTES, Direction::FromServer, b"beware of open sesame");
+    assert_eq!(bytes_scanned(), 0, "the thread that serves calls scanned the message");
     drop(files);
     let lines = lines(home.path(), WIRE_SUFFIX);
     assert_eq!(lines[1]["text"], "beware of ‹secret›");
@@ -92,10 +91,10 @@ fn s09_wire_records_are_redacted_by_the_thread_that_writes() {
 
 #[test]
 fn s06_wire_record_cut_within_a_secret_shows_no_part_of_it() {
-    for before in LONGEST_MESSAGE - 12..LONGEST_MESSAGE {
+    for before in MAX_MESSAGE_BYTES - 12..MAX_MESSAGE_BYTES {
         let home = tempfile::tempdir().unwrap();
         let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
-        files.passed(NOTES, Way::FromServer, format!("{}open sesame and more", "x".repeat(before)).as_bytes());
+        files.on_message(NOTES, Direction::FromServer, format!("{}open sesame and more", "x".repeat(before)).as_bytes());
         drop(files);
         let lines = lines(home.path(), WIRE_SUFFIX);
         assert!(!lines[0]["text"].as_str().unwrap().contains("ope"), "{before}");
@@ -104,27 +103,27 @@ fn s06_wire_record_cut_within_a_secret_shows_no_part_of_it() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_written_to_is_named_once_and_holds_nobody_up() {
+fn failed_write_is_reported_once_and_blocks_no_call() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join(FOLDER), "in the way").unwrap();
-    let (files, stderr, said) = open(home.path(), LogLevel::Info, false);
+    let (files, stderr, written) = open(home.path(), LogLevel::Info, false);
     for _ in 0..100 {
         files.write(LogLevel::Info, "line");
         thread::yield_now();
     }
     drop(files);
     drop(stderr);
-    let said = said.lock().unwrap();
-    assert_eq!(said.matches("log files cannot be written").count(), 1, "{said}");
-    assert!(said.contains("nothing else is affected"), "{said}");
+    let written = written.lock().unwrap();
+    assert_eq!(written.matches("log files cannot be written").count(), 1, "{written}");
+    assert!(written.contains("nothing else is affected"), "{written}");
 }
 
 #[test]
-fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
+fn writing_resumes_and_missing_lines_are_counted() {
     let home = tempfile::tempdir().unwrap();
-    let (mut writer, stderr, said) = {
-        let (files, stderr, said) = open(home.path(), LogLevel::Info, false);
-        let choices = FileChoices {
+    let (mut writer, stderr, written) = {
+        let (files, stderr, written) = open(home.path(), LogLevel::Info, false);
+        let options = FileOptions {
             folder: home.path().join("other"),
             level: LogLevel::Info,
             file_bytes: FILE_BYTES,
@@ -132,15 +131,15 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
             wire: false,
         };
         let writer =
-            Writer::new(&choices, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
+            Writer::new(&options, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
         drop(files);
-        (writer, stderr, said)
+        (writer, stderr, written)
     };
-    let entry = |what| Entry::now(LogLevel::Info, None, what);
-    let one = |text: &str| entry(What::Note(text.into()));
+    let entry = |payload| Entry::now(LogLevel::Info, None, payload);
+    let one = |text: &str| entry(Payload::Message(text.into()));
     fs::write(home.path().join("other"), "in the way").unwrap();
     writer.write(&[one("one")]);
-    writer.write(&[one("two"), entry(What::Lost(5))]);
+    writer.write(&[one("two"), entry(Payload::Dropped(5))]);
     fs::remove_file(home.path().join("other")).unwrap();
     writer.not_before = Some(Instant::now());
     writer.write(&[one("three")]);
@@ -152,6 +151,6 @@ fn a_disk_that_can_be_written_to_again_is_and_what_is_missing_is_counted() {
     let texts: Vec<Value> =
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["text"].clone()).collect();
     assert_eq!(texts, ["three", "log files are written again; 7 lines are missing", "four"]);
-    let said = said.lock().unwrap();
-    assert!(said.contains("cannot be written") && said.contains("7 lines are missing"), "{said}");
+    let written = written.lock().unwrap();
+    assert!(written.contains("cannot be written") && written.contains("7 lines are missing"), "{written}");
 }

@@ -1,47 +1,47 @@
-//! A text as it reads without its escapes.
+//! Texts without their escapes.
 //!
-//! A secret with a quote or a slash in it is written with escapes in JSON and in URLs, and a server may escape what needs
-//! none (`\u0073`). So a text is searched as it is and once more without escapes, and what is found there is hidden where
-//! it came from. JSON inside of JSON and a URL inside of JSON are read, too.
+//! A secret with a quote or a slash is escaped in JSON and in URLs, and a server may escape more than necessary
+//! (`\u0073`). So a text is searched as it is and without escapes, and matches are mapped back to the original. JSON
+//! and URLs inside of JSON are decoded as well.
 //!
-//! A stray `\` or `%` before a secret makes an escape together with the secret's first characters (`\` and `r…`). So every
-//! character inside an escape is also tried as the beginning of a secret.
+//! A stray `\` or `%` before a secret forms an escape with the first characters of the secret (`\` and `r…`). So every
+//! character inside of an escape is also tried as the start of a secret.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Two halves of a character outside of the basic plane: `\ud83e\udd80`.
-const LONGEST_ESCAPE: usize = 12;
+/// The length of a surrogate pair: `\ud83e\udd80`.
+const MAX_ESCAPE_LENGTH: usize = 12;
 
-/// A text without escapes, and the origin of each of its bytes.
+/// A text without escapes, and the origin of each byte.
 pub(super) struct Decoded<'t> {
     pub(super) bytes: Vec<u8>,
-    /// For each byte where it begins in the original, and at last the original's length.
+    /// The position of each byte in the original, and at the end the length of the original.
     origins: Vec<u32>,
     source: Source<'t>,
 }
 
-/// The text that was decoded: the original, or one that was decoded from it.
+/// The text before decoding: the original, or an earlier decoding of it.
 struct Source<'t> {
     bytes: Cow<'t, [u8]>,
-    /// For each of its bytes where it begins in the original, if it is not the original itself.
+    /// The position of each byte in the original; `None` if this is the original.
     origins: Option<Vec<u32>>,
     code: Code,
-    /// The places of the escapes in it.
+    /// The ranges of its escapes.
     escapes: Vec<Range<u32>>,
-    goes_on: bool,
+    is_truncated: bool,
 }
 
 impl<'t> Decoded<'t> {
-    /// Every reading of this text that differs from it. Of a text that was cut, an escape that is not whole at its end is
-    /// left out.
-    pub(super) fn readings(text: &'t [u8], goes_on: bool) -> Vec<Decoded<'t>> {
+    /// Returns every decoding of a text that differs from it. Omits an incomplete escape at the end of a truncated
+    /// text.
+    pub(super) fn readings(text: &'t [u8], is_truncated: bool) -> Vec<Decoded<'t>> {
         let mut readings = Vec::new();
-        readings.extend(Decoded::read(Cow::Borrowed(text), PERCENT, goes_on));
-        if let Some(once) = Decoded::read(Cow::Borrowed(text), BACKSLASH, goes_on) {
+        readings.extend(Decoded::read(Cow::Borrowed(text), PERCENT, is_truncated));
+        if let Some(once) = Decoded::read(Cow::Borrowed(text), BACKSLASH, is_truncated) {
             let read = |code: Code| {
                 memchr::memchr(code.sign, &once.bytes)?;
-                Decoded::read(Cow::Owned(once.bytes.clone()), code, goes_on)
+                Decoded::read(Cow::Owned(once.bytes.clone()), code, is_truncated)
             };
             let deeper = [BACKSLASH, PERCENT].into_iter().filter_map(read);
             readings.extend(deeper.map(|twice| twice.behind(&once)));
@@ -50,9 +50,9 @@ impl<'t> Decoded<'t> {
         readings
     }
 
-    /// The places in the original at which this secret begins inside of an escape. Where the text was cut, the first
-    /// `shortest` bytes of the secret are enough at its end.
-    pub(super) fn places_inside_escapes(&self, secret: &[u8], shortest: usize) -> impl Iterator<Item = Range<usize>> {
+    /// Returns the ranges in the original where this secret starts inside of an escape. At the end of a truncated text,
+    /// its first `shortest` bytes are enough.
+    pub(super) fn ranges_inside_escapes(&self, secret: &[u8], shortest: usize) -> impl Iterator<Item = Range<usize>> {
         let source = &self.source;
         let starts = source.escapes.iter().flat_map(|escape| escape.start as usize + 1..escape.end as usize);
         starts.filter_map(move |start| {
@@ -62,18 +62,18 @@ impl<'t> Decoded<'t> {
         })
     }
 
-    /// The place in the original of a place in this text.
-    pub(super) fn origin(&self, place: &Range<usize>) -> Range<usize> {
-        self.origins[place.start] as usize..self.origins[place.end] as usize
+    /// Maps a range of this text to the original.
+    pub(super) fn origin(&self, range: &Range<usize>) -> Range<usize> {
+        self.origins[range.start] as usize..self.origins[range.end] as usize
     }
 
-    fn read(text: Cow<'t, [u8]>, code: Code, goes_on: bool) -> Option<Decoded<'t>> {
+    fn read(text: Cow<'t, [u8]>, code: Code, is_truncated: bool) -> Option<Decoded<'t>> {
         memchr::memchr(code.sign, &text)?;
         let mut bytes = Vec::with_capacity(text.len());
         let mut origins = Vec::with_capacity(text.len() + 1);
         let mut escapes = Vec::new();
         let mut at = 0;
-        while let Some(step) = code.step(&text, at, goes_on) {
+        while let Some(step) = code.step(&text, at, is_truncated) {
             bytes.extend_from_slice(step.written());
             origins.extend(step.written().iter().map(|_| at as u32));
             if step.length > 1 {
@@ -82,7 +82,7 @@ impl<'t> Decoded<'t> {
             at += step.length;
         }
         origins.push(text.len() as u32);
-        Some(Decoded { bytes, origins, source: Source { bytes: text, origins: None, code, escapes, goes_on } })
+        Some(Decoded { bytes, origins, source: Source { bytes: text, origins: None, code, escapes, is_truncated } })
     }
 
     fn behind(mut self, first: &Decoded<'_>) -> Decoded<'t> {
@@ -95,13 +95,13 @@ impl<'t> Decoded<'t> {
 }
 
 impl Source<'_> {
-    /// The end of this secret if it begins here.
+    /// Returns the end of a secret that starts here, if it does.
     fn end_of(&self, start: usize, secret: &[u8], shortest: usize) -> Option<usize> {
         let mut at = start;
         let mut found = 0;
         while found < secret.len() {
-            let Some(step) = self.code.step(&self.bytes, at, self.goes_on) else {
-                return (self.goes_on && found >= shortest).then_some(self.bytes.len());
+            let Some(step) = self.code.step(&self.bytes, at, self.is_truncated) else {
+                return (self.is_truncated && found >= shortest).then_some(self.bytes.len());
             };
             if !secret[found..].starts_with(step.written()) {
                 return None;
@@ -113,7 +113,7 @@ impl Source<'_> {
     }
 }
 
-/// A way to write escapes.
+/// A syntax of escapes.
 #[derive(Clone, Copy)]
 struct Code {
     sign: u8,
@@ -123,11 +123,11 @@ struct Code {
 const BACKSLASH: Code = Code { sign: b'\\', escape: backslash };
 const PERCENT: Code = Code { sign: b'%', escape: percent };
 
-/// One character of a text: an escape, or a byte as it stands.
+/// One character of a text: an escape, or a plain byte.
 struct Step {
     buffer: [u8; 4],
     width: usize,
-    /// How many bytes of the text it takes.
+    /// The number of bytes that it takes in the text.
     length: usize,
 }
 
@@ -138,46 +138,46 @@ impl Step {
 }
 
 impl Code {
-    /// The character at this place, unless the text ends here.
-    fn step(self, text: &[u8], at: usize, goes_on: bool) -> Option<Step> {
+    /// Returns the character at a position. Returns `None` at the end of the text.
+    fn step(self, text: &[u8], at: usize, is_truncated: bool) -> Option<Step> {
         let byte = *text.get(at)?;
         let found = if byte == self.sign { (self.escape)(&text[at..]) } else { None };
-        if goes_on && found.is_none() && byte == self.sign && text.len() - at < LONGEST_ESCAPE {
+        if is_truncated && found.is_none() && byte == self.sign && text.len() - at < MAX_ESCAPE_LENGTH {
             return None;
         }
         let mut buffer = [byte, 0, 0, 0];
-        let (width, length) = found.map_or((1, 1), |(meant, length)| (meant.encode(&mut buffer).len(), length));
+        let (width, length) = found.map_or((1, 1), |(value, length)| (value.encode(&mut buffer).len(), length));
         Some(Step { buffer, width, length })
     }
 }
 
-/// What an escape stands for.
-enum Meant {
+/// The value of an escape.
+enum Unescaped {
     Byte(u8),
     Character(char),
 }
 
-impl Meant {
+impl Unescaped {
     fn encode(self, buffer: &mut [u8; 4]) -> &[u8] {
         match self {
-            Meant::Byte(byte) => {
+            Unescaped::Byte(byte) => {
                 buffer[0] = byte;
                 &buffer[..1]
             }
-            Meant::Character(character) => character.encode_utf8(buffer).as_bytes(),
+            Unescaped::Character(character) => character.encode_utf8(buffer).as_bytes(),
         }
     }
 }
 
-/// What the escape means with which a text begins, and how long it is.
-type Escape = fn(&[u8]) -> Option<(Meant, usize)>;
+/// Decodes the escape at the start of a text. Returns its value and its length.
+type Escape = fn(&[u8]) -> Option<(Unescaped, usize)>;
 
-fn percent(text: &[u8]) -> Option<(Meant, usize)> {
-    Some((Meant::Byte(hex(text.get(1..3)?)? as u8), 3))
+fn percent(text: &[u8]) -> Option<(Unescaped, usize)> {
+    Some((Unescaped::Byte(hex(text.get(1..3)?)? as u8), 3))
 }
 
-fn backslash(text: &[u8]) -> Option<(Meant, usize)> {
-    let byte = |byte| Some((Meant::Byte(byte), 2));
+fn backslash(text: &[u8]) -> Option<(Unescaped, usize)> {
+    let byte = |byte| Some((Unescaped::Byte(byte), 2));
     match *text.get(1)? {
         b'n' => byte(b'\n'),
         b'r' => byte(b'\r'),
@@ -185,15 +185,15 @@ fn backslash(text: &[u8]) -> Option<(Meant, usize)> {
         b'b' => byte(8),
         b'f' => byte(12),
         sign @ (b'"' | b'\\' | b'/' | b'\'') => byte(sign),
-        b'x' => Some((Meant::Byte(hex(text.get(2..4)?)? as u8), 4)),
+        b'x' => Some((Unescaped::Byte(hex(text.get(2..4)?)? as u8), 4)),
         b'u' => {
             let first = hex(text.get(2..6)?)?;
             if let Some(character) = char::from_u32(first) {
-                return Some((Meant::Character(character), 6));
+                return Some((Unescaped::Character(character), 6));
             }
             let second = text.get(6..12)?.strip_prefix(b"\\u").and_then(hex)?;
             let pair = char::decode_utf16([first as u16, second as u16]).next()?.ok()?;
-            Some((Meant::Character(pair), 12))
+            Some((Unescaped::Character(pair), 12))
         }
         _ => None,
     }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_json_and_urls_are_read_at_two_depths() {
+    fn escapes_of_json_and_urls_are_decoded_twice() {
         assert_eq!(readings("plain"), [""; 0]);
         assert_eq!(readings("a%2Fb%2fc%zz%2"), ["a/b/c%zz%2"]);
         assert_eq!(readings(r#"a\"b\/c\u00e9\ud83e\udd80\q\u12"#), [r#"a"b/cé🦀\q\u12"#, r#"a"b/cé🦀\q\u12"#]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_was_cut_is_left_out() {
+    fn incomplete_escape_at_the_end_is_omitted() {
         for text in [&br"ab\u0063\u00"[..], br"ab\u0063\", b"ab%63%6"] {
             let readings = Decoded::readings(text, true);
             assert_eq!(readings.last().unwrap().bytes, b"abc");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_leads_back_to_the_text() {
+    fn range_maps_back_to_the_original() {
         let text = br"x\\u0041\\u0042y";
         let readings = Decoded::readings(text, false);
         assert_eq!(readings[0].bytes, b"xABy");

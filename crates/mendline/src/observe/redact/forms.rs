@@ -1,20 +1,19 @@
-//! Secrets as they may turn up: whole, in parts, and in the forms that headers and URLs give to them.
+//! The forms in which a secret may appear: whole, in parts, and as headers and URLs encode it.
 
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE};
 use mendline_core::Secret;
 
-use super::UNMISTAKABLE;
+use super::MIN_SUBSTRING;
 
-/// Base64 with and without `=` at its end.
+/// Base64 with and without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The parts of a URL that are secret: the user before its host, the values of its query, and what looks like a key in its
-/// path.
+/// Returns the secrets of a URL: its user info, the values of its query, and parts of its path that look like keys.
 pub fn secrets_of_url(url: &str) -> Vec<Secret> {
     let parts = Parts::of(url);
     let is_random = |part: &&str| {
@@ -25,9 +24,9 @@ pub fn secrets_of_url(url: &str) -> Vec<Secret> {
     parts.secrets(is_random)
 }
 
-/// The same of a URL that is not shown anywhere because a variable holds it: every part of its path may be the key.
+/// Returns the secrets of a URL that a variable holds and that is never shown: every part of its path may be a key.
 pub fn secrets_of_hidden_url(url: &str) -> Vec<Secret> {
-    Parts::of(url).secrets(|part| part.len() >= UNMISTAKABLE)
+    Parts::of(url).secrets(|part| part.len() >= MIN_SUBSTRING)
 }
 
 struct Parts<'a> {
@@ -51,13 +50,13 @@ impl<'a> Parts<'a> {
         let mut secrets: Vec<Secret> = self.credentials();
         for part in parts {
             secrets.push(Secret::new(part));
-            // As it reads without the escapes of a URL.
+            // The value without the escapes of a URL.
             secrets.extend(decoded(part).filter(|plain| plain != part).map(Secret::new));
         }
         secrets
     }
 
-    /// The password, or the user if there is none, and the header that both become.
+    /// Returns the password, or the user if there is none, and the header made from both.
     fn credentials(&self) -> Vec<Secret> {
         if self.user.is_empty() {
             return Vec::new();
@@ -75,8 +74,9 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(read.bytes).ok()
 }
 
-/// The forms of a secret: as it is, line by line, without the scheme before it, the values of its parameters, what a Basic
-/// credential holds, and as the host of a URL, which has no capitals. Escapes are not among them: `decoded` reads those.
+/// Returns the forms of a secret: itself, its lines, the credential without its scheme, the values of its parameters,
+/// the content of a Basic credential, and as a host in lower case. Escaped forms are not included: `decoded` handles
+/// them.
 pub(super) fn forms(secret: &str) -> Vec<String> {
     let secret = secret.trim();
     let mut forms = vec![secret.to_owned()];
@@ -97,24 +97,24 @@ pub(super) fn forms(secret: &str) -> Vec<String> {
     forms.into_iter().chain(hosts).chain(pages).collect()
 }
 
-/// What a Basic credential holds: user and password, the password alone, and that in base64.
+/// Returns the content of a Basic credential: user and password, the password alone, and both in base64.
 fn inside_basic(credential: &str) -> Vec<String> {
     let bytes = LENIENT.decode(credential).or_else(|_| URL_SAFE.decode(credential));
     let pair = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let Some((pair, password)) = pair.as_deref().and_then(|pair| Some((pair, pair.split_once(':')?.1))) else {
         return Vec::new();
     };
-    // An answer may repeat it without the `=` at its end, or in the alphabet of URLs.
+    // A response may repeat it without padding, or in the URL-safe alphabet.
     let encoded = [STANDARD.encode(pair), URL_SAFE.encode(pair), STANDARD.encode(password), URL_SAFE.encode(password)];
     let encoded = encoded.map(|text| text.trim_end_matches('=').to_owned());
     [pair.to_owned(), password.to_owned()].into_iter().chain(encoded).collect()
 }
 
-/// The values in `sid=…; theme=…` and `token="…", realm="…"`.
+/// Returns the values in `sid=…; theme=…` and `token="…", realm="…"`.
 fn parameters(text: &str) -> Vec<String> {
     let value = |part: &str| Some(part.split_once('=')?.1.trim().trim_matches('"').to_owned());
     let values = text.split([';', ',']).filter_map(value);
-    values.filter(|value| value.len() >= UNMISTAKABLE).collect()
+    values.filter(|value| value.len() >= MIN_SUBSTRING).collect()
 }
 
 fn in_html(text: &str) -> String {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_gives_its_secrets_away() {
+    fn secrets_of_a_url_are_found() {
         let secrets = secrets_of_url("https://me:pass-word@h.example/v1/s/a1b2c3d4e5f6g7h8/mcp?key=sesame-open&x=#end");
         let header = format!("Basic {}", STANDARD.encode("me:pass-word"));
         assert_eq!(exposed(&secrets), ["pass-word", "pass-word", &header, "sesame-open", "end", "a1b2c3d4e5f6g7h8"]);

@@ -1,8 +1,7 @@
 //! Text of servers, proxies and the system, on its way to the engine and to observers.
 //!
-//! Here is the only entry of such text. Secrets are hidden in it before anything cuts it and before anybody else sees it, so
-//! that behind this place no text of a peer holds one: not an answer to the client, not a log, not a status. Messages of the
-//! server are no such text; they pass unchanged.
+//! All such text enters here. It is redacted before it is cut and before other code sees it. So no answer to the
+//! client, log line or status contains a secret from the text of a peer. MCP messages of the server are not changed.
 
 use std::borrow::Cow;
 
@@ -13,10 +12,10 @@ use mendline_wire::Line;
 
 use crate::observe::redact::Redactor;
 
-/// The longest text of a peer or of the system in a reason.
-const LONGEST_TEXT: usize = 1024;
+/// The limit of a peer's or the system's text in a reason, in bytes.
+const MAX_TEXT_BYTES: usize = 1024;
 
-/// A line of a child's stderr without secrets.
+/// Returns a line of a child's stderr, redacted.
 pub(super) fn stderr_line(redactor: &Redactor, line: &Line) -> Bytes {
     let (text, redacted) = match line {
         Line::Text(text) => (text, redactor.redact(text)),
@@ -35,11 +34,11 @@ pub(super) fn spawn_error(redactor: &Redactor, mut why: SpawnError) -> SpawnErro
 }
 
 fn redact(redactor: &Redactor, text: &mut String) {
-    *text = redactor.quote(text.as_bytes(), LONGEST_TEXT);
+    *text = redactor.quote(text.as_bytes(), MAX_TEXT_BYTES);
 }
 
-/// What came over HTTP, without secrets in words about it. The session that it may open is a secret from now on.
-pub(super) fn over_http(redactor: &Redactor, mut input: Input) -> Input {
+/// Redacts the texts of an input from HTTP. Adds the id of a new session to the known secrets.
+pub(super) fn http_input(redactor: &Redactor, mut input: Input) -> Input {
     match &mut input {
         Input::End { how: EndHow::NoConnection(error), .. } => error.texts(&mut |text| redact(redactor, text)),
         Input::End { how: EndHow::Cut(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
@@ -53,8 +52,7 @@ pub(super) fn over_http(redactor: &Redactor, mut input: Input) -> Input {
 #[cfg(test)]
 mod tests {
     use mendline_core::Secret;
-    use mendline_core::port::{ExchangeId, Written};
-    use mendline_core::reason::{ConnectError, CutReason, RefusalReason};
+    use mendline_core::port::{ConnectError, CutReason, ExchangeId, RefusalReason, Written};
 
     use super::*;
 
@@ -77,20 +75,20 @@ mod tests {
     }
 
     #[test]
-    fn s01_words_of_a_failure_are_hidden_in_where_they_enter() {
+    fn s01_texts_of_failures_are_redacted_where_they_enter() {
         let exchange = ExchangeId(1);
-        let words = || format!("broken by \u{1b}[2J{SECRET}");
-        let (name, error) = (words(), words());
+        let text = || format!("broken by \u{1b}[2J{SECRET}");
         for how in [
-            EndHow::NoConnection(ConnectError::Other { target: String::new(), error }),
-            EndHow::Cut(CutReason::Other { error: words() }),
-            EndHow::Forbidden(RefusalReason::Header { name }),
+            EndHow::NoConnection(ConnectError::Other { target: "host:1".to_owned(), error: text() }),
+            EndHow::Cut(CutReason::NotHttp { error: text() }),
+            EndHow::Forbidden(RefusalReason::Redirect { from: "origin".to_owned(), status: 302, problem: text() }),
         ] {
-            let input = over_http(&redactor(), Input::End { exchange, how, written: Written::Nothing });
+            let input = http_input(&redactor(), Input::End { exchange, how, written: Written::Nothing });
             let shown = format!("{input:?}");
             assert!(!shown.contains("CAN") && shown.contains("‹secret›") && !shown.contains('\u{1b}'), "{shown}");
         }
-        let failed = spawn_error(&redactor(), SpawnError::NotFound { command: words() });
-        assert_eq!(failed, SpawnError::NotFound { command: "broken by \\u{1b}[2J‹secret›".to_owned() });
+        let failure = SpawnError::Other { command: "npx".to_owned(), error: text() };
+        let redacted = SpawnError::Other { command: "npx".to_owned(), error: "broken by \\u{1b}[2J‹secret›".to_owned() };
+        assert_eq!(spawn_error(&redactor(), failure), redacted);
     }
 }

@@ -1,22 +1,20 @@
-//! What by its looks is a credential.
+//! Text that looks like a credential.
 //!
-//! Four looks: a key that begins as its issuer begins all of them (`ghp_…`), what follows `Bearer` or `Basic`, what stands
-//! before the host in a URL, and the value of something whose name says that it is secret (`api_key=…`,
-//! `"password": "…"`, `--token …`, `Authorization: …`).
+//! There are four patterns: a key with the prefix of its issuer (`ghp_…`), the text after `Bearer` or `Basic`, the user
+//! info of a URL, and the value of a name that denotes a secret (`api_key=…`, `"password": "…"`, `--token …`,
+//! `Authorization: …`).
 //!
-//! A server chooses the text, so the time must not depend on it: the end of a token or of a value is searched for once, and
-//! every later question about the same one is answered from that search. Each byte is so looked at a bounded number of
-//! times, whatever the text is.
+//! Peers choose the text, so the time per byte must be bounded. The end of a token or of a value is searched once, and
+//! later lookups use the result. So each byte is scanned a bounded number of times.
 //!
-//! A text that was cut (`goes_on`) may end in the middle of a credential. What reaches its end counts as one, however
-//! short it is.
+//! A cut text (`is_truncated`) may end within a credential. A match that reaches its end counts, however short it is.
 
 use std::ops::Range;
 
 use memchr::{memchr2_iter, memmem};
 
-/// How the keys of well-known issuers begin, and how long they are at least.
-const BEGINNINGS: &[(&[u8], usize)] = &[
+/// The prefixes of keys of known issuers, with the minimum length of the key.
+const KEY_PREFIXES: &[(&[u8], usize)] = &[
     (b"sk-", 20),
     (b"sk_", 16),
     (b"rk_", 16),
@@ -58,8 +56,8 @@ const BEGINNINGS: &[(&[u8], usize)] = &[
     (b"SG.", 20),
 ];
 
-/// How names of secrets end, once `_`, `-` and `.` are left out.
-const SECRET_ENDS: &[&str] = &[
+/// The suffixes of names that denote secrets, without `_`, `-` and `.`.
+const SECRET_SUFFIXES: &[&str] = &[
     "apikey",
     "accesskey",
     "accesskeyid",
@@ -83,53 +81,54 @@ const SECRET_ENDS: &[&str] = &[
     "bearer",
 ];
 
-/// What ends like a secret and is none.
-const HARMLESS: &[&str] = &["progresstoken", "pagetoken", "nexttoken", "continuationtoken", "maxtoken", "stoptoken"];
+/// Names with such a suffix that denote no secret.
+const NOT_SECRET: &[&str] = &["progresstoken", "pagetoken", "nexttoken", "continuationtoken", "maxtoken", "stoptoken"];
 
-/// No name that means anything is longer.
-const LONGEST_NAME: usize = 48;
+/// The limit of a name, in bytes.
+const MAX_NAME_LENGTH: usize = 48;
 
-/// A value shorter than this says nothing: `token: no`.
-const SHORTEST_VALUE: usize = 4;
+/// The minimum length of a value. Shorter ones are words: `token: no`.
+const MIN_VALUE_LENGTH: usize = 4;
 
-/// Adds the places of everything in this text that looks like a credential. `goes_on` says that the text was cut.
-pub(super) fn find(text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
-    Words { text, goes_on, token: Token::default() }.find(found);
-    users(text, goes_on, found);
-    Values { text, goes_on, value: Value::default(), line: 0..0 }.find(found);
+/// Adds the ranges of a text that look like credentials. `is_truncated` says that the text was cut.
+pub(super) fn find(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
+    WordPatterns { text, is_truncated, token: Token::default() }.find(found);
+    users(text, is_truncated, found);
+    Values { text, is_truncated, value: Value::default(), line: 0..0 }.find(found);
 }
 
-/// Counts the bytes that are looked at, so that a test can tell whether that is linear.
+/// Counts scanned bytes, so that a test can check that the time is linear.
 #[cfg(test)]
-pub(super) mod work {
+pub(super) mod scan_count {
     use std::cell::Cell;
 
     thread_local! {
-        static LOOKED_AT: Cell<u64> = const { Cell::new(0) };
+        static SCANNED: Cell<u64> = const { Cell::new(0) };
     }
 
     pub(in super::super) fn add(bytes: usize) {
-        LOOKED_AT.set(LOOKED_AT.get() + bytes as u64);
+        SCANNED.set(SCANNED.get() + bytes as u64);
     }
 
     pub(in super::super) fn take() -> u64 {
-        LOOKED_AT.take()
+        SCANNED.take()
     }
 }
 
 #[cfg(not(test))]
-mod work {
+mod scan_count {
     pub(super) fn add(_: usize) {}
 }
 
-/// How many bytes at the beginning are like this.
+/// Returns the number of matching bytes at the start of a text.
 fn run(text: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
     let length = text.iter().position(|byte| !is_part(*byte)).unwrap_or(text.len());
-    work::add(length + 1);
+    scan_count::add(length + 1);
     length
 }
 
-/// `${NAME}`, with or without a scheme before it, says where a secret is and not what it is: our own advice is written so.
+/// Returns whether a value is a reference such as `${NAME}` or `Bearer ${NAME}`, which contains no secret. Our own
+/// advice uses them.
 fn is_reference(value: &[u8]) -> bool {
     let scheme = run(value, |byte| byte.is_ascii_alphabetic());
     let value = value[scheme..].strip_prefix(b" ").filter(|_| scheme > 0).unwrap_or(value);
@@ -138,40 +137,40 @@ fn is_reference(value: &[u8]) -> bool {
     name > 0 && rest.get(name) == Some(&b'}') && rest.get(name + 1).is_none_or(|after| !is_name(*after))
 }
 
-/// What begins a word: keys of known issuers, schemes, flags.
-struct Words<'a> {
+/// Finds credentials at the start of a word: keys of known issuers, schemes, flags.
+struct WordPatterns<'a> {
     text: &'a [u8],
-    goes_on: bool,
-    /// The token that was looked at last.
+    is_truncated: bool,
+    /// The last scanned token.
     token: Token,
 }
 
-/// A run of the characters that credentials consist of, from where it was first asked for, and the last places in it of
-/// what tells credentials from words.
+/// A run of characters of credentials from the position of the first lookup, and the last positions of characters that
+/// distinguish credentials from words.
 #[derive(Default)]
 struct Token {
     run: Range<usize>,
-    /// Where it ends without dots: the end of a sentence is not part of it.
+    /// The end without trailing dots, which belong to the sentence.
     end: usize,
     dot: Option<usize>,
     hyphen: Option<usize>,
     digit: Option<usize>,
-    /// Neither an upper case letter nor a digit.
-    small: Option<usize>,
-    /// An upper case letter, a digit or `=`.
-    odd: Option<usize>,
+    /// The last character that is neither an upper case letter nor a digit.
+    not_upper: Option<usize>,
+    /// The last upper case letter, digit or `=`.
+    mixed: Option<usize>,
 }
 
-impl Words<'_> {
+impl WordPatterns<'_> {
     fn find(mut self, found: &mut Vec<Range<usize>>) {
         let mut at = 0;
         while at < self.text.len() {
             let before = at.checked_sub(1).map_or(b' ', |before| self.text[before]);
-            let place = if before.is_ascii_alphanumeric() { None } else { self.at(at, before) };
-            work::add(1);
-            // Nothing inside of what is hidden has to be found again.
-            at = place.as_ref().map_or(at + 1, |place| place.end.max(at + 1));
-            found.extend(place);
+            let range = if before.is_ascii_alphanumeric() { None } else { self.at(at, before) };
+            scan_count::add(1);
+            // The search continues after a match.
+            at = range.as_ref().map_or(at + 1, |range| range.end.max(at + 1));
+            found.extend(range);
         }
     }
 
@@ -185,31 +184,31 @@ impl Words<'_> {
     }
 
     fn key(&mut self, at: usize) -> Option<Range<usize>> {
-        // Two bytes are compared at once, and more only if they are the same.
+        // Two bytes are compared first; most prefixes differ there.
         let rest = &self.text[at..];
         let first = rest.first_chunk::<2>();
-        let is_it = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
-        let (beginning, least) = BEGINNINGS.iter().find(|(beginning, _)| is_it(beginning))?;
+        let is_prefix = |beginning: &[u8]| beginning.first_chunk() == first && rest.starts_with(beginning);
+        let (beginning, least) = KEY_PREFIXES.iter().find(|(beginning, _)| is_prefix(beginning))?;
         let body = at + beginning.len();
-        let is_cut = self.look_at(at);
+        let is_cut = self.scan(at);
         let token = &self.token;
-        let has = |place: Option<usize>| place.is_some_and(|place| place >= body);
+        let has = |index: Option<usize>| index.is_some_and(|index| index >= body);
         let is_one = match *beginning {
-            // Otherwise it is a cursor, or anything else in JSON and base64.
+            // Without a dot it is a cursor or other JSON in base64.
             b"eyJ" => has(token.dot),
-            // A word with hyphens in it may begin like this, too.
+            // A word with hyphens may have the same prefix.
             b"sk-" => has(token.digit) || !has(token.hyphen),
-            b"AKIA" | b"ASIA" => !has(token.small),
+            b"AKIA" | b"ASIA" => !has(token.not_upper),
             _ => true,
         };
         let length = token.end.saturating_sub(at);
         ((length >= *least && is_one) || is_cut).then_some(at..token.end.max(body))
     }
 
-    /// `Bearer …` and `Basic …`.
+    /// Finds the credential after `Bearer` or `Basic`.
     fn after_scheme(&mut self, at: usize) -> Option<Range<usize>> {
         let rest = &self.text[at..];
-        let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(word));
+        let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
         let is_bearer = begins(b"bearer");
         if !is_bearer && !begins(b"basic") {
             return None;
@@ -220,18 +219,18 @@ impl Words<'_> {
         if blanks == 0 || start >= self.text.len() {
             return None;
         }
-        let is_cut = self.look_at(start);
+        let is_cut = self.scan(start);
         let token = &self.token;
         let length = token.end.saturating_sub(start);
         let is_one =
-            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.odd.is_some_and(|place| place > start)));
+            length >= 8 && (is_bearer || (length.is_multiple_of(4) && token.mixed.is_some_and(|index| index > start)));
         (is_one || (is_cut && length > 0)).then_some(start..token.end)
     }
 
-    /// `--token …`, where the value is the next word.
+    /// Finds the value after `--token`, which is the next word.
     fn after_flag(&self, at: usize) -> Option<Range<usize>> {
         let name = self.text[at..].strip_prefix(b"--")?;
-        let name = &name[..name.len().min(LONGEST_NAME + 1)];
+        let name = &name[..name.len().min(MAX_NAME_LENGTH + 1)];
         let length = run(name, is_name);
         if name.get(length) != Some(&b' ') || !is_secret(&name[..length]) {
             return None;
@@ -239,88 +238,89 @@ impl Words<'_> {
         let start = at + 2 + length + 1;
         let rest = self.text.get(start..).filter(|rest| rest.first().is_some_and(|first| *first != b'-'))?;
         let end = start + run(rest, |byte| !byte.is_ascii_whitespace());
-        let is_cut = self.goes_on && end == self.text.len();
-        (end - start >= SHORTEST_VALUE || is_cut).then_some(start..end)
+        let is_cut = self.is_truncated && end == self.text.len();
+        (end - start >= MIN_VALUE_LENGTH || is_cut).then_some(start..end)
     }
 
-    /// Looks at the token at this place, unless that was done. Says whether it may go on behind the end of the text.
-    fn look_at(&mut self, at: usize) -> bool {
+    /// Scans the token at a position, unless it is the last one. Returns whether it may continue after the end of the
+    /// text.
+    fn scan(&mut self, at: usize) -> bool {
         if !self.token.run.contains(&at) {
             let mut token = Token { run: at..at, end: at, ..Token::default() };
             let mut dot = None;
-            for (place, byte) in self.text.iter().enumerate().skip(at) {
+            for (index, byte) in self.text.iter().enumerate().skip(at) {
                 if !is_token(*byte) {
                     break;
                 }
-                token.run.end = place + 1;
+                token.run.end = index + 1;
                 if *byte == b'.' {
-                    dot = Some(place);
+                    dot = Some(index);
                     continue;
                 }
-                token.end = place + 1;
+                token.end = index + 1;
                 token.dot = dot;
                 let note = |last: &mut Option<usize>, is_it: bool| {
                     if is_it {
-                        *last = Some(place);
+                        *last = Some(index);
                     }
                 };
-                let is_big = byte.is_ascii_uppercase() || byte.is_ascii_digit();
+                let is_upper = byte.is_ascii_uppercase() || byte.is_ascii_digit();
                 note(&mut token.hyphen, *byte == b'-');
                 note(&mut token.digit, byte.is_ascii_digit());
-                note(&mut token.small, !is_big);
-                note(&mut token.odd, is_big || *byte == b'=');
+                note(&mut token.not_upper, !is_upper);
+                note(&mut token.mixed, is_upper || *byte == b'=');
             }
-            // A dot inside of it is neither big nor small enough for a key in capitals.
-            token.small = token.small.max(token.dot);
-            work::add(token.run.len() + 1);
+            // A dot also excludes a key in capitals.
+            token.not_upper = token.not_upper.max(token.dot);
+            scan_count::add(token.run.len() + 1);
             self.token = token;
         }
-        self.goes_on && self.token.run.end == self.text.len()
+        self.is_truncated && self.token.run.end == self.text.len()
     }
 }
 
-/// The bytes with which a key may begin: most words are passed over for one look at a table.
+/// The first bytes of key prefixes: one table lookup skips most words.
 static STARTS: [bool; 256] = {
     let mut starts = [false; 256];
     let mut at = 0;
-    while at < BEGINNINGS.len() {
-        starts[BEGINNINGS[at].0[0] as usize] = true;
+    while at < KEY_PREFIXES.len() {
+        starts[KEY_PREFIXES[at].0[0] as usize] = true;
         at += 1;
     }
     starts
 };
 
-/// The user in `https://me:password@host`, and `https://token@host`.
-fn users(text: &[u8], goes_on: bool, found: &mut Vec<Range<usize>>) {
+/// Finds the user info in `https://me:password@host` and `https://token@host`.
+fn users(text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
     for at in memmem::find_iter(text, b"://") {
         let start = at + 3;
         let ends = |byte: u8| matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>' | b'\\' | b' ' | b'\n');
         let end = start + run(&text[start..], |byte| !ends(byte));
         match memchr::memrchr(b'@', &text[start..end]) {
             Some(length) if length > 0 => found.push(start..start + length),
-            None if goes_on && end == text.len() && start < end => found.push(start..end),
+            None if is_truncated && end == text.len() && start < end => found.push(start..end),
             _ => {}
         }
     }
 }
 
-/// What stands behind `=` and `:`.
+/// Finds values after `=` and `:`.
 struct Values<'a> {
     text: &'a [u8],
-    goes_on: bool,
-    /// The value without quotes that was looked at last.
+    is_truncated: bool,
+    /// The last scanned value without quotes.
     value: Value,
-    /// The rest of a line that was looked at last.
+    /// The last scanned rest of a line.
     line: Range<usize>,
 }
 
-/// A run of characters that a value without quotes may have, from where it was first asked for.
+/// A run of characters of a value without quotes, from the position of the first lookup.
 #[derive(Default)]
 struct Value {
     run: Range<usize>,
     /// The last digit in it.
     digit: Option<usize>,
-    /// The last character that is no letter.
+    /// The last character that is not a letter.
     other: Option<usize>,
 }
 
@@ -328,16 +328,16 @@ impl Values<'_> {
     fn find(mut self, found: &mut Vec<Range<usize>>) {
         let mut hidden = 0;
         for at in memchr2_iter(b'=', b':', self.text) {
-            let place = self.at(at).filter(|place| !is_reference(&self.text[place.start..]));
-            // One value may hold others: `token=token=…`.
-            if let Some(place) = place.filter(|place| place.end > hidden) {
-                hidden = place.end;
-                found.push(place);
+            let range = self.at(at).filter(|range| !is_reference(&self.text[range.start..]));
+            // A value may contain others: `token=token=…`.
+            if let Some(range) = range.filter(|range| range.end > hidden) {
+                hidden = range.end;
+                found.push(range);
             }
         }
     }
 
-    /// The value behind the `=` or `:` at this place, if what stands before it names a secret.
+    /// Returns the value after the `=` or `:` at a position, if the name before it denotes a secret.
     fn at(&mut self, at: usize) -> Option<Range<usize>> {
         let text = self.text;
         let name = name_before(text, at)?;
@@ -353,54 +353,54 @@ impl Values<'_> {
             return self.hidden(start + 1..start + 1 + end, true);
         }
         if ends_like(name, "cookie") {
-            // One cookie after the other, to the end of the line.
+            // Several cookies, up to the end of the line.
             if !self.line.contains(&start) {
                 self.line = start..start + run(&text[start..], |byte| !matches!(byte, b'\n' | b'"'));
             }
             return self.hidden(start..self.line.end, true);
         }
-        self.look_at(start);
+        self.scan(start);
         let Value { run: Range { end, .. }, digit, other } = self.value;
-        let has = |place: Option<usize>| place.is_some_and(|place| place >= start);
+        let has = |index: Option<usize>| index.is_some_and(|index| index >= start);
         if ends_like(name, "authorization") && !has(other) {
             let credential = (end + 1).min(text.len());
-            self.look_at(credential);
+            self.scan(credential);
             return self.hidden(start..self.value.run.end.max(credential), true);
         }
         // `unexpected token: identifier` is a sentence.
         self.hidden(start..end, text[at] != b':' || has(digit))
     }
 
-    /// A value is hidden if it is one, and always where it may go on behind the end of the text.
-    fn hidden(&self, place: Range<usize>, is_one: bool) -> Option<Range<usize>> {
-        let is_cut = self.goes_on && place.end == self.text.len() && !place.is_empty();
-        ((is_one && place.len() >= SHORTEST_VALUE) || is_cut).then_some(place)
+    /// Returns the range if it is a value, or if it may continue after the end of the text.
+    fn hidden(&self, range: Range<usize>, is_one: bool) -> Option<Range<usize>> {
+        let is_cut = self.is_truncated && range.end == self.text.len() && !range.is_empty();
+        ((is_one && range.len() >= MIN_VALUE_LENGTH) || is_cut).then_some(range)
     }
 
-    /// Looks at the value at this place, unless that was done.
-    fn look_at(&mut self, at: usize) {
+    /// Scans the value at a position, unless it is the last one.
+    fn scan(&mut self, at: usize) {
         if self.value.run.contains(&at) {
             return;
         }
         let mut value = Value { run: at..at, ..Value::default() };
-        for (place, byte) in self.text.iter().enumerate().skip(at) {
+        for (index, byte) in self.text.iter().enumerate().skip(at) {
             if byte.is_ascii_whitespace() || matches!(byte, b',' | b';' | b'&' | b')' | b'}' | b']' | b'"') {
                 break;
             }
-            value.run.end = place + 1;
+            value.run.end = index + 1;
             if byte.is_ascii_digit() {
-                value.digit = Some(place);
+                value.digit = Some(index);
             }
             if !byte.is_ascii_alphabetic() {
-                value.other = Some(place);
+                value.other = Some(index);
             }
         }
-        work::add(value.run.len() + 1);
+        scan_count::add(value.run.len() + 1);
         self.value = value;
     }
 }
 
-/// Where a quoted text ends, past what is escaped in it. A text inside of a text ends with an escaped quote.
+/// Returns the end of a quoted text, skipping escapes. A nested text ends with an escaped quote.
 fn closing(inside: &[u8], quote: u8, is_nested: bool) -> usize {
     let mut at = 0;
     while at < inside.len() && inside[at] != quote {
@@ -409,7 +409,7 @@ fn closing(inside: &[u8], quote: u8, is_nested: bool) -> usize {
         }
         at += if inside[at] == b'\\' { 2 } else { 1 };
     }
-    work::add(at + 1);
+    scan_count::add(at + 1);
     at.min(inside.len())
 }
 
@@ -418,8 +418,8 @@ fn name_before(text: &[u8], at: usize) -> Option<&[u8]> {
     while end > 0 && at - end < 3 && matches!(text[end - 1], b'"' | b'\'' | b'\\' | b' ' | b']') {
         end -= 1;
     }
-    let length = text[..end].iter().rev().take(LONGEST_NAME).take_while(|byte| is_name(**byte)).count();
-    work::add(length + 1);
+    let length = text[..end].iter().rev().take(MAX_NAME_LENGTH).take_while(|byte| is_name(**byte)).count();
+    scan_count::add(length + 1);
     (length > 0).then(|| &text[end - length..end])
 }
 
@@ -432,7 +432,7 @@ fn is_token(byte: u8) -> bool {
 }
 
 fn is_secret(name: &[u8]) -> bool {
-    // Most names are told by their last letter, and need no more of a look.
+    // The last letter excludes most names.
     let may_be = matches!(
         name.last().map(u8::to_ascii_lowercase),
         Some(b'y' | b'n' | b't' | b'd' | b'e' | b'l' | b's' | b'r' | b'g' | b'h')
@@ -443,7 +443,7 @@ fn is_secret(name: &[u8]) -> bool {
     let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(|byte| byte.to_ascii_lowercase());
     let name = String::from_utf8(letters.collect()).unwrap_or_default();
     let is_whole = matches!(name.as_str(), "auth" | "sig" | "signature" | "pwd" | "pat");
-    is_whole || (SECRET_ENDS.iter().any(|end| name.ends_with(end)) && !HARMLESS.iter().any(|it| name.ends_with(it)))
+    is_whole || (SECRET_SUFFIXES.iter().any(|end| name.ends_with(end)) && !NOT_SECRET.iter().any(|it| name.ends_with(it)))
 }
 
 fn ends_like(name: &[u8], end: &str) -> bool {
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_a_little_like_a_secret_is_shown() {
+    fn text_similar_to_a_secret_is_shown() {
         for text in [
             "task-force-of-the-north-and-the-south",
             "sk-learn-contrib-imbalanced-learn",
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_a_secret_is_hidden() {
+    fn values_of_secret_names_are_hidden() {
         for (text, expected) in [
             ("api_key=abcdef rest", "api_key=‹secret› rest"),
             ("GET https://x/?a=1&access_token=abcdef&b=2", "GET https://x/?a=1&access_token=‹secret›&b=2"),
@@ -527,9 +527,9 @@ mod tests {
         }
     }
 
-    /// Everything with which something begins that is looked at further, and everything that may separate two of them.
+    /// Returns texts of everything that starts a pattern, with every separator.
     fn hostile_texts(length: usize) -> Vec<(String, String)> {
-        let keys = super::BEGINNINGS.iter().map(|(beginning, _)| String::from_utf8(beginning.to_vec()).unwrap());
+        let keys = super::KEY_PREFIXES.iter().map(|(beginning, _)| String::from_utf8(beginning.to_vec()).unwrap());
         let names = ["token", "authorization", "cookie", "pwd"];
         let named = names.into_iter().flat_map(|name| {
             ["=", ":", ": ", "=\"", "='", "=\\\"", "=\\'", "=\\\\\"", "=${A}", "=${", " = "]
@@ -566,7 +566,7 @@ mod tests {
         for piece in &pieces {
             for separator in separators {
                 let unit = format!("{piece}{separator}");
-                // What is never closed, and what ends otherwise at the very end.
+                // Values without an end, and values that end only at the end of the text.
                 for (before, after) in [("", ""), ("", " "), ("token=\"", "1"), ("cookie:", "\n")] {
                     let text = format!("{before}{}{after}", unit.repeat(length / unit.len() + 1));
                     texts.push((format!("{before}({unit})…{after:?}"), text));
@@ -577,18 +577,18 @@ mod tests {
     }
 
     #[test]
-    fn s09_each_byte_is_looked_at_a_bounded_number_of_times() {
+    fn s09_each_byte_is_scanned_a_bounded_number_of_times() {
         let redactor = Redactor::default();
         redactor.learn(&[mendline_core::Secret::new("a-known-secret")]);
-        let measure = |text: &str, goes_on: bool| {
-            super::work::take();
-            super::find(text.as_bytes(), goes_on, &mut Vec::new());
-            super::work::take() as f64 / text.len() as f64
+        let measure = |text: &str, is_truncated: bool| {
+            super::scan_count::take();
+            super::find(text.as_bytes(), is_truncated, &mut Vec::new());
+            super::scan_count::take() as f64 / text.len() as f64
         };
         let (short, long) = (hostile_texts(1 << 10), hostile_texts(8 << 10));
         for ((name, short), (_, long)) in short.iter().zip(&long) {
-            for goes_on in [false, true] {
-                let (few, many) = (measure(short, goes_on), measure(long, goes_on));
+            for is_truncated in [false, true] {
+                let (few, many) = (measure(short, is_truncated), measure(long, is_truncated));
                 assert!(many <= few * 1.2 + 0.5, "{name}: {few:.1} times at 1 KiB, {many:.1} times at 8 KiB");
                 assert!(many <= 64.0, "{name}: {many:.1} times");
             }
@@ -597,24 +597,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_of_a_known_issuer_is_hidden_in_any_surroundings(
-            which in 0..super::BEGINNINGS.len(),
+        fn key_of_a_known_issuer_is_hidden_in_any_context(
+            which in 0..super::KEY_PREFIXES.len(),
             body in "[A-Z0-9]{40}",
             before in "(\\PC{0,30}[^A-Za-z0-9])?",
             after in "([^A-Za-z0-9._~+/=-]\\PC{0,30})?",
         ) {
-            let beginning = String::from_utf8(super::BEGINNINGS[which].0.to_vec()).unwrap();
+            let beginning = String::from_utf8(super::KEY_PREFIXES[which].0.to_vec()).unwrap();
             let dot = if beginning == "eyJ" { ".x" } else { "" };
             let text = format!("{before}{beginning}{body}{dot}{after}");
             prop_assert!(!shown(&text).contains(&body), "{} → {}", text, shown(&text));
         }
 
         #[test]
-        fn the_value_of_a_secret_is_hidden_in_json_at_any_depth(value in "[a-zA-Z0-9+/=_-]{4,60}", name in "[a-z]{0,8}_?") {
+        fn value_of_a_secret_is_hidden_in_nested_json(value in "[a-zA-Z0-9+/=_-]{4,60}", name in "[a-z]{0,8}_?") {
             for key in ["token", "apiKey", "password", "client_secret"] {
                 let name = format!("{name}{key}");
                 let plain = name.replace('_', "").to_ascii_lowercase();
-                prop_assume!(!super::HARMLESS.iter().any(|harmless| plain.ends_with(harmless)));
+                prop_assume!(!super::NOT_SECRET.iter().any(|harmless| plain.ends_with(harmless)));
                 let text = serde_json::json!({ "a": [{ name: value }] }).to_string();
                 let inner = serde_json::json!({ "text": text }).to_string();
                 prop_assert!(!shown(&text).contains(&format!("\"{value}\"")), "{}", shown(&text));
