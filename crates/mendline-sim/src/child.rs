@@ -11,7 +11,7 @@ use mendline_core::port::Exit;
 use mendline_core::{LinkId, Moment};
 
 use crate::clock::Ending;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::pipe::Pipe;
 use crate::server::Server;
 
@@ -59,12 +59,12 @@ pub struct Child {
     /// An end that it could not react to: it was stopped, or not even started.
     pub owed: Option<Ending>,
     /// Its own dice.
-    pub dice: Dice,
+    pub rng: Rng,
 }
 
 impl Child {
     /// A process that is being started.
-    pub fn new(link: LinkId, capacity: u64, server: Server, dice: Dice) -> Child {
+    pub fn new(link: LinkId, capacity: u64, server: Server, rng: Rng) -> Child {
         Child {
             link,
             pulse: Pulse::Spawning,
@@ -80,7 +80,7 @@ impl Child {
             stopped: false,
             overslept: Vec::new(),
             owed: None,
-            dice,
+            rng,
         }
     }
 

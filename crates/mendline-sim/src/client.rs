@@ -21,7 +21,7 @@ pub use belief::Belief;
 pub use mailbox::{Seen, stamp_of};
 pub use workload::Workload;
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::oracle::{Effect, Key, Oracle};
 use crate::pipe::Pipe;
 use crate::server::Era;
@@ -108,7 +108,7 @@ pub struct Client {
     asked: u32,
     counter: u32,
     odd: bool,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Client {
@@ -120,7 +120,7 @@ impl Client {
         workload: Workload,
         capacity: u64,
         odd: bool,
-        dice: Dice,
+        rng: Rng,
     ) -> Client {
         Client {
             id,
@@ -143,7 +143,7 @@ impl Client {
             asked: 0,
             counter: 0,
             odd,
-            dice,
+            rng,
         }
     }
 
@@ -152,15 +152,15 @@ impl Client {
         match self.stage {
             Stage::Fresh => {
                 self.greet(oracle);
-                Some(self.dice.millis(100, 800))
+                Some(self.rng.millis(100, 800))
             }
             // An SDK waits for the answer; so does this one, and looks again later.
             Stage::Greeting(_) => Some(Duration::from_millis(200)),
             Stage::Ready if self.resting => Some(Duration::from_millis(200)),
             Stage::Ready => {
-                let next = self.workload.next(&mut self.dice)?;
+                let next = self.workload.next(&mut self.rng)?;
                 self.follow(next, oracle);
-                Some(self.workload.pause(&mut self.dice))
+                Some(self.workload.pause(&mut self.rng))
             }
             Stage::Ended | Stage::Gone => None,
         }

@@ -14,7 +14,7 @@ use mendline_core::Moment;
 use mendline_core::port::{EndHow, Head, Verb, Written};
 use mendline_wire::{Message, SseEvent};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::oracle::Key;
 use crate::weather::Road;
 
@@ -118,7 +118,7 @@ pub struct Exchange {
     /// How many bytes of the response it has carried.
     pub carried: u64,
     /// Its own dice.
-    pub dice: Dice,
+    pub rng: Rng,
     size: u64,
     accepted: u64,
     parts: VecDeque<(Moment, Part)>,
@@ -128,7 +128,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// An exchange that is being connected.
-    pub fn new(upstream: usize, letter: Letter, road: Road, dice: Dice) -> Exchange {
+    pub fn new(upstream: usize, letter: Letter, road: Road, rng: Rng) -> Exchange {
         Exchange {
             upstream,
             phase: Phase::Connecting(road),
@@ -141,7 +141,7 @@ impl Exchange {
             says_lost: false,
             astray: false,
             carried: 0,
-            dice,
+            rng,
             accepted: 0,
             parts: VecDeque::new(),
             closed: false,
@@ -217,7 +217,7 @@ mod tests {
             body: Some(Bytes::from_static(b"{}")),
             fresh: true,
         };
-        Exchange::new(0, Letter { exchange: None, request, message: None, key: None }, Road::Open, Dice::new(1))
+        Exchange::new(0, Letter { exchange: None, request, message: None, key: None }, Road::Open, Rng::new(1))
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod client;
 pub mod clock;
 pub mod coverage;
 pub mod defect;
-pub mod dice;
+pub mod rng;
 pub mod exchange;
 pub mod fact;
 pub mod fault;

@@ -18,7 +18,7 @@ use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 
 use crate::client::Workload;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::fault::{self, Fault};
 use crate::memory::Memory;
 use crate::server::{Era, Manner};
@@ -102,26 +102,26 @@ pub struct Plan {
 impl Plan {
     /// The plan of this seed.
     pub fn new(seed: u64) -> Plan {
-        let mut dice = Dice::new(seed);
-        let count = *dice.pick(&[1, 1, 1, 2, 2, 3]);
-        let storm = Duration::from_secs(*dice.pick(&[3, 5, 10, 20, 60, 150]));
-        let ending = *dice.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
-        let mut mending = dice.fork(MENDING);
+        let mut rng = Rng::new(seed);
+        let count = *rng.pick(&[1, 1, 1, 2, 2, 3]);
+        let storm = Duration::from_secs(*rng.pick(&[3, 5, 10, 20, 60, 150]));
+        let ending = *rng.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
+        let mut mending = rng.fork(MENDING);
         let mends = mending.percent(65);
         let quiet = mends && mending.percent(25);
-        let mut policing = dice.fork(POLICIES);
+        let mut policing = rng.fork(POLICIES);
         let polices = policing.percent(45);
-        let mut starting = dice.fork(STARTING);
+        let mut starting = rng.fork(STARTING);
         let starts = starting.percent(25);
         let mut config = Config::new(Vec::new());
         config.lifetime = if ending == Ending::ClientsEnd { Lifetime::WithClients } else { Lifetime::UntilStopped };
         let mut pairs = Vec::new();
         for place in 0..count {
-            let mut dice = dice.fork(100 + place as u64);
+            let mut rng = rng.fork(100 + place as u64);
             let unharmed = count > 1 && place == count - 1;
-            let mut upstream = upstream(place, unharmed, &mut dice);
-            let mut pair = pair(&upstream, unharmed, storm, &mut dice);
-            let mut web = dice.fork(WEB);
+            let mut upstream = upstream(place, unharmed, &mut rng);
+            let mut pair = pair(&upstream, unharmed, storm, &mut rng);
+            let mut web = rng.fork(WEB);
             if web.percent(35) {
                 move_to_the_web(&mut upstream, &mut pair, unharmed, &mut web);
             }
@@ -143,7 +143,7 @@ impl Plan {
         }
         let harmed = if count > 1 { count - 1 } else { 1 };
         let over_http: Vec<bool> = pairs.iter().map(|pair| pair.host.site.is_some()).collect();
-        let mut strikes = strikes(harmed, &over_http, storm, &mut dice.fork(7));
+        let mut strikes = strikes(harmed, &over_http, storm, &mut rng.fork(7));
         if mends {
             for strike in &mut strikes {
                 if mending.percent(60) {
@@ -183,7 +183,7 @@ impl Plan {
                 lasts,
             }));
         }
-        let mut last = dice.fork(8);
+        let mut last = rng.fork(8);
         for (place, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {
                 strikes.iter().filter(|strike| strike.upstream == place).for_each(|strike| strike.fault.suit(site));
@@ -202,39 +202,39 @@ impl Plan {
     }
 }
 
-fn upstream(place: usize, unharmed: bool, dice: &mut Dice) -> UpstreamConfig {
+fn upstream(place: usize, unharmed: bool, rng: &mut Rng) -> UpstreamConfig {
     let mut it = UpstreamConfig::child(["notes", "files", "search"][place % 3], "notes-server");
     it.catalogue = Catalogue { cache: false, startup: Startup::Wait };
     if unharmed {
         return it;
     }
-    let call = *dice.pick(&[3, 10, 60, 300]);
+    let call = *rng.pick(&[3, 10, 60, 300]);
     it.timeouts.call = Duration::from_secs(call);
-    it.timeouts.total = Duration::from_secs(call * *dice.pick(&[2, 6]));
-    it.timeouts.recovery = Duration::from_secs(*dice.pick(&[2, 10, 45]));
-    it.timeouts.handshake = Duration::from_secs(*dice.pick(&[5, 60]));
-    (it.limits.in_flight, it.limits.waiting) = *dice.pick(&[(1, 4), (4, 8), (16, 32), (256, 1024), (256, 1024)]);
+    it.timeouts.total = Duration::from_secs(call * *rng.pick(&[2, 6]));
+    it.timeouts.recovery = Duration::from_secs(*rng.pick(&[2, 10, 45]));
+    it.timeouts.handshake = Duration::from_secs(*rng.pick(&[5, 60]));
+    (it.limits.in_flight, it.limits.waiting) = *rng.pick(&[(1, 4), (4, 8), (16, 32), (256, 1024), (256, 1024)]);
     it
 }
 
 /// A world in which nobody waits for a server to start.
-fn start_at_once(upstream: &mut UpstreamConfig, pair: &mut Pair, dice: &mut Dice) {
+fn start_at_once(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mut Rng) {
     upstream.catalogue = Catalogue {
-        cache: dice.percent(85),
-        startup: *dice.pick(&[Startup::AtOnce, Startup::AtOnce, Startup::AtOnce, Startup::Wait]),
+        cache: rng.percent(85),
+        startup: *rng.pick(&[Startup::AtOnce, Startup::AtOnce, Startup::AtOnce, Startup::Wait]),
     };
-    pair.workload.plain = dice.percent(85);
-    if upstream.catalogue.cache && dice.percent(65) {
+    pair.workload.plain = rng.percent(85);
+    if upstream.catalogue.cache && rng.percent(65) {
         // Either what it has today, or what it had on another day.
-        let edition = *dice.pick(&[0, 90, 91]);
+        let edition = *rng.pick(&[0, 90, 91]);
         pair.memory = Some(Memory { name: upstream.name.clone(), era: pair.host.era, edition });
     }
 }
 
 /// What people may choose about mending.
-fn choose(upstream: &mut UpstreamConfig, dice: &mut Dice) {
+fn choose(upstream: &mut UpstreamConfig, rng: &mut Rng) {
     let second = Duration::from_secs(1);
-    upstream.keep_alive = *dice.pick(&[
+    upstream.keep_alive = *rng.pick(&[
         None,
         Some(KeepAlive::default()),
         Some(KeepAlive { interval: second, timeout: second / 2 }),
@@ -244,11 +244,11 @@ fn choose(upstream: &mut UpstreamConfig, dice: &mut Dice) {
     let quick = AutoReconnect {
         initial_retry_delay: Some(Duration::from_millis(50)),
         max_retry_delay: Some(2 * second),
-        backoff_multiplier: Some(*dice.pick(&[1.0, 3.0])),
+        backoff_multiplier: Some(*rng.pick(&[1.0, 3.0])),
         ..AutoReconnect::default()
     };
     let retries = |most| AutoReconnect { max_retries: Some(most), ..AutoReconnect::default() };
-    let mut said = match dice.below(8) {
+    let mut said = match rng.below(8) {
         0 => AutoReconnect { enabled: Some(false), ..AutoReconnect::default() },
         1 => retries(Some(1)),
         2 => retries(Some(3)),
@@ -256,27 +256,27 @@ fn choose(upstream: &mut UpstreamConfig, dice: &mut Dice) {
         4 => quick,
         _ => AutoReconnect::default(),
     };
-    said.silent = Some(dice.percent(50));
+    said.silent = Some(rng.percent(50));
     upstream.reconnect = said.into();
-    upstream.retry.attempts = *dice.pick(&[1, 2, 3, 3, 5]);
-    upstream.resume_attempts = *dice.pick(&[0, 2, 10, 10]);
-    upstream.trust_hints = dice.percent(80);
-    if dice.percent(30) {
-        upstream.tools = [("read_note", Effect::Read), ("put_note", *dice.pick(&[Effect::Idempotent, Effect::Unsafe]))]
+    upstream.retry.attempts = *rng.pick(&[1, 2, 3, 3, 5]);
+    upstream.resume_attempts = *rng.pick(&[0, 2, 10, 10]);
+    upstream.trust_hints = rng.percent(80);
+    if rng.percent(30) {
+        upstream.tools = [("read_note", Effect::Read), ("put_note", *rng.pick(&[Effect::Idempotent, Effect::Unsafe]))]
             .map(|(tool, effect)| (tool.to_owned(), ToolPolicy { effect: Some(effect), timeout: None }))
             .into();
     }
 }
 
 /// What people may choose about a server that is sick, busy or slow. In worlds where nobody does, there is no breaker either.
-fn police(upstream: &mut UpstreamConfig, polices: bool, dice: &mut Dice) {
+fn police(upstream: &mut UpstreamConfig, polices: bool, rng: &mut Rng) {
     if !polices {
         upstream.breaker = None;
         return;
     }
     let usual = Breaker::default();
     let second = Duration::from_secs(1);
-    upstream.breaker = *dice.pick(&[
+    upstream.breaker = *rng.pick(&[
         None,
         Some(usual),
         Some(usual),
@@ -285,42 +285,42 @@ fn police(upstream: &mut UpstreamConfig, polices: bool, dice: &mut Dice) {
         Some(Breaker { failures: 1_000, window_calls: 4, window: 10 * second, ..usual }),
         Some(Breaker { failures: 3, open_for: OpenFor::Growing { first: second, cap: 4 * second }, ..usual }),
     ]);
-    upstream.rate_limit = *dice.pick(&[
+    upstream.rate_limit = *rng.pick(&[
         None,
         None,
         Some(RateLimit { burst: 2, per_second: 2.0 }),
         Some(RateLimit { burst: 10, per_second: 10.0 }),
         Some(RateLimit { burst: 1, per_second: 20.0 }),
     ]);
-    if dice.percent(30) {
-        let timeout = Some(upstream.timeouts.call.min(*dice.pick(&[second, 3 * second])));
+    if rng.percent(30) {
+        let timeout = Some(upstream.timeouts.call.min(*rng.pick(&[second, 3 * second])));
         let effect = upstream.tools.get("read_note").and_then(|tool| tool.effect);
         upstream.tools.insert("read_note".to_owned(), ToolPolicy { effect, timeout });
     }
-    if dice.percent(20) {
-        upstream.retry.codes = [(-32603, *dice.pick(&[OnError::Never, OnError::Reads]))].into();
+    if rng.percent(20) {
+        upstream.retry.codes = [(-32603, *rng.pick(&[OnError::Never, OnError::Reads]))].into();
     }
 }
 
-fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut Dice) -> Pair {
-    let era = *dice.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
-    let odd = dice.percent(60);
-    let work = *dice.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
-    let health = Temper { start: dice.millis(0, 600), ..Temper::default() };
-    let manner = Manner { work, progress: 60, asks: *dice.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
+fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rng) -> Pair {
+    let era = *rng.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
+    let odd = rng.percent(60);
+    let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
+    let health = Temper { start: rng.millis(0, 600), ..Temper::default() };
+    let manner = Manner { work, progress: 60, asks: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
     // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
-    let left = *dice.pick(&[10, 20, 30, 60]);
+    let left = *rng.pick(&[10, 20, 30, 60]);
     let mean = (storm.as_millis() as u64 / left).clamp(1, 4_000);
-    let mean = if dice.percent(25) { mean / 8 } else { mean };
+    let mean = if rng.percent(25) { mean / 8 } else { mean };
     let workload = Workload {
         era,
         left: left as u32,
         pace: (0, 2 * mean),
-        cancels: *dice.pick(&[0, 0, 10]),
+        cancels: *rng.pick(&[0, 0, 10]),
         unsafes: 50,
         // A subscription takes a place for ever; with one place in all, nothing else would ever be sent.
         listens: upstream.limits.in_flight > 16,
-        lists_first: dice.percent(80),
+        lists_first: rng.percent(80),
         varied: false,
         plain: false,
     };
@@ -331,75 +331,75 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, dice: &mut D
         temper: health.clone(),
         health,
         manner,
-        capacity: *dice.pick(&[150, 400, 4_096, 65_536, 65_536]),
-        pull_ahead: *dice.pick(&[0, 0, 500, 8_192]),
-        latency: *dice.pick(&[(0, 0), (0, 1), (0, 5)]),
+        capacity: *rng.pick(&[150, 400, 4_096, 65_536, 65_536]),
+        pull_ahead: *rng.pick(&[0, 0, 500, 8_192]),
+        latency: *rng.pick(&[(0, 0), (0, 1), (0, 5)]),
         places: upstream.limits.in_flight + upstream.limits.waiting,
         site: None,
-        dice: dice.fork(3),
+        rng: rng.fork(3),
     };
-    let client_capacity = if unharmed { 65_536 } else { *dice.pick(&[200, 4_096, 65_536]) };
+    let client_capacity = if unharmed { 65_536 } else { *rng.pick(&[200, 4_096, 65_536]) };
     Pair { host, workload, client_capacity, odd, memory: None }
 }
 
 /// Puts a server behind a URL instead of into a child process.
-fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, dice: &mut Dice) {
+fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, rng: &mut Rng) {
     let tongue = match pair.host.era {
         Era::Modern => Tongue::Modern,
         Era::Legacy => {
-            *dice.pick(&[Tongue::Stateful, Tongue::Stateful, Tongue::Stateful, Tongue::Stateless, Tongue::Trunk])
+            *rng.pick(&[Tongue::Stateful, Tongue::Stateful, Tongue::Stateful, Tongue::Stateless, Tongue::Trunk])
         }
     };
     upstream.place = "http://notes.example/mcp".into();
     if !unharmed {
-        upstream.timeouts.handshake = Duration::from_secs(*dice.pick(&[5, 10]));
+        upstream.timeouts.handshake = Duration::from_secs(*rng.pick(&[5, 10]));
     }
     pair.host.site = Some(Site {
         tongue,
         weather: Weather::default(),
-        events: *dice.pick(&[0, 50, 100, 100]),
-        names: dice.percent(60),
-        polls: *dice.pick(&[0, 0, 0, 30]),
-        speaks_up: dice.percent(70),
-        connect: *dice.pick(&[(0, 0), (0, 3), (1, 30)]),
+        events: *rng.pick(&[0, 50, 100, 100]),
+        names: rng.percent(60),
+        polls: *rng.pick(&[0, 0, 0, 30]),
+        speaks_up: rng.percent(70),
+        connect: *rng.pick(&[(0, 0), (0, 3), (1, 30)]),
     });
 }
 
 /// What the engine is told about the server: nothing, or the truth.
-fn dialect(tongue: Tongue, dice: &mut Dice) -> Dialect {
+fn dialect(tongue: Tongue, rng: &mut Rng) -> Dialect {
     match tongue {
-        _ if dice.percent(60) => Dialect::Auto,
+        _ if rng.percent(60) => Dialect::Auto,
         Tongue::Trunk => Dialect::Sse,
         Tongue::Stateful | Tongue::Stateless | Tongue::Modern => Dialect::Streamable,
     }
 }
 
-fn strikes(harmed: usize, over_http: &[bool], storm: Duration, dice: &mut Dice) -> Vec<Strike> {
-    let count = *dice.pick(&[0, 1, 1, 2, 2, 3, 5]);
+fn strikes(harmed: usize, over_http: &[bool], storm: Duration, rng: &mut Rng) -> Vec<Strike> {
+    let count = *rng.pick(&[0, 1, 1, 2, 2, 3, 5]);
     let mut strikes: Vec<Strike> = Vec::new();
-    let mut web = dice.fork(WEB);
+    let mut web = rng.fork(WEB);
     for _ in 0..count {
-        let fault = a_fault(fault::CHILD, dice);
-        let upstream = dice.below(harmed as u64) as usize;
+        let fault = a_fault(fault::CHILD, rng);
+        let upstream = rng.below(harmed as u64) as usize;
         let fault = if over_http[upstream] { a_web_fault(&mut web) } else { fault };
-        let at = dice.millis(0, storm.as_millis() as u64 * 9 / 10);
+        let at = rng.millis(0, storm.as_millis() as u64 * 9 / 10);
         // Some are there from the beginning: greetings can go wrong too.
         let at = if over_http[upstream] && web.percent(20) { Duration::ZERO } else { at };
-        let lasts = dice.millis(20, (storm.as_millis() as u64).min(60_000));
+        let lasts = rng.millis(20, (storm.as_millis() as u64).min(60_000));
         strikes.push(Strike { fault, upstream, at, lasts });
     }
     strikes
 }
 
-fn a_fault(among: &[&'static dyn Fault], dice: &mut Dice) -> &'static dyn Fault {
-    let fault = *dice.pick(among);
+fn a_fault(among: &[&'static dyn Fault], rng: &mut Rng) -> &'static dyn Fault {
+    let fault = *rng.pick(among);
     // A client that leaves takes the interesting part with it, so most of those rolls are rolled again.
-    if fault.ends_client() && dice.percent(60) { *dice.pick(among) } else { fault }
+    if fault.ends_client() && rng.percent(60) { *rng.pick(among) } else { fault }
 }
 
 /// Most are such as only HTTP servers know.
-fn a_web_fault(dice: &mut Dice) -> &'static dyn Fault {
-    if dice.percent(80) { *dice.pick(fault::HTTP_ONLY) } else { a_fault(fault::HTTP_TOO, dice) }
+fn a_web_fault(rng: &mut Rng) -> &'static dyn Fault {
+    if rng.percent(80) { *rng.pick(fault::HTTP_ONLY) } else { a_fault(fault::HTTP_TOO, rng) }
 }
 
 impl fmt::Display for Plan {
@@ -468,11 +468,11 @@ mod tests {
     use super::*;
 
     fn starts(seed: u64, label: u64) -> bool {
-        let mut dice = Dice::new(seed);
-        dice.pick(&[1, 1, 1, 2, 2, 3]);
-        dice.pick(&[3, 5, 10, 20, 60, 150]);
-        dice.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
-        dice.fork(label).percent(25)
+        let mut rng = Rng::new(seed);
+        rng.pick(&[1, 1, 1, 2, 2, 3]);
+        rng.pick(&[3, 5, 10, 20, 60, 150]);
+        rng.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
+        rng.fork(label).percent(25)
     }
 
     #[test]

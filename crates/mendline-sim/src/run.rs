@@ -18,7 +18,7 @@ use crate::child::Pulse;
 use crate::client::{Client, Probe};
 use crate::clock::Due;
 use crate::coverage::Coverage;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::exchange::Phase;
 use crate::fact::Fact;
 use crate::fault::{self, Planned};
@@ -87,7 +87,7 @@ pub fn run_and_compare(seed: u64, driven: Driven) -> Report {
 }
 
 fn populate(world: &mut World, plan: &Plan) {
-    let dice = Dice::new(plan.seed).fork(55);
+    let rng = Rng::new(plan.seed).fork(55);
     for (place, pair) in plan.pairs.iter().enumerate() {
         let id = ClientId(place as u32);
         let client = Client::new(
@@ -97,13 +97,13 @@ fn populate(world: &mut World, plan: &Plan) {
             pair.workload.clone(),
             pair.client_capacity,
             pair.odd,
-            dice.fork(place as u64),
+            rng.fork(place as u64),
         );
         if let Some(memory) = &pair.memory {
             world.remember(place, memory);
         }
         world.admit(client);
-        world.clock.after(dice.fork(90 + place as u64).millis(0, 50), Due::ClientActs(id));
+        world.clock.after(rng.fork(90 + place as u64).millis(0, 50), Due::ClientActs(id));
         if plan.pairs.len() > 1 && place == plan.pairs.len() - 1 {
             world.tell(&Fact::Unharmed(place));
         }

@@ -22,7 +22,7 @@ pub use deed::{Deed, Seat};
 pub use door::{Admission, Door};
 use job::{Job, Step};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::fact::Stamp;
 use crate::oracle::Key;
 use crate::temper::Temper;
@@ -85,7 +85,7 @@ pub struct Server {
     asked: u32,
     seen: BTreeSet<Id>,
     greeted_by: Option<Key>,
-    dice: Dice,
+    rng: Rng,
     manner: Manner,
     deeds: Vec<Deed>,
     /// What it is sent may overtake other things on its way, and get lost on it.
@@ -102,15 +102,15 @@ pub struct Server {
 
 impl Server {
     /// A fresh process of this era.
-    pub fn new(era: Era, dial: u32, manner: Manner, dice: Dice) -> Server {
+    pub fn new(era: Era, dial: u32, manner: Manner, rng: Rng) -> Server {
         match era {
-            Era::Legacy => Server::behind(Box::new(legacy::Legacy::default()), dial, manner, dice),
-            Era::Modern => Server::behind(Box::new(modern::Modern), dial, manner, dice),
+            Era::Legacy => Server::behind(Box::new(legacy::Legacy::default()), dial, manner, rng),
+            Era::Modern => Server::behind(Box::new(modern::Modern), dial, manner, rng),
         }
     }
 
     /// A fresh mind behind this door.
-    pub fn behind(door: Box<dyn Door>, dial: u32, manner: Manner, dice: Dice) -> Server {
+    pub fn behind(door: Box<dyn Door>, dial: u32, manner: Manner, rng: Rng) -> Server {
         Server {
             door,
             dial,
@@ -122,7 +122,7 @@ impl Server {
             asked: 0,
             seen: BTreeSet::new(),
             greeted_by: None,
-            dice,
+            rng,
             manner,
             deeds: Vec::new(),
             out_of_order: false,
@@ -236,7 +236,7 @@ impl Server {
         }
         if self.dead_inside {
             let stamp = self.stamp();
-            let words = *self.dice.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
+            let words = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
             let body = words::error(-32000, words, stamp);
             return self.answer(&id, key, seat, ("error", body), self.manner.odd, temper);
         }
@@ -325,7 +325,7 @@ impl Server {
 
     fn notice(&mut self, stream: u32) {
         let stamp = self.stamp();
-        let line = words::notice(stamp, &mut self.dice);
+        let line = words::notice(stamp, &mut self.rng);
         self.deeds.push(Deed::Notify(stream, line, stamp));
     }
 
@@ -341,7 +341,7 @@ impl Server {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
         let id =
             if temper.mangles_ids && !temper.garbles && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
-        let line = words::response(&id, member, &body, odd, &mut self.dice);
+        let line = words::response(&id, member, &body, odd, &mut self.rng);
         if temper.garbles {
             // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
             self.deeds.push(Deed::Garble(stream, line.slice(..line.len() - 3)));

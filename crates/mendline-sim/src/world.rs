@@ -28,7 +28,7 @@ use crate::child::Child;
 use crate::client::{Client, Probe, Stage, Workload};
 use crate::clock::{Clock, Due};
 use crate::coverage::Coverage;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
@@ -85,7 +85,7 @@ pub struct World {
     /// Something was said to have happened in this step.
     stirred: bool,
     /// Dice for what happens between the parts.
-    pub dice: Dice,
+    pub rng: Rng,
 }
 
 impl World {
@@ -121,7 +121,7 @@ impl World {
             steps: 0,
             pids: 100,
             stirred: false,
-            dice: Dice::new(seed).fork(77),
+            rng: Rng::new(seed).fork(77),
         }
     }
 
@@ -290,8 +290,8 @@ impl World {
         let id = ClientId(1_000 + self.clients.len() as u32);
         let era = self.hosts[upstream].era;
         let workload = Workload { left: 20, pace: (0, 200), unsafes: 50, lists_first: true, ..Workload::none(era) };
-        let dice = self.dice.fork(u64::from(id.0));
-        self.admit(Client::new(id, upstream, era, workload, 65_536, false, dice));
+        let rng = self.rng.fork(u64::from(id.0));
+        self.admit(Client::new(id, upstream, era, workload, 65_536, false, rng));
         self.clock.after(Duration::from_millis(1), Due::ClientActs(id));
     }
 

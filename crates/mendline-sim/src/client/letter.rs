@@ -50,7 +50,7 @@ impl Client {
             Plan::Cancel => {
                 let open: Vec<Key> = self.open_keys().collect();
                 if !open.is_empty() {
-                    let key = *self.dice.pick(&open);
+                    let key = *self.rng.pick(&open);
                     // When it was called off only matters as a yes or no, so any moment will do.
                     self.cancel(key, mendline_core::Moment::ZERO, oracle);
                 }
@@ -69,7 +69,7 @@ impl Client {
         if !self.odd {
             return n.to_string();
         }
-        match self.dice.below(8) {
+        match self.rng.below(8) {
             0 => format!("\"a-{n}\""),
             1 => format!("\"\\u0061\\/{n}\""),
             2 => format!("{}", 9_007_199_254_740_993_u64 + u64::from(n)),
@@ -84,7 +84,7 @@ impl Client {
     /// Writes a request and opens its record.
     pub(super) fn write_request(&mut self, wish: Wish, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
         let key = oracle.next_key();
-        let wants_progress = wish.method == "tools/call" && self.dice.percent(40);
+        let wants_progress = wish.method == "tools/call" && self.rng.percent(40);
         let token = wants_progress.then(|| self.a_token(key));
         let params = self.params(wish, key, token.as_deref());
         let line = self.envelope(wish.method, id, &params);
@@ -126,7 +126,7 @@ impl Client {
     }
 
     fn a_token(&mut self, key: Key) -> String {
-        match self.dice.below(3) {
+        match self.rng.below(3) {
             0 => format!("\"t-{}\"", key.0),
             1 => format!("\"\\u0074{}\"", key.0),
             _ => (u64::from(key.0) + 1_000_000).to_string(),
@@ -136,7 +136,7 @@ impl Client {
     fn params(&mut self, wish: Wish, key: Key, token: Option<&str>) -> String {
         let mut meta = format!("\"sim/key\":{}", key.0);
         if let Some(token) = token {
-            meta = if self.dice.percent(50) {
+            meta = if self.rng.percent(50) {
                 format!("{meta},\"progressToken\":{token}")
             } else {
                 format!("\"progressToken\" : {token} ,{meta}")
@@ -160,10 +160,10 @@ impl Client {
                 r#""protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"sim","version":"0"}"#.into()
             }
             "resources/subscribe" | "resources/unsubscribe" if self.workload.varied => {
-                format!(r#""uri":"note:{}""#, self.dice.below(12))
+                format!(r#""uri":"note:{}""#, self.rng.below(12))
             }
             "logging/setLevel" if self.workload.varied => {
-                format!(r#""level":"{}""#, self.dice.pick(&["debug", "info", "warning", "error"]))
+                format!(r#""level":"{}""#, self.rng.pick(&["debug", "info", "warning", "error"]))
             }
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => r#""uri":"note:1""#.into(),
             "prompts/get" => r#""name":"p""#.into(),
@@ -175,7 +175,7 @@ impl Client {
             // What else is asked for may matter to a list, and such a one is never answered from memory.
             return format!("{{\"_meta\":{{{meta}}}}}");
         }
-        if self.odd && self.dice.percent(50) {
+        if self.odd && self.rng.percent(50) {
             format!("{{ {own} , \"_meta\":{{{meta}}},\"x\\u0079\":1E2}}")
         } else {
             format!("{{\"_meta\":{{{meta}}},{own}}}")
@@ -183,7 +183,7 @@ impl Client {
     }
 
     fn envelope(&mut self, method: &str, id: &str, params: &str) -> Bytes {
-        let style = if self.odd { self.dice.below(4) } else { 0 };
+        let style = if self.odd { self.rng.below(4) } else { 0 };
         Bytes::from(match style {
             1 => format!(r#"{{"id":{id},"params":{params},"method":"{method}","jsonrpc":"2.0"}}"#),
             2 => format!(r#"{{ "jsonrpc": "2.0", "method" : "{method}" , "params" : {params} , "id": {id} }}"#),

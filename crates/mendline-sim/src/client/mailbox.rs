@@ -48,7 +48,7 @@ impl Client {
     pub fn reply(&mut self, question: u32) {
         let Some((id, nonce)) = self.questions.remove(&question) else { return };
         let (id, nonce) = (String::from_utf8_lossy(&id), String::from_utf8_lossy(&nonce));
-        let line = if self.dice.percent(90) {
+        let line = if self.rng.percent(90) {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sim/ask":{nonce},"role":"assistant"}}}}"#)
         } else {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"rejected","data":{nonce}}}}}"#)
@@ -114,7 +114,7 @@ impl Client {
             return Seen::Wrong(format!("was asked two things under the id {}", String::from_utf8_lossy(&id)));
         }
         self.questions.insert(self.asked, (id, Bytes::copy_from_slice(nonce)));
-        Seen::Question(self.asked, self.dice.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
+        Seen::Question(self.asked, self.rng.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
     }
 
     fn hear_progress(&mut self, message: &Message) -> Seen {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Wish;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::oracle::Effect;
 use crate::server::Era;
 
@@ -67,33 +67,33 @@ impl Workload {
     }
 
     /// The next thing, if any is left.
-    pub(super) fn next(&mut self, dice: &mut Dice) -> Option<Plan> {
+    pub(super) fn next(&mut self, rng: &mut Rng) -> Option<Plan> {
         self.left = self.left.checked_sub(1)?;
         if std::mem::take(&mut self.lists_first) {
             return Some(Plan::Ask(Wish { method: "tools/list", tool: None, effect: Effect::Read, goes_on: false }));
         }
-        if dice.percent(self.cancels) {
+        if rng.percent(self.cancels) {
             return Some(Plan::Cancel);
         }
-        if self.era == Era::Legacy && dice.percent(3) {
+        if self.era == Era::Legacy && rng.percent(3) {
             return Some(Plan::Notify);
         }
-        if self.era == Era::Legacy && self.varied && dice.percent(25) {
-            let &(method, effect) = dice.pick(VARIED);
+        if self.era == Era::Legacy && self.varied && rng.percent(25) {
+            let &(method, effect) = rng.pick(VARIED);
             return Some(Plan::Ask(Wish { method, tool: None, effect, goes_on: false }));
         }
-        Some(Plan::Ask(if dice.percent(70) { self.a_call(dice) } else { self.something_else(dice) }))
+        Some(Plan::Ask(if rng.percent(70) { self.a_call(rng) } else { self.something_else(rng) }))
     }
 
     /// How long until the thing after.
-    pub(super) fn pause(&self, dice: &mut Dice) -> Duration {
-        dice.millis(self.pace.0, self.pace.1)
+    pub(super) fn pause(&self, rng: &mut Rng) -> Duration {
+        rng.millis(self.pace.0, self.pace.1)
     }
 
-    fn a_call(&self, dice: &mut Dice) -> Wish {
-        let (tool, effect) = if dice.percent(self.unsafes) {
+    fn a_call(&self, rng: &mut Rng) -> Wish {
+        let (tool, effect) = if rng.percent(self.unsafes) {
             ("create_note", Effect::Unsafe)
-        } else if dice.percent(70) {
+        } else if rng.percent(70) {
             ("read_note", Effect::Read)
         } else {
             ("put_note", Effect::Idempotent)
@@ -101,7 +101,7 @@ impl Workload {
         Wish { method: "tools/call", tool: Some(tool), effect, goes_on: false }
     }
 
-    fn something_else(&self, dice: &mut Dice) -> Wish {
+    fn something_else(&self, rng: &mut Rng) -> Wish {
         const BOTH: &[(&str, Effect)] = &[
             ("tools/list", Effect::Read),
             ("tools/list", Effect::Read),
@@ -125,7 +125,7 @@ impl Workload {
             Era::Modern => &MODERN[..1],
         };
         let usual = if self.varied && self.era == Era::Modern { 50 } else { 80 };
-        let &(method, effect) = if dice.percent(usual) { dice.pick(BOTH) } else { dice.pick(own) };
+        let &(method, effect) = if rng.percent(usual) { rng.pick(BOTH) } else { rng.pick(own) };
         Wish { method, tool: None, effect, goes_on: false }
     }
 }

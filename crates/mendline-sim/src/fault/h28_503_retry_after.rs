@@ -15,8 +15,8 @@ impl Fault for Unavailable {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
-        let wait = world.dice.between(1, 4);
+        let chance = *world.rng.pick(&[30, 60, 100]);
+        let wait = world.rng.between(1, 4);
         if let Some(site) = &mut world.hosts[at].site {
             site.weather.stand = Some((Stand::Status(503, Some(wait)), chance));
         }

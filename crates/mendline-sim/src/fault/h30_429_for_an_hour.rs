@@ -15,7 +15,7 @@ impl Fault for BusyForAnHour {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[10, 30, 100]);
+        let chance = *world.rng.pick(&[10, 30, 100]);
         if let Some(site) = &mut world.hosts[at].site {
             site.weather.stand = Some((Stand::Status(429, Some(3_600)), chance));
         }

@@ -15,7 +15,7 @@ impl Fault for Busy {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
             site.weather.stand = Some((Stand::Status(429, None), chance));
         }

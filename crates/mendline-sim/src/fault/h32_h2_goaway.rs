@@ -19,6 +19,6 @@ impl Fault for GoAway {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.say_goaway(at);
-        Some(world.dice.millis(1, 300))
+        Some(world.rng.millis(1, 300))
     }
 }

@@ -15,7 +15,7 @@ impl Fault for HeadersRefused {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[20, 50, 100]);
+        let chance = *world.rng.pick(&[20, 50, 100]);
         if let Some(site) = &mut world.hosts[at].site {
             site.weather.unwelcome = Some((Unwelcome::HeaderMismatch, chance));
         }

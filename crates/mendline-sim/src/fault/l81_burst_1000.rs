@@ -16,12 +16,12 @@ impl Fault for Burst1000 {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         // Most worlds get a smaller wave, so that ten thousand of them stay cheap; the limits are the same.
-        let calls = if world.dice.percent(5) { 1_000 } else { world.dice.between(20, 150) };
-        let World { clients, oracle, dice, .. } = world;
+        let calls = if world.rng.percent(5) { 1_000 } else { world.rng.between(20, 150) };
+        let World { clients, oracle, rng, .. } = world;
         let client = &mut clients[at];
         if client.stage == Stage::Ready {
             for _ in 0..calls {
-                client.ask(if dice.percent(50) { READ_NOTE } else { CREATE_NOTE }, oracle);
+                client.ask(if rng.percent(50) { READ_NOTE } else { CREATE_NOTE }, oracle);
             }
         }
         None

@@ -18,7 +18,7 @@ impl Fault for QueueFull {
         world.hosts[at].temper.calls_hang = true;
         // Where the limits are the large defaults, most worlds only come near them: it is the same code, at a tenth of the time.
         let places = world.hosts[at].places;
-        let calls = if places <= 64 || world.dice.percent(10) { places + 8 } else { 100 };
+        let calls = if places <= 64 || world.rng.percent(10) { places + 8 } else { 100 };
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
         if client.stage == Stage::Ready {

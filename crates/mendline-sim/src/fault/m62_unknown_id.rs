@@ -29,9 +29,9 @@ impl Fault for UnknownId {
             br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":424242,"progress":1}}"#,
         ];
         for link in world.living(at) {
-            let line = *world.dice.pick(LINES);
+            let line = *world.rng.pick(LINES);
             world.child_writes(link, Bytes::from_static(line));
         }
-        Some(world.dice.millis(1, 800))
+        Some(world.rng.millis(1, 800))
     }
 }

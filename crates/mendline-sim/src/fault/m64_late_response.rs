@@ -14,7 +14,7 @@ impl Fault for LateResponse {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let past = world.dice.millis(1, 3_000);
+        let past = world.rng.millis(1, 3_000);
         world.hosts[at].temper.late = world.oracle.terms[at].call + past;
         None
     }

@@ -24,6 +24,6 @@ impl Fault for NotificationStorm {
                 world.perform(link, deeds);
             }
         }
-        Some(world.dice.millis(50, 1_500))
+        Some(world.rng.millis(50, 1_500))
     }
 }

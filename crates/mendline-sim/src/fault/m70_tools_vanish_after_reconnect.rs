@@ -22,6 +22,6 @@ impl Fault for ToolsVanishAfterReconnect {
         world.change_edition(at);
         world.kill(at, Ending::Code(0));
         world.restart(at);
-        Some(world.dice.millis(3_000, 40_000))
+        Some(world.rng.millis(3_000, 40_000))
     }
 }

@@ -16,14 +16,14 @@ impl Fault for InputRequiredAcrossReconnect {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.hosts[at].temper.needs_input = true;
-        Some(world.dice.millis(50, 1_000))
+        Some(world.rng.millis(50, 1_000))
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        if world.dice.percent(50) {
+        if world.rng.percent(50) {
             world.kill(at, Ending::Signal(9));
             world.restart(at);
         }
-        Some(world.dice.millis(300, 5_000))
+        Some(world.rng.millis(300, 5_000))
     }
 }

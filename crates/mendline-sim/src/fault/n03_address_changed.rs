@@ -19,6 +19,6 @@ impl Fault for AddressChanged {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.silence(at);
-        Some(world.dice.millis(2_000, 30_000))
+        Some(world.rng.millis(2_000, 30_000))
     }
 }

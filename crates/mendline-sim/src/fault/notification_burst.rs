@@ -19,7 +19,7 @@ impl Fault for NotificationBurst {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let count = world.dice.between(20, 100);
+        let count = world.rng.between(20, 100);
         let client = &mut world.clients[at];
         // The modern era knows no notification that a client may send at any time.
         if client.stage == Stage::Ready && client.era == Era::Legacy {

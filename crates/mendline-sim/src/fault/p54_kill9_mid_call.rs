@@ -25,9 +25,9 @@ impl Fault for Kill9MidCall {
         };
         if world.living(at).iter().any(hit) {
             world.kill(at, Ending::Signal(9));
-            return Some(world.dice.millis(500, 20_000));
+            return Some(world.rng.millis(500, 20_000));
         }
-        Some(world.dice.millis(0, 30))
+        Some(world.rng.millis(0, 30))
     }
 
     fn end(&self, _: &mut World, _: usize) {}

@@ -15,7 +15,7 @@ impl Fault for SlowStart {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let start = world.dice.millis(1_000, 45_000);
+        let start = world.rng.millis(1_000, 45_000);
         world.hosts[at].temper.start = start;
         world.kill(at, Ending::Code(1));
         None

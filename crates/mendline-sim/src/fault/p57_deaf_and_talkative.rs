@@ -27,8 +27,8 @@ impl Fault for DeafAndTalkative {
             }
         }
         // Now and then: long enough after its last word to be tested, and not so long that the test is over.
-        let (low, high) = *world.dice.pick(&[(1_050, 1_400), (1_050, 1_400), (5_100, 5_900)]);
-        Some(world.dice.millis(low, high))
+        let (low, high) = *world.rng.pick(&[(1_050, 1_400), (1_050, 1_400), (5_100, 5_900)]);
+        Some(world.rng.millis(low, high))
     }
 
     fn end(&self, world: &mut World, at: usize) {

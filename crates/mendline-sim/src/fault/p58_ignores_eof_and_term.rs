@@ -15,7 +15,7 @@ impl Fault for IgnoresEofAndTerm {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.hosts[at].temper.stubborn = true;
-        if world.dice.percent(50) {
+        if world.rng.percent(50) {
             world.reconnect(at);
         }
         None

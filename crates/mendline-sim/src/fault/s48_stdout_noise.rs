@@ -31,9 +31,9 @@ impl Fault for StdoutNoise {
             b"[[[[[[[[",
         ];
         for link in world.living(at) {
-            let line = *world.dice.pick(LINES);
+            let line = *world.rng.pick(LINES);
             world.child_writes(link, Bytes::from_static(line));
         }
-        Some(world.dice.millis(1, 1_000))
+        Some(world.rng.millis(1, 1_000))
     }
 }

@@ -26,6 +26,6 @@ impl Fault for StderrFlood {
                 child.stderr.extend(std::iter::repeat_n(line, 30));
             }
         }
-        Some(world.dice.millis(50, 1_500))
+        Some(world.rng.millis(50, 1_500))
     }
 }

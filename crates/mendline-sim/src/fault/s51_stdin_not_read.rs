@@ -16,7 +16,7 @@ impl Fault for StdinNotRead {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.hosts[at].temper.deaf = true;
-        world.dice.percent(50).then(|| world.dice.millis(50, 4_000))
+        world.rng.percent(50).then(|| world.rng.millis(50, 4_000))
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {

@@ -23,11 +23,11 @@ impl Fault for ServerRestart {
         let Some(site) = &mut world.hosts[at].site else { return None };
         if site.weather.road == Road::Refused {
             site.weather.road = Road::Open;
-            return Some(world.dice.millis(1_000, 30_000));
+            return Some(world.rng.millis(1_000, 30_000));
         }
         site.weather.road = Road::Refused;
         world.restart(at);
-        Some(world.dice.millis(10, 4_000))
+        Some(world.rng.millis(10, 4_000))
     }
 
     fn suit(&self, site: &mut Site) {

@@ -17,7 +17,7 @@ pub(super) fn begin(world: &mut World, at: usize, farewell: Farewell) -> Option<
 /// Loses them once more; says when the next time is.
 pub(super) fn go_on(world: &mut World, at: usize) -> Option<Duration> {
     world.forget_sessions(at);
-    Some(world.dice.millis(500, 20_000))
+    Some(world.rng.millis(500, 20_000))
 }
 
 /// There must be sessions, and responses that are fetched in them.

@@ -19,8 +19,8 @@ impl Fault for StatusWithoutAnswer {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
-        let status = *world.dice.pick(STATUSES);
+        let chance = *world.rng.pick(&[30, 60, 100]);
+        let status = *world.rng.pick(STATUSES);
         if let Some(site) = &mut world.hosts[at].site {
             site.weather.stand = Some((Stand::Status(status, None), chance));
         }

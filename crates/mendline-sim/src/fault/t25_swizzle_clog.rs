@@ -15,18 +15,18 @@ impl Fault for SwizzleClog {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.clog(at);
-        Some(world.dice.millis(100, 2_000))
+        Some(world.rng.millis(100, 2_000))
     }
 
     fn go_on(&self, world: &mut World, _: usize) -> Option<Duration> {
         let harmed = world.harmed();
-        let which = world.dice.below(harmed as u64) as usize;
-        if world.dice.percent(60) {
+        let which = world.rng.below(harmed as u64) as usize;
+        if world.rng.percent(60) {
             world.clog(which);
         } else {
             super::mend(world, which);
         }
-        Some(world.dice.millis(100, 4_000))
+        Some(world.rng.millis(100, 4_000))
     }
 
     fn end(&self, world: &mut World, _: usize) {

@@ -20,7 +20,7 @@ impl Fault for TrunkCut {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.cut_long_streams(at);
-        Some(world.dice.millis(100, 10_000))
+        Some(world.rng.millis(100, 10_000))
     }
 
     fn suit(&self, site: &mut Site) {

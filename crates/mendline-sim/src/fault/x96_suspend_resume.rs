@@ -18,8 +18,8 @@ impl Fault for SuspendResume {
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let slept = world.dice.millis(5_000, 900_000);
+        let slept = world.rng.millis(5_000, 900_000);
         world.sleep_through(at, slept);
-        Some(world.dice.millis(5_000, 60_000))
+        Some(world.rng.millis(5_000, 60_000))
     }
 }

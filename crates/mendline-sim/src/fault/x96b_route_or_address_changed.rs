@@ -20,6 +20,6 @@ impl Fault for RouteOrAddressChanged {
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.silence(at);
         world.change_network();
-        Some(world.dice.millis(2_000, 20_000))
+        Some(world.rng.millis(2_000, 20_000))
     }
 }

@@ -24,7 +24,7 @@ use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 use super::Story;
 use crate::client::{Client, Wish, Workload};
 use crate::clock::Ending;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::fault;
 use crate::journal::Journal;
 use crate::machine::Driven;
@@ -142,7 +142,7 @@ impl Stage {
             }
         }
         let places = config.limits.in_flight + config.limits.waiting;
-        let dice = Dice::new(self.hosts.len() as u64);
+        let rng = Rng::new(self.hosts.len() as u64);
         self.hosts.push(Host {
             name: name.into(),
             era,
@@ -155,7 +155,7 @@ impl Stage {
             latency: (0, 0),
             places,
             site: over_http.then_some(site),
-            dice,
+            rng,
         });
         self.upstreams.push(config);
         Ok(())
@@ -172,8 +172,8 @@ impl Stage {
         for (place, host) in self.hosts.iter().enumerate() {
             let plain = config.upstreams[place].catalogue.cache;
             let workload = Workload { plain, ..Workload::none(host.era) };
-            let dice = Dice::new(place as u64);
-            world.admit(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, dice));
+            let rng = Rng::new(place as u64);
+            world.admit(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, rng));
         }
         world.come_to_rest();
         self.world = Some(world);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mendline_wire::{Id, Message, Method};
 
 use super::{Deed, Seat, Server, words};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::oracle::Key;
 use crate::temper::Temper;
 
@@ -70,15 +70,15 @@ impl Server {
         // A subscription is open for as long as somebody listens: nothing hangs, and nothing has to be set free.
         let held = !listens && (!temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
         let may_fail = message.method() != Method::Initialize && !is_state(message.method());
-        let fails = may_fail && temper.internal_errors > 0 && self.dice.percent(temper.internal_errors);
+        let fails = may_fail && temper.internal_errors > 0 && self.rng.percent(temper.internal_errors);
         let is_call = message.method() == Method::ToolsCall;
-        let names_session = is_call && temper.session_errors > 0 && self.dice.percent(temper.session_errors);
+        let names_session = is_call && temper.session_errors > 0 && self.rng.percent(temper.session_errors);
         let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
-        let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.dice.percent(50);
+        let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.rng.percent(50);
         let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
         if temper.needs_input && message.find(&["requestState"]).is_some() {
             // What it has begun takes its time, so that it is interrupted now and then.
-            first += self.dice.millis(0, 1_500);
+            first += self.rng.millis(0, 1_500);
         }
         let name = self.next_job;
         self.next_job += 1;
@@ -113,20 +113,20 @@ impl Server {
         let is_list = matches!(message.method(), Method::ToolsList | Method::PromptsList | Method::ResourcesList);
         let is_call = message.method() == Method::ToolsCall;
         let mut steps = VecDeque::new();
-        let share = |dice: &mut Dice, of: u64| dice.millis(low, high) * temper.slowness / of as u32;
-        if seat.talks && has_token && self.dice.percent(self.manner.progress) {
-            for _ in 0..self.dice.between(1, 4) {
-                steps.push_back((share(&mut self.dice, 4), Step::Progress));
+        let share = |rng: &mut Rng, of: u64| rng.millis(low, high) * temper.slowness / of as u32;
+        if seat.talks && has_token && self.rng.percent(self.manner.progress) {
+            for _ in 0..self.rng.between(1, 4) {
+                steps.push_back((share(&mut self.rng, 4), Step::Progress));
             }
         }
-        if seat.talks && is_call && self.door.may_ask() && self.dice.percent(self.manner.asks) {
-            steps.push_back((share(&mut self.dice, 2), Step::Ask));
+        if seat.talks && is_call && self.door.may_ask() && self.rng.percent(self.manner.asks) {
+            steps.push_back((share(&mut self.rng, 2), Step::Ask));
         }
-        if self.door.may_notify() && self.dice.percent(self.manner.notices) {
-            steps.push_back((share(&mut self.dice, 2), Step::Notice));
+        if self.door.may_notify() && self.rng.percent(self.manner.notices) {
+            steps.push_back((share(&mut self.rng, 2), Step::Notice));
         }
-        let place = self.dice.below(steps.len() as u64 + 1) as usize;
-        steps.insert(place, (share(&mut self.dice, 2), Step::Run));
+        let place = self.rng.below(steps.len() as u64 + 1) as usize;
+        steps.insert(place, (share(&mut self.rng, 2), Step::Run));
         if (is_list && temper.lists_hang)
             || (is_call && temper.calls_hang)
             || (is_call && temper.reading_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))
@@ -137,7 +137,7 @@ impl Server {
             steps.push_back((Duration::ZERO, Step::Progress));
             steps.push_back((Duration::ZERO, Step::Hang));
         } else {
-            steps.push_back((share(&mut self.dice, 1) + temper.late, Step::Reply));
+            steps.push_back((share(&mut self.rng, 1) + temper.late, Step::Reply));
         }
         steps
     }
@@ -179,7 +179,7 @@ impl Server {
                     return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
                 }
                 if job.names_session {
-                    let (code, text) = *self.dice.pick(&[
+                    let (code, text) = *self.rng.pick(&[
                         (-32602, "session expired: sign in to the ticket system again"),
                         (-32000, "the browser session is not initialized"),
                         (-32001, "Session not found"),
@@ -190,7 +190,7 @@ impl Server {
                 let body = if job.needs_input {
                     words::input_required(job.key, stamp)
                 } else {
-                    words::result(job.method, job.key, stamp, &self.manner, &mut self.dice)
+                    words::result(job.method, job.key, stamp, &self.manner, &mut self.rng)
                 };
                 self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, temper);
                 if temper.garbles {
@@ -213,9 +213,9 @@ impl Server {
         }
         self.asked += 1;
         let nonce = self.asked;
-        let id = if self.dice.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
+        let id = if self.rng.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
         let stamp = self.stamp();
-        let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.dice);
+        let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
         self.asks.insert(Id::from_raw(id.as_bytes()), (job, nonce));
         self.deeds.push(Deed::Ask(seat.stream, line));
     }

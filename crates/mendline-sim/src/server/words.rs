@@ -9,7 +9,7 @@ use std::fmt::Write;
 use bytes::Bytes;
 use mendline_wire::{Id, Method};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::fact::Stamp;
 use crate::oracle::Key;
 use crate::server::Manner;
@@ -26,7 +26,7 @@ pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
     }
 }
 
-pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, manner: &Manner, dice: &mut Dice) -> String {
+pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, manner: &Manner, rng: &mut Rng) -> String {
     let Manner { odd, edition, .. } = *manner;
     let body = match method {
         Method::ToolsList if edition == 0 => TOOLS.to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, manner: &Ma
         _ => format!(r#"{{"k":{},"x":1.0}}"#, key.map_or(0, |key| key.0)),
     };
     let body =
-        if odd && body != "{}" && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
+        if odd && body != "{}" && rng.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
     with_stamp(&body, stamp)
 }
 
@@ -77,8 +77,8 @@ pub(super) fn error(code: i64, text: &str, stamp: Stamp) -> String {
     format!(r#"{{"code":{code},"message":"{text}","data":{{"sim/at":[{},{}]}}}}"#, stamp.dial, stamp.line)
 }
 
-pub(super) fn response(id: &str, member: &str, body: &str, odd: bool, dice: &mut Dice) -> Bytes {
-    let style = if odd { dice.below(4) } else { 0 };
+pub(super) fn response(id: &str, member: &str, body: &str, odd: bool, rng: &mut Rng) -> Bytes {
+    let style = if odd { rng.below(4) } else { 0 };
     Bytes::from(match style {
         1 => format!(r#"{{"{member}":{body},"id":{id},"jsonrpc":"2.0"}}"#),
         2 => format!(r#"{{ "jsonrpc" : "2.0" , "id" : {id} , "{member}" : {body} }}"#),
@@ -96,9 +96,9 @@ pub(super) fn progress(token: &Bytes, so_far: u32, key: Option<Key>, stamp: Stam
     ))
 }
 
-pub(super) fn notice(stamp: Stamp, dice: &mut Dice) -> Bytes {
+pub(super) fn notice(stamp: Stamp, rng: &mut Rng) -> Bytes {
     let (dial, line) = (stamp.dial, stamp.line);
-    Bytes::from(if dice.percent(80) {
+    Bytes::from(if rng.percent(80) {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"\u00e9","_meta":{{"sim/at":[{dial},{line}]}}}}}}"#
         )
@@ -109,8 +109,8 @@ pub(super) fn notice(stamp: Stamp, dice: &mut Dice) -> Bytes {
     })
 }
 
-pub(super) fn ask(id: &str, nonce: u32, stamp: Stamp, dice: &mut Dice) -> Bytes {
-    let method = *dice.pick(&["sampling/createMessage", "roots/list", "elicitation/create"]);
+pub(super) fn ask(id: &str, nonce: u32, stamp: Stamp, rng: &mut Rng) -> Bytes {
+    let method = *rng.pick(&["sampling/createMessage", "roots/list", "elicitation/create"]);
     Bytes::from(format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{{"sim/ask":{nonce},"sim/at":[{},{}]}}}}}}"#,
         stamp.dial, stamp.line

@@ -45,16 +45,16 @@ impl World {
         }
         let host = &mut self.hosts[upstream];
         let takes = match site.weather.road {
-            Road::Open if request.fresh => host.dice.millis(site.connect.0, site.connect.1),
+            Road::Open if request.fresh => host.rng.millis(site.connect.0, site.connect.1),
             // An idle connection may be at hand.
-            Road::Open => host.dice.millis(0, site.connect.1),
-            Road::Slow => host.dice.millis(250, 300),
-            Road::Refused | Road::NoName | Road::Unreachable | Road::Forbidden(_) => host.dice.millis(0, 5),
+            Road::Open => host.rng.millis(0, site.connect.1),
+            Road::Slow => host.rng.millis(250, 300),
+            Road::Refused | Road::NoName | Road::Unreachable | Road::Forbidden(_) => host.rng.millis(0, 5),
             Road::BlackHole | Road::NoResolver | Road::TlsStall => CONNECT_PATIENCE,
         };
-        let dice = host.dice.fork(id.0);
+        let rng = host.rng.fork(id.0);
         let letter = Letter { exchange: Some(id), request, message, key };
-        let exchange = Exchange::new(upstream, letter, site.weather.road, dice);
+        let exchange = Exchange::new(upstream, letter, site.weather.road, rng);
         if self.exchanges.insert(id, exchange).is_some() {
             self.tell(&Fact::Misbehaved("the engine used the name of an exchange twice"));
         }
@@ -69,7 +69,7 @@ impl World {
         match road.ends() {
             None => {
                 exchange.phase = Phase::Sending;
-                let wait = exchange.dice.millis(0, 1);
+                let wait = exchange.rng.millis(0, 1);
                 self.clock.after(wait, Due::CableMoves(id));
                 self.report(upstream, id, Report::Reached, Input::Reached { exchange: id });
             }
@@ -89,21 +89,21 @@ impl World {
             exchange.accept(left);
             exchange.stalled = true;
             self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
-            let heard = self.dice.percent(chance);
+            let heard = self.rng.percent(chance);
             return self.all_sent(id, heard);
         }
         if let Some((Cut::Request, chance)) = site.weather.cut
-            && exchange.dice.percent(chance)
+            && exchange.rng.percent(chance)
         {
-            let some = exchange.dice.below(left);
+            let some = exchange.rng.below(left);
             exchange.accept(some);
             return self.cut(id, "connection reset while the request was being written");
         }
-        let piece = if exchange.dice.percent(60) { left } else { exchange.dice.between(1, left) };
+        let piece = if exchange.rng.percent(60) { left } else { exchange.rng.between(1, left) };
         if exchange.accept(piece) {
             self.all_sent(id, true);
         } else {
-            let wait = exchange.dice.millis(0, 2);
+            let wait = exchange.rng.millis(0, 2);
             self.clock.after(wait, Due::CableMoves(id));
         }
     }
@@ -114,7 +114,7 @@ impl World {
         exchange.phase = Phase::Sent;
         let (upstream, key, letter) = (exchange.upstream, exchange.key, exchange.letter.take());
         let latency = self.hosts[upstream].latency;
-        let wait = exchange.dice.millis(latency.0, latency.1);
+        let wait = exchange.rng.millis(latency.0, latency.1);
         if let Some(key) = key {
             self.oracle.of_mut(key).whole += 1;
             self.tell(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
@@ -133,7 +133,7 @@ impl World {
         };
         let upstream = exchange.upstream;
         let host = &self.hosts[upstream];
-        let arrives = now + exchange.dice.millis(host.latency.0, host.latency.1);
+        let arrives = now + exchange.rng.millis(host.latency.0, host.latency.1);
         let size = part.size();
         exchange.carried += size;
         let weather = host.site.as_ref().map(|site| &site.weather);
@@ -241,7 +241,7 @@ impl World {
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let upstream = exchange.upstream;
         exchange.cut(EndHow::Cut(words.into()), now);
-        let noticed = exchange.dice.percent(60);
+        let noticed = exchange.rng.percent(60);
         self.hang_up(upstream, id, noticed);
     }
 
@@ -273,7 +273,7 @@ impl World {
     fn read_oddly(&mut self, event: SseEvent) -> SseEvent {
         let mut plain = BytesMut::new();
         SseEncoder.encode(&event, &mut plain);
-        let end = *self.dice.pick(&["\r\n", "\r", "\n"]);
+        let end = *self.rng.pick(&["\r\n", "\r", "\n"]);
         let mut text = BytesMut::from(&b"\xef\xbb\xbf: hello\n"[..]);
         for byte in plain {
             if byte == b'\n' { text.extend_from_slice(end.as_bytes()) } else { text.extend_from_slice(&[byte]) }
@@ -282,7 +282,7 @@ impl World {
         let mut decoder = SseDecoder::new(1 << 20);
         let mut read = Vec::new();
         while !text.is_empty() {
-            let piece = self.dice.between(1, 1 + text.len() as u64 / 3).min(text.len() as u64) as usize;
+            let piece = self.rng.between(1, 1 + text.len() as u64 / 3).min(text.len() as u64) as usize;
             decoder.buffer().extend_from_slice(&text.split_to(piece));
             read.extend(std::iter::from_fn(|| decoder.next_event()).flatten());
         }
@@ -331,7 +331,7 @@ impl World {
             if let Some(exchange) = self.exchanges.get_mut(&id)
                 && exchange.stalled
             {
-                let wait = exchange.dice.millis(0, 2_000);
+                let wait = exchange.rng.millis(0, 2_000);
                 self.clock.after(wait, Due::LineFoundDead(id));
             }
         }

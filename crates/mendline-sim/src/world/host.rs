@@ -9,7 +9,7 @@ use mendline_core::{Input, LinkId};
 use super::World;
 use crate::child::{Child, Pulse};
 use crate::clock::{Due, Ending};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::fact::{Fact, Via};
 use crate::oracle::Key;
 use crate::server::{Deed, Era, Manner, Seat};
@@ -45,7 +45,7 @@ pub struct Host {
     /// What is there when it is not a child but behind a URL.
     pub site: Option<Site>,
     /// Its own dice.
-    pub dice: Dice,
+    pub rng: Rng,
 }
 
 impl World {
@@ -91,11 +91,11 @@ impl World {
         }
         if child.stdin.unread() > 0 && !child.will_read {
             child.will_read = true;
-            let at = (now + child.dice.millis(0, 1)).max(child.awake_from);
+            let at = (now + child.rng.millis(0, 1)).max(child.awake_from);
             self.clock.at(at, Due::ChildReads(link));
         } else if child.stdin_closing && !child.stdin_closed && child.stdin.unread() + child.stdin.unaccepted() == 0 {
             child.stdin_closed = true;
-            let wait = child.dice.millis(1, 60);
+            let wait = child.rng.millis(1, 60);
             self.tell(&Fact::Signalled(link, None));
             if !stubborn {
                 self.clock.after(wait, Due::ChildEnds(link, Ending::Code(0)));
@@ -110,7 +110,7 @@ impl World {
         if !child.is_alive() || child.stopped || temper.deaf {
             return;
         }
-        let at_most = if child.dice.percent(20) { child.dice.between(1, 200) } else { 1 << 20 };
+        let at_most = if child.rng.percent(20) { child.rng.between(1, 200) } else { 1 << 20 };
         for parcel in child.stdin.read(at_most) {
             if let Some(key) = parcel.key {
                 self.tell(&Fact::Read { by: Via::Child(link), key, message: &parcel.message });
@@ -175,7 +175,7 @@ impl World {
         let now = self.clock.now();
         let latency = self.hosts[usize::from(link.upstream.0)].latency;
         let Some(child) = self.children.get_mut(&link) else { return };
-        let arrives = now + child.dice.millis(latency.0, latency.1);
+        let arrives = now + child.rng.millis(latency.0, latency.1);
         let arrives = child.write(line, arrives);
         self.clock.at(arrives, Due::OutputArrives(link));
     }
@@ -195,7 +195,7 @@ impl World {
             Ending::Code(code) => Exit::Code(code),
             Ending::Signal(signal) => Exit::Signal(signal),
         });
-        let wait = child.dice.millis(0, 25) + lingers;
+        let wait = child.rng.millis(0, 25) + lingers;
         self.coverage.cut_within_a_line(child.stdin.is_within_a_line());
         self.tell(&Fact::Died(link));
         self.clock.after(wait, Due::Reap(link));

@@ -28,17 +28,17 @@ impl World {
         // Whoever gave the exchange up before its request was read is not there to be answered.
         letter.exchange = letter.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
         if let (Some(chance), Some(exchange)) = (site.weather.refuses, letter.exchange)
-            && self.dice.percent(chance)
+            && self.rng.percent(chance)
         {
             return self.refuse(exchange);
         }
         if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.weather.cut, letter.exchange)
-            && self.dice.percent(chance)
+            && self.rng.percent(chance)
         {
             let eof = matches!(site.weather.cut, Some((Cut::Eof, _)));
             let words = if eof { "the server closed the connection without a response" } else { "connection reset" };
             // The server may have read it before the line broke.
-            if eof || self.dice.percent(60) {
+            if eof || self.rng.percent(60) {
                 letter.exchange = None;
                 self.origin_hears(upstream, letter, &site);
             }
@@ -47,10 +47,10 @@ impl World {
         let is_request = letter.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
         if let (Some((stand, chance)), Verb::Post) = (site.weather.stand, letter.request.verb)
             && stand.strikes(site.tongue, is_request)
-            && self.dice.percent(chance)
+            && self.rng.percent(chance)
         {
             let exchange = letter.exchange;
-            if stand.may_hide_a_run() && self.dice.percent(40) {
+            if stand.may_hide_a_run() && self.rng.percent(40) {
                 letter.exchange = None;
                 self.origin_hears(upstream, letter, &site);
             }
@@ -75,7 +75,7 @@ impl World {
             Unwelcome::NoSuchMethod => message.method() == Method::Other,
             Unwelcome::HeaderMismatch => site.tongue == Tongue::Modern,
         };
-        if message.kind() != Kind::Request || !strikes || !self.dice.percent(chance) {
+        if message.kind() != Kind::Request || !strikes || !self.rng.percent(chance) {
             return false;
         }
         let (status, code, words) = match why {
@@ -141,7 +141,7 @@ impl World {
                 let mind = self.only_mind(upstream, site.tongue);
                 if site.tongue == Tongue::Modern {
                     // The stream was closed before it was read: that is a cancellation.
-                    if letter.exchange.is_none() && self.dice.percent(50) {
+                    if letter.exchange.is_none() && self.rng.percent(50) {
                         return;
                     }
                     self.check_modern_headers(upstream, mind, &letter);
@@ -303,11 +303,11 @@ impl World {
 
     pub(super) fn fresh_server(&mut self, upstream: usize, mind: u32, tongue: Tongue) -> Server {
         let host = &self.hosts[upstream];
-        let (manner, dice) = (host.manner.clone(), host.dice.fork(1_000 + u64::from(mind)));
+        let (manner, rng) = (host.manner.clone(), host.rng.fork(1_000 + u64::from(mind)));
         let server = match tongue {
-            Tongue::Stateless => Server::behind(Box::new(Stateless), mind, manner, dice),
-            Tongue::Modern => Server::new(Era::Modern, mind, manner, dice),
-            Tongue::Stateful | Tongue::Trunk => Server::new(Era::Legacy, mind, manner, dice),
+            Tongue::Stateless => Server::behind(Box::new(Stateless), mind, manner, rng),
+            Tongue::Modern => Server::new(Era::Modern, mind, manner, rng),
+            Tongue::Stateful | Tongue::Trunk => Server::new(Era::Legacy, mind, manner, rng),
         };
         server.over_http()
     }

@@ -81,15 +81,15 @@ impl World {
         let Some(host) = self.hosts.get_mut(upstream) else {
             return self.tell(&Fact::Misbehaved("the engine dialed an upstream that is not configured"));
         };
-        let dice = host.dice.fork(u64::from(link.dial));
+        let rng = host.rng.fork(u64::from(link.dial));
         let (era, manner) = (host.era, host.manner.clone());
         let server = if host.flipped {
-            Server::new(era.other(), link.dial, manner, dice.fork(1)).without_complaints()
+            Server::new(era.other(), link.dial, manner, rng.fork(1)).without_complaints()
         } else {
-            Server::new(era, link.dial, manner, dice.fork(1))
+            Server::new(era, link.dial, manner, rng.fork(1))
         };
-        let child = Child::new(link, host.capacity, server, dice);
-        let takes = host.dice.millis(1, LONGEST_SPAWN.as_millis() as u64);
+        let child = Child::new(link, host.capacity, server, rng);
+        let takes = host.rng.millis(1, LONGEST_SPAWN.as_millis() as u64);
         if self.children.insert(link, child).is_some() {
             self.tell(&Fact::Misbehaved("the engine used the name of a link twice"));
         }
@@ -103,7 +103,7 @@ impl World {
             Signal::Kill => self.clock.at(self.clock.now(), Due::ChildEnds(link, Ending::Signal(9))),
             Signal::Term if stubborn => {}
             Signal::Term => {
-                let wait = self.dice.millis(1, 40);
+                let wait = self.rng.millis(1, 40);
                 self.clock.after(wait, Due::ChildEnds(link, Ending::Signal(15)));
             }
         }

@@ -32,10 +32,10 @@ impl World {
             return;
         }
         let weather = &site.weather;
-        let polls = weather.polls || self.dice.percent(site.polls);
+        let polls = weather.polls || self.rng.percent(site.polls);
         let closes = weather.primes_for_ever || (polls && name != 0 && method != Method::Initialize);
         let retry =
-            weather.retry.or(if closes && self.dice.percent(50) { Some(self.dice.between(100, 800)) } else { None });
+            weather.retry.or(if closes && self.rng.percent(50) { Some(self.rng.between(100, 800)) } else { None });
         self.send_back(listener, Part::Event(site::priming(number, name, seen, primed, retry)));
         if closes && let Some(listener) = listener {
             self.send_back(Some(listener), Part::End(EndHow::Complete));
@@ -45,7 +45,7 @@ impl World {
 
     pub(super) fn form_of(&mut self, upstream: usize, site: &Site, message: &Message) -> Form {
         let listens = message.method() == Method::SubscriptionsListen;
-        if !listens && !self.hosts[upstream].dice.percent(site.events) {
+        if !listens && !self.hosts[upstream].rng.percent(site.events) {
             return Form::Json;
         }
         if site.names && site.tongue == Tongue::Stateful { Form::NamedEvents } else { Form::Events }
@@ -63,7 +63,7 @@ impl World {
     pub(super) fn aside(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
         let is_heard = self.origins[upstream].minds.get(&number).is_some_and(Mind::is_heard);
         let cannot = self.form(upstream, number, stream) == Some(Form::Json);
-        if is_heard && (cannot || self.dice.percent(chance)) { 0 } else { stream }
+        if is_heard && (cannot || self.rng.percent(chance)) { 0 } else { stream }
     }
 
     /// A mind says something over one of its streams; the last word ends it.
@@ -81,7 +81,7 @@ impl World {
         let (form, count, session) = (stream.form, stream.log.len(), stream.session.clone());
         let listener = if last { stream.listener.take() } else { stream.listener };
         let Some(exchange) = listener else { return };
-        let breaks = matches!(weather.cut, Some((Cut::Body, chance)) if self.dice.percent(chance));
+        let breaks = matches!(weather.cut, Some((Cut::Body, chance)) if self.rng.percent(chance));
         if form == Form::Json {
             let mut head = head(200, Content::Json);
             head.session = session;

@@ -6,25 +6,25 @@
 
 /// Seeded dice. The same seed rolls the same numbers for ever.
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub struct Rng {
     state: [u64; 4],
 }
 
-impl Dice {
+impl Rng {
     /// Dice for this seed.
-    pub fn new(seed: u64) -> Dice {
+    pub fn new(seed: u64) -> Rng {
         let mut spread = seed;
-        Dice { state: std::array::from_fn(|_| splitmix(&mut spread)) }
+        Rng { state: std::array::from_fn(|_| splitmix(&mut spread)) }
     }
 
     /// Dice of their own for a part of the world that this label names.
-    pub fn fork(&self, label: u64) -> Dice {
+    pub fn fork(&self, label: u64) -> Rng {
         let mut spread = self.state[0] ^ label.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Dice::new(splitmix(&mut spread))
+        Rng::new(splitmix(&mut spread))
     }
 
     /// The next 64 bits.
-    pub fn roll(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let out = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let shifted = *b << 17;
@@ -40,7 +40,7 @@ impl Dice {
     /// A number below `end`; 0 for an empty range, so that no caller has to think about it.
     pub fn below(&mut self, end: u64) -> u64 {
         // The bias of the multiplication is far below anything that a world could notice.
-        ((u128::from(self.roll()) * u128::from(end)) >> 64) as u64
+        ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
     /// A number from `low` to `high`, both included.
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn the_same_seed_rolls_the_same_numbers_and_another_seed_others() {
         let rolls = |seed| {
-            let mut dice = Dice::new(seed);
-            (0..8).map(|_| dice.roll()).collect::<Vec<_>>()
+            let mut rng = Rng::new(seed);
+            (0..8).map(|_| rng.next_u64()).collect::<Vec<_>>()
         };
         assert_eq!(rolls(7), rolls(7));
         assert_ne!(rolls(7), rolls(8));
@@ -88,19 +88,19 @@ mod tests {
 
     #[test]
     fn a_roll_in_a_fork_leaves_the_other_dice_alone() {
-        let whole = Dice::new(3);
+        let whole = Rng::new(3);
         let (mut left, mut right) = (whole.fork(1), whole.fork(2));
-        let alone = whole.fork(2).roll();
-        left.roll();
-        assert_eq!(right.roll(), alone);
+        let alone = whole.fork(2).next_u64();
+        left.next_u64();
+        assert_eq!(right.next_u64(), alone);
     }
 
     #[test]
     fn every_face_of_a_small_die_comes_up_and_no_other() {
-        let mut dice = Dice::new(1);
+        let mut rng = Rng::new(1);
         let mut seen = [0_u32; 6];
         for _ in 0..6_000 {
-            seen[dice.between(1, 6) as usize - 1] += 1;
+            seen[rng.between(1, 6) as usize - 1] += 1;
         }
         assert!(seen.iter().all(|&times| (800..1_200).contains(&times)), "{seen:?}");
     }
