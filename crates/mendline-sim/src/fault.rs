@@ -330,10 +330,10 @@ pub fn by_name(name: &str) -> Option<&'static dyn Fault> {
 
 /// Everything at an upstream is as it should be again, and what hung goes on.
 pub fn mend(world: &mut World, at: usize) {
-    let stubborn = world.hosts[at].temper.stubborn;
-    world.hosts[at].temper = world.hosts[at].health.clone();
+    let ignores_term = world.hosts[at].faults.ignores_term;
+    world.hosts[at].faults = world.hosts[at].baseline.clone();
     // Who ignores every polite word goes on doing so: the end of the world has to cope with it.
-    world.hosts[at].temper.stubborn = stubborn;
+    world.hosts[at].faults.ignores_term = ignores_term;
     world.stir(at);
     world.clear_up(at);
 }

@@ -30,7 +30,7 @@ pub mod run;
 pub mod scenario;
 pub mod server;
 pub mod site;
-pub mod temper;
+pub mod server_faults;
 pub mod weather;
 pub mod world;
 

@@ -23,7 +23,7 @@ use crate::fault::{self, Fault};
 use crate::memory::Memory;
 use crate::server::{Era, Manner};
 use crate::site::{Site, Tongue};
-use crate::temper::Temper;
+use crate::server_faults::ServerFaults;
 use crate::weather::Weather;
 use crate::world::Host;
 
@@ -306,7 +306,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
     let era = *rng.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
     let odd = rng.percent(60);
     let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
-    let health = Temper { start: rng.millis(0, 600), ..Temper::default() };
+    let baseline = ServerFaults { start: rng.millis(0, 600), ..ServerFaults::default() };
     let manner = Manner { work, progress: 60, asks: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
     // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
     let left = *rng.pick(&[10, 20, 30, 60]);
@@ -328,8 +328,8 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
         name: upstream.name.clone(),
         era,
         flipped: false,
-        temper: health.clone(),
-        health,
+        faults: baseline.clone(),
+        baseline,
         manner,
         capacity: *rng.pick(&[150, 400, 4_096, 65_536, 65_536]),
         pull_ahead: *rng.pick(&[0, 0, 500, 8_192]),

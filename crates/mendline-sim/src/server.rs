@@ -25,7 +25,7 @@ use job::{Job, Step};
 use crate::rng::Rng;
 use crate::fact::Stamp;
 use crate::oracle::Key;
-use crate::temper::Temper;
+use crate::server_faults::ServerFaults;
 
 /// Which revision family a peer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,10 +162,10 @@ impl Server {
     }
 
     /// Reads one message; gives back what it does about it.
-    pub fn hear(&mut self, message: &Message, key: Option<Key>, seat: Seat, temper: &Temper) -> Vec<Deed> {
+    pub fn hear(&mut self, message: &Message, key: Option<Key>, seat: Seat, faults: &ServerFaults) -> Vec<Deed> {
         match message.kind() {
-            Kind::Request => self.hear_request(message, key, seat, temper),
-            Kind::Notification => self.hear_notification(message, temper),
+            Kind::Request => self.hear_request(message, key, seat, faults),
+            Kind::Notification => self.hear_notification(message, faults),
             Kind::Result | Kind::Error => self.hear_reply(message),
         }
         if self.patient {
@@ -175,8 +175,8 @@ impl Server {
     }
 
     /// Goes on with a job.
-    pub fn go_on(&mut self, job: u32, temper: &Temper) -> Vec<Deed> {
-        self.step(job, temper);
+    pub fn go_on(&mut self, job: u32, faults: &ServerFaults) -> Vec<Deed> {
+        self.step(job, faults);
         std::mem::take(&mut self.deeds)
     }
 
@@ -229,7 +229,7 @@ impl Server {
         self.jobs.values().next().map(|job| job.id.clone())
     }
 
-    fn hear_request(&mut self, message: &Message, key: Option<Key>, seat: Seat, temper: &Temper) {
+    fn hear_request(&mut self, message: &Message, key: Option<Key>, seat: Seat, faults: &ServerFaults) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         if !self.seen.insert(id.clone()) {
             self.deeds.push(Deed::Complain(format!("was given the id {id} twice")));
@@ -238,7 +238,7 @@ impl Server {
             let stamp = self.stamp();
             let words = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
             let body = words::error(-32000, words, stamp);
-            return self.answer(&id, key, seat, ("error", body), self.manner.odd, temper);
+            return self.answer(&id, key, seat, ("error", body), self.manner.odd, faults);
         }
         let mut complaints = Vec::new();
         if message.method() == Method::Initialize
@@ -251,27 +251,27 @@ impl Server {
         let admission = self.door.admit(message, &mut complaints);
         self.deeds.extend(complaints.into_iter().map(Deed::Complain));
         match admission {
-            Admission::Job => self.begin(message, id, key, seat, temper),
+            Admission::Job => self.begin(message, id, key, seat, faults),
             // What cannot be read is said again later, and only jobs can be; a greeting is at least put so that it names itself.
-            Admission::Result(_) if temper.garbles && message.method() != Method::Initialize => {
-                self.begin(message, id, key, seat, temper);
+            Admission::Result(_) if faults.malformed_json && message.method() != Method::Initialize => {
+                self.begin(message, id, key, seat, faults);
             }
             Admission::Result(body) => {
                 self.deeds.extend(key.map(Deed::Run));
                 let body = self.stamped(&body);
-                let odd = self.manner.odd && !temper.garbles;
-                self.answer(&id, key, seat, ("result", body), odd, temper);
+                let odd = self.manner.odd && !faults.malformed_json;
+                self.answer(&id, key, seat, ("result", body), odd, faults);
             }
             Admission::Error(code, text) => {
                 let stamp = self.stamp();
                 let body = words::error(code, text, stamp);
-                self.answer(&id, key, seat, ("error", body), self.manner.odd, temper);
+                self.answer(&id, key, seat, ("error", body), self.manner.odd, faults);
             }
             Admission::Taken => {}
         }
     }
 
-    fn hear_notification(&mut self, message: &Message, temper: &Temper) {
+    fn hear_notification(&mut self, message: &Message, faults: &ServerFaults) {
         let mut complaints = Vec::new();
         self.door.admit(message, &mut complaints);
         self.deeds.extend(complaints.into_iter().map(Deed::Complain));
@@ -281,7 +281,7 @@ impl Server {
             if !self.seen.contains(&id) && !self.out_of_order {
                 self.deeds.push(Deed::Complain(format!("was told to cancel {id}, which it never had")));
             }
-            if temper.late.is_zero() {
+            if faults.answer_delay.is_zero() {
                 self.jobs.retain(|_, job| job.id != id);
             }
         }
@@ -336,24 +336,24 @@ impl Server {
         Seat { stream, .. }: Seat,
         (member, body): (&str, String),
         odd: bool,
-        temper: &Temper,
+        faults: &ServerFaults,
     ) {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
         let id =
-            if temper.mangles_ids && !temper.garbles && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
+            if faults.ids_as_strings && !faults.malformed_json && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
         let line = words::response(&id, member, &body, odd, &mut self.rng);
-        if temper.garbles {
+        if faults.malformed_json {
             // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
             self.deeds.push(Deed::Garble(stream, line.slice(..line.len() - 3)));
             return;
         }
         let body = Bytes::from(body);
         // Over HTTP the answer ends its stream, so whatever is said twice is said before.
-        if temper.says_twice && stream != 0 {
+        if faults.duplicates_answers && stream != 0 {
             self.deeds.push(Deed::Write(stream, line.clone()));
         }
         self.deeds.push(Deed::Answer(stream, line.clone(), key, body));
-        if temper.says_twice && stream == 0 {
+        if faults.duplicates_answers && stream == 0 {
             self.deeds.push(Deed::Write(stream, line));
         }
     }

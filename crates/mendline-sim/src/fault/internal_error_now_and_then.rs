@@ -14,7 +14,7 @@ impl Fault for InternalErrorNowAndThen {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.internal_errors = *world.rng.pick(&[10, 40, 90]);
+        world.hosts[at].faults.internal_errors = *world.rng.pick(&[10, 40, 90]);
         None
     }
 }

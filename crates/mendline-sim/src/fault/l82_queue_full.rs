@@ -15,7 +15,7 @@ impl Fault for QueueFull {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.calls_hang = true;
+        world.hosts[at].faults.calls_hang = true;
         // Where the limits are the large defaults, most worlds only come near them: it is the same code, at a tenth of the time.
         let places = world.hosts[at].places;
         let calls = if places <= 64 || world.rng.percent(10) { places + 8 } else { 100 };

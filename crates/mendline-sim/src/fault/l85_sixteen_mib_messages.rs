@@ -14,7 +14,7 @@ impl Fault for SixteenMibMessages {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.line_limit = Some(*world.rng.pick(&[150, 300, 400]));
+        world.hosts[at].faults.line_limit = Some(*world.rng.pick(&[150, 300, 400]));
         None
     }
 }

@@ -14,7 +14,7 @@ impl Fault for DuplicateResponse {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.says_twice = true;
+        world.hosts[at].faults.duplicates_answers = true;
         None
     }
 }

@@ -15,7 +15,7 @@ impl Fault for LateResponse {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let past = world.rng.millis(1, 3_000);
-        world.hosts[at].temper.late = world.oracle.terms[at].call + past;
+        world.hosts[at].faults.answer_delay = world.oracle.terms[at].call + past;
         None
     }
 }

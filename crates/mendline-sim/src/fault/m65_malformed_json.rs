@@ -14,7 +14,7 @@ impl Fault for MalformedJson {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.garbles = true;
+        world.hosts[at].faults.malformed_json = true;
         None
     }
 }

@@ -14,7 +14,7 @@ impl Fault for IdTypeChanged {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.mangles_ids = true;
+        world.hosts[at].faults.ids_as_strings = true;
         None
     }
 }

@@ -15,7 +15,7 @@ impl Fault for ProgressForever {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let pulse = world.oracle.terms[at].call / 3;
-        world.hosts[at].temper.progress_forever = Some(pulse);
+        world.hosts[at].faults.progress_forever = Some(pulse);
         None
     }
 }

@@ -15,7 +15,7 @@ impl Fault for InputRequiredAcrossReconnect {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.needs_input = true;
+        world.hosts[at].faults.needs_input = true;
         Some(world.rng.millis(50, 1_000))
     }
 

@@ -16,7 +16,7 @@ impl Fault for CrashLoop {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let soon = world.rng.millis(0, 400);
-        world.hosts[at].temper.crashes_after = Some(soon);
+        world.hosts[at].faults.crashes_after = Some(soon);
         world.kill(at, Ending::Code(1));
         None
     }

@@ -16,7 +16,7 @@ impl Fault for SlowStart {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let start = world.rng.millis(1_000, 45_000);
-        world.hosts[at].temper.start = start;
+        world.hosts[at].faults.start = start;
         world.kill(at, Ending::Code(1));
         None
     }

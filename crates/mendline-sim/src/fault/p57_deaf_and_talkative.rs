@@ -20,7 +20,7 @@ impl Fault for DeafAndTalkative {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.clients[at].open_keys().next().is_none() {
-            world.hosts[at].temper.deaf = true;
+            world.hosts[at].faults.ignores_stdin = true;
             for link in world.living(at) {
                 let deeds = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
                 world.perform(link, deeds);

@@ -14,7 +14,7 @@ impl Fault for IgnoresEofAndTerm {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.stubborn = true;
+        world.hosts[at].faults.ignores_term = true;
         if world.rng.percent(50) {
             world.reconnect(at);
         }

@@ -19,7 +19,7 @@ impl Fault for GrandchildHoldsPipe {
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.lingers = world.rng.millis(100, 3_000);
+        world.hosts[at].faults.reap_delay = world.rng.millis(100, 3_000);
         world.kill(at, Ending::Code(0));
         Some(world.rng.millis(2_000, 30_000))
     }

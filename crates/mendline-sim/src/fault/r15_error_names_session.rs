@@ -15,7 +15,7 @@ impl Fault for ErrorNamesSession {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.session_errors = *world.rng.pick(&[20, 50, 100]);
+        world.hosts[at].faults.session_errors = *world.rng.pick(&[20, 50, 100]);
         None
     }
 

@@ -15,7 +15,7 @@ impl Fault for StdinNotRead {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.deaf = true;
+        world.hosts[at].faults.ignores_stdin = true;
         world.rng.percent(50).then(|| world.rng.millis(50, 4_000))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Fault;
 use crate::clock::Ending;
-use crate::temper::SpawnMood;
+use crate::server_faults::SpawnResult;
 use crate::weather::Road;
 use crate::world::World;
 
@@ -29,8 +29,8 @@ impl Fault for Flap1s {
                 away
             }
             None => {
-                let away = host.temper.spawn == SpawnMood::Works;
-                host.temper.spawn = if away { SpawnMood::Exhausted } else { SpawnMood::Works };
+                let away = host.faults.spawn == SpawnResult::Succeeds;
+                host.faults.spawn = if away { SpawnResult::Exhausted } else { SpawnResult::Succeeds };
                 away
             }
         };

@@ -31,7 +31,7 @@ use crate::machine::Driven;
 use crate::oracle::{Effect, Key};
 use crate::server::{Era, Manner};
 use crate::site::{Site, Tongue};
-use crate::temper::Temper;
+use crate::server_faults::ServerFaults;
 use crate::weather::Weather;
 use crate::world::{Host, World};
 
@@ -116,7 +116,7 @@ impl Stage {
             connect: (1, 1),
         };
         let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false, edition: 0 };
-        let mut health = Temper { start: Duration::from_millis(10), ..Temper::default() };
+        let mut baseline = ServerFaults { start: Duration::from_millis(10), ..ServerFaults::default() };
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {
             match option.split_once('=') {
@@ -135,7 +135,7 @@ impl Stage {
                     let millis = duration(time)?.as_millis() as u64;
                     manner.work = (millis, millis);
                 }
-                Some(("start", time)) => health.start = duration(time)?,
+                Some(("start", time)) => baseline.start = duration(time)?,
                 Some(("startup", "at-once")) => config.catalogue = Catalogue::default(),
                 Some(("pipe", bytes)) => capacity = number(bytes)? as u64,
                 _ => return Err(format!("no such option: {option}")),
@@ -147,8 +147,8 @@ impl Stage {
             name: name.into(),
             era,
             flipped: false,
-            temper: health.clone(),
-            health,
+            faults: baseline.clone(),
+            baseline,
             manner,
             capacity,
             pull_ahead: 0,

@@ -12,7 +12,7 @@ use mendline_wire::{Id, Message, Method};
 use super::{Deed, Seat, Server, words};
 use crate::rng::Rng;
 use crate::oracle::Key;
-use crate::temper::Temper;
+use crate::server_faults::ServerFaults;
 
 /// One step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,24 +59,24 @@ fn is_state(method: Method) -> bool {
 }
 
 impl Server {
-    pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, temper: &Temper) {
+    pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, faults: &ServerFaults) {
         self.keep_in_mind(message);
         if message.method() == Method::SubscriptionsListen {
             self.deeds.push(Deed::Write(seat.stream, words::acknowledged(&id)));
         }
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
-        let steps = self.script(message, token.is_some(), seat, temper);
+        let steps = self.script(message, token.is_some(), seat, faults);
         let listens = message.method() == Method::SubscriptionsListen;
         // A subscription is open for as long as somebody listens: nothing hangs, and nothing has to be set free.
-        let held = !listens && (!temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
+        let held = !listens && (!faults.answer_delay.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
         let may_fail = message.method() != Method::Initialize && !is_state(message.method());
-        let fails = may_fail && temper.internal_errors > 0 && self.rng.percent(temper.internal_errors);
+        let fails = may_fail && faults.internal_errors > 0 && self.rng.percent(faults.internal_errors);
         let is_call = message.method() == Method::ToolsCall;
-        let names_session = is_call && temper.session_errors > 0 && self.rng.percent(temper.session_errors);
+        let names_session = is_call && faults.session_errors > 0 && self.rng.percent(faults.session_errors);
         let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
-        let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.rng.percent(50);
+        let needs_input = faults.needs_input && asks_back && self.door.has_no_session() && self.rng.percent(50);
         let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
-        if temper.needs_input && message.find(&["requestState"]).is_some() {
+        if faults.needs_input && message.find(&["requestState"]).is_some() {
             // What it has begun takes its time, so that it is interrupted now and then.
             first += self.rng.millis(0, 1_500);
         }
@@ -107,13 +107,13 @@ impl Server {
         message: &Message,
         has_token: bool,
         seat: Seat,
-        temper: &Temper,
+        faults: &ServerFaults,
     ) -> VecDeque<(Duration, Step)> {
         let (low, high) = self.manner.work;
         let is_list = matches!(message.method(), Method::ToolsList | Method::PromptsList | Method::ResourcesList);
         let is_call = message.method() == Method::ToolsCall;
         let mut steps = VecDeque::new();
-        let share = |rng: &mut Rng, of: u64| rng.millis(low, high) * temper.slowness / of as u32;
+        let share = |rng: &mut Rng, of: u64| rng.millis(low, high) * faults.slowdown / of as u32;
         if seat.talks && has_token && self.rng.percent(self.manner.progress) {
             for _ in 0..self.rng.between(1, 4) {
                 steps.push_back((share(&mut self.rng, 4), Step::Progress));
@@ -127,22 +127,22 @@ impl Server {
         }
         let place = self.rng.below(steps.len() as u64 + 1) as usize;
         steps.insert(place, (share(&mut self.rng, 2), Step::Run));
-        if (is_list && temper.lists_hang)
-            || (is_call && temper.calls_hang)
-            || (is_call && temper.reading_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))
+        if (is_list && faults.lists_hang)
+            || (is_call && faults.calls_hang)
+            || (is_call && faults.read_note_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))
             || message.method() == Method::SubscriptionsListen
         {
             steps.push_back((Duration::ZERO, Step::Hang));
-        } else if is_call && temper.progress_forever.is_some() && has_token {
+        } else if is_call && faults.progress_forever.is_some() && has_token {
             steps.push_back((Duration::ZERO, Step::Progress));
             steps.push_back((Duration::ZERO, Step::Hang));
         } else {
-            steps.push_back((share(&mut self.rng, 1) + temper.late, Step::Reply));
+            steps.push_back((share(&mut self.rng, 1) + faults.answer_delay, Step::Reply));
         }
         steps
     }
 
-    pub(super) fn step(&mut self, name: u32, temper: &Temper) {
+    pub(super) fn step(&mut self, name: u32, faults: &ServerFaults) {
         let Some(job) = self.jobs.get_mut(&name) else { return };
         let Some((_, step)) = job.steps.pop_front() else { return };
         let (key, seat, token) = (job.key, job.seat, job.token.clone());
@@ -165,7 +165,7 @@ impl Server {
             Step::Hang => {
                 let Some(job) = self.jobs.get_mut(&name) else { return };
                 job.steps.push_front((Duration::ZERO, Step::Hang));
-                if let Some(pulse) = temper.progress_forever.filter(|_| job.token.is_some()) {
+                if let Some(pulse) = faults.progress_forever.filter(|_| job.token.is_some()) {
                     job.steps.push_front((Duration::ZERO, Step::Progress));
                     self.deeds.push(Deed::GoOn(name, pulse));
                 }
@@ -176,7 +176,7 @@ impl Server {
                 let stamp = self.stamp();
                 if job.fails {
                     let body = words::error(-32603, "database is locked", stamp);
-                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
+                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, faults);
                 }
                 if job.names_session {
                     let (code, text) = *self.rng.pick(&[
@@ -185,15 +185,15 @@ impl Server {
                         (-32001, "Session not found"),
                     ]);
                     let body = words::error(code, text, stamp);
-                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
+                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, faults);
                 }
                 let body = if job.needs_input {
                     words::input_required(job.key, stamp)
                 } else {
                     words::result(job.method, job.key, stamp, &self.manner, &mut self.rng)
                 };
-                self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, temper);
-                if temper.garbles {
+                self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, faults);
+                if faults.malformed_json {
                     // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
                     job.held = true;
                     self.jobs.insert(name, job);

@@ -14,7 +14,7 @@ use crate::fact::{Fact, Via};
 use crate::oracle::Key;
 use crate::server::{Deed, Era, Manner, Seat};
 use crate::site::Site;
-use crate::temper::{SpawnMood, Temper};
+use crate::server_faults::{SpawnResult, ServerFaults};
 
 /// How long it takes at most to start a process.
 pub(super) const LONGEST_SPAWN: Duration = Duration::from_millis(15);
@@ -29,9 +29,9 @@ pub struct Host {
     /// What is started in its place speaks the other era.
     pub flipped: bool,
     /// How it behaves now.
-    pub temper: Temper,
+    pub faults: ServerFaults,
     /// How it behaves when nothing is wrong.
-    pub health: Temper,
+    pub baseline: ServerFaults,
     /// How fast and how talkative its server is.
     pub manner: Manner,
     /// How many bytes a pipe to it holds.
@@ -51,11 +51,11 @@ pub struct Host {
 impl World {
     pub(super) fn spawn_ends(&mut self, link: LinkId) {
         let host = &self.hosts[usize::from(link.upstream.0)];
-        let temper = host.temper.clone();
-        let failure = match temper.spawn {
-            SpawnMood::Works => None,
-            SpawnMood::NotFound => Some((SpawnFailureKind::NotFound, "notes-server: no such file or directory")),
-            SpawnMood::Exhausted => {
+        let faults = host.faults.clone();
+        let failure = match faults.spawn {
+            SpawnResult::Succeeds => None,
+            SpawnResult::NotFound => Some((SpawnFailureKind::NotFound, "notes-server: no such file or directory")),
+            SpawnResult::Exhausted => {
                 Some((SpawnFailureKind::Exhausted, "notes-server: resource temporarily unavailable"))
             }
         };
@@ -68,11 +68,11 @@ impl World {
         let (pid, now) = (self.pids, self.clock.now());
         let Some(child) = self.children.get_mut(&link) else { return };
         child.pulse = Pulse::Alive;
-        child.awake_from = now + temper.start;
+        child.awake_from = now + faults.start;
         let owed = child.owed.take();
         self.tell(&Fact::Started(link));
         self.tell_engine(Input::Spawned { link, pid });
-        if let Some(after) = temper.crashes_after {
+        if let Some(after) = faults.crashes_after {
             self.clock.after(after, Due::ChildEnds(link, Ending::Code(1)));
         }
         if let Some(ending) = owed {
@@ -83,10 +83,10 @@ impl World {
     /// Plans a read, if there is something to read and somebody to read it.
     pub(super) fn wake_reader(&mut self, link: LinkId) {
         let host = &self.hosts[usize::from(link.upstream.0)];
-        let (deaf, stubborn) = (host.temper.deaf, host.temper.stubborn);
+        let (ignores_stdin, ignores_term) = (host.faults.ignores_stdin, host.faults.ignores_term);
         let now = self.clock.now();
         let Some(child) = self.children.get_mut(&link) else { return };
-        if !child.is_alive() || child.stopped || deaf {
+        if !child.is_alive() || child.stopped || ignores_stdin {
             return;
         }
         if child.stdin.unread() > 0 && !child.will_read {
@@ -97,17 +97,17 @@ impl World {
             child.stdin_closed = true;
             let wait = child.rng.millis(1, 60);
             self.tell(&Fact::Signalled(link, None));
-            if !stubborn {
+            if !ignores_term {
                 self.clock.after(wait, Due::ChildEnds(link, Ending::Code(0)));
             }
         }
     }
 
     pub(super) fn child_reads(&mut self, link: LinkId) {
-        let temper = self.hosts[usize::from(link.upstream.0)].temper.clone();
+        let faults = self.hosts[usize::from(link.upstream.0)].faults.clone();
         let Some(child) = self.children.get_mut(&link) else { return };
         child.will_read = false;
-        if !child.is_alive() || child.stopped || temper.deaf {
+        if !child.is_alive() || child.stopped || faults.ignores_stdin {
             return;
         }
         let at_most = if child.rng.percent(20) { child.rng.between(1, 200) } else { 1 << 20 };
@@ -116,20 +116,20 @@ impl World {
                 self.tell(&Fact::Read { by: Via::Child(link), key, message: &parcel.message });
             }
             let Some(child) = self.children.get_mut(&link) else { return };
-            let deeds = child.server.hear(&parcel.message, parcel.key, Seat::PIPE, &temper);
+            let deeds = child.server.hear(&parcel.message, parcel.key, Seat::PIPE, &faults);
             self.perform(link, deeds);
         }
         self.wake_reader(link);
     }
 
     pub(super) fn job_goes_on(&mut self, link: LinkId, job: u32) {
-        let temper = self.hosts[usize::from(link.upstream.0)].temper.clone();
+        let faults = self.hosts[usize::from(link.upstream.0)].faults.clone();
         let Some(child) = self.children.get_mut(&link).filter(|child| child.is_alive()) else { return };
         if child.stopped {
             child.overslept.push(job);
             return;
         }
-        let deeds = child.server.go_on(job, &temper);
+        let deeds = child.server.go_on(job, &faults);
         self.perform(link, deeds);
     }
 
@@ -181,7 +181,7 @@ impl World {
     }
 
     pub(super) fn child_ends(&mut self, link: LinkId, ending: Ending) {
-        let lingers = self.hosts[usize::from(link.upstream.0)].temper.lingers;
+        let reap_delay = self.hosts[usize::from(link.upstream.0)].faults.reap_delay;
         let Some(child) = self.children.get_mut(&link) else { return };
         let killed = ending == Ending::Signal(9);
         if child.pulse == Pulse::Spawning || (child.is_alive() && child.stopped && !killed) {
@@ -195,7 +195,7 @@ impl World {
             Ending::Code(code) => Exit::Code(code),
             Ending::Signal(signal) => Exit::Signal(signal),
         });
-        let wait = child.rng.millis(0, 25) + lingers;
+        let wait = child.rng.millis(0, 25) + reap_delay;
         self.coverage.cut_within_a_line(child.stdin.is_within_a_line());
         self.tell(&Fact::Died(link));
         self.clock.after(wait, Due::Reap(link));

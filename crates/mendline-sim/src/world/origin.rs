@@ -322,7 +322,7 @@ impl World {
         if let Some(key) = key {
             self.tell(&Fact::Read { by: Via::Mind(upstream, number), key, message: &message });
         }
-        let temper = self.hosts[upstream].temper.clone();
+        let faults = self.hosts[upstream].faults.clone();
         let is_request = message.kind() == Kind::Request;
         let form = self.form_of(upstream, site, &message);
         let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
@@ -343,14 +343,14 @@ impl World {
             self.answer_status(exchange, 202);
         }
         let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        let deeds = mind.server.hear(&message, key, seat, &temper);
+        let deeds = mind.server.hear(&message, key, seat, &faults);
         self.perform_at(upstream, number, deeds);
     }
 
     pub(super) fn mind_goes_on(&mut self, upstream: usize, number: u32, job: u32) {
-        let temper = self.hosts[upstream].temper.clone();
+        let faults = self.hosts[upstream].faults.clone();
         let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        let deeds = mind.server.go_on(job, &temper);
+        let deeds = mind.server.go_on(job, &faults);
         self.perform_at(upstream, number, deeds);
     }
 

@@ -98,10 +98,10 @@ impl World {
 
     fn signal(&mut self, link: LinkId, signal: Signal) {
         self.tell(&Fact::Signalled(link, Some(signal)));
-        let stubborn = self.hosts.get(usize::from(link.upstream.0)).is_some_and(|host| host.temper.stubborn);
+        let ignores_term = self.hosts.get(usize::from(link.upstream.0)).is_some_and(|host| host.faults.ignores_term);
         match signal {
             Signal::Kill => self.clock.at(self.clock.now(), Due::ChildEnds(link, Ending::Signal(9))),
-            Signal::Term if stubborn => {}
+            Signal::Term if ignores_term => {}
             Signal::Term => {
                 let wait = self.rng.millis(1, 40);
                 self.clock.after(wait, Due::ChildEnds(link, Ending::Signal(15)));
@@ -197,7 +197,7 @@ impl World {
             return false;
         }
         let Some((_, line)) = child.stdout.pop_front() else { return false };
-        let limit = self.hosts[usize::from(link.upstream.0)].temper.line_limit;
+        let limit = self.hosts[usize::from(link.upstream.0)].faults.line_limit;
         let line = match limit {
             Some(limit) if line.len() > limit => {
                 let (head, tail) = (line.slice(..line.len().min(4_096)), line.slice(line.len().saturating_sub(256)..));
