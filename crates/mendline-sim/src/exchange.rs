@@ -16,7 +16,7 @@ use mendline_wire::{Message, SseEvent};
 
 use crate::rng::Rng;
 use crate::oracle::Key;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 
 /// What the engine wants sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// A connection is being made, and this is what it will meet.
-    Connecting(Road),
+    Connecting(ConnectResult),
     /// The request is being written.
     Sending,
     /// All of the request has been accepted.
@@ -128,10 +128,10 @@ pub struct Exchange {
 
 impl Exchange {
     /// An exchange that is being connected.
-    pub fn new(upstream: usize, letter: Letter, road: Road, rng: Rng) -> Exchange {
+    pub fn new(upstream: usize, letter: Letter, connect: ConnectResult, rng: Rng) -> Exchange {
         Exchange {
             upstream,
-            phase: Phase::Connecting(road),
+            phase: Phase::Connecting(connect),
             key: letter.key,
             verb: letter.request.verb,
             size: letter.request.size(),
@@ -217,7 +217,7 @@ mod tests {
             body: Some(Bytes::from_static(b"{}")),
             fresh: true,
         };
-        Exchange::new(0, Letter { exchange: None, request, message: None, key: None }, Road::Open, Rng::new(1))
+        Exchange::new(0, Letter { exchange: None, request, message: None, key: None }, ConnectResult::Connects, Rng::new(1))
     }
 
     #[test]

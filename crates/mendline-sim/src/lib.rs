@@ -31,7 +31,7 @@ pub mod scenario;
 pub mod server;
 pub mod site;
 pub mod server_faults;
-pub mod weather;
+pub mod network_faults;
 pub mod world;
 
 /// A copy of the core, made at build time, with every planted defect in it behind a question to [`plant`].

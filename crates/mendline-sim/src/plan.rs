@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::server::{Era, Manner};
 use crate::site::{Site, Tongue};
 use crate::server_faults::ServerFaults;
-use crate::weather::Weather;
+use crate::network_faults::NetworkFaults;
 use crate::world::Host;
 
 /// The label of the dice for everything about HTTP. With this one the seeds that once broke a promise keep their children.
@@ -356,7 +356,7 @@ fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: boo
     }
     pair.host.site = Some(Site {
         tongue,
-        weather: Weather::default(),
+        faults: NetworkFaults::default(),
         events: *rng.pick(&[0, 50, 100, 100]),
         names: rng.percent(60),
         polls: *rng.pick(&[0, 0, 0, 30]),

@@ -16,7 +16,7 @@ use mendline_wire::SseEvent;
 use crate::exchange::Letter;
 use crate::oracle::Key;
 use crate::server::Server;
-use crate::weather::Weather;
+use crate::network_faults::NetworkFaults;
 
 /// What a server over HTTP speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Site {
     /// What it speaks.
     pub tongue: Tongue,
     /// What the way to it is like now.
-    pub weather: Weather,
+    pub faults: NetworkFaults,
     /// Of a hundred answers, how many come as events.
     pub events: u64,
     /// Its events have names, so its streams can be resumed.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -18,7 +18,7 @@ impl Fault for Unavailable {
         let chance = *world.rng.pick(&[30, 60, 100]);
         let wait = world.rng.between(1, 4);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(503, Some(wait)), chance));
+            site.faults.injected = Some((InjectedResponse::Status(503, Some(wait)), chance));
         }
         None
     }

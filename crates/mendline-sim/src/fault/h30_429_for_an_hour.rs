@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -17,7 +17,7 @@ impl Fault for BusyForAnHour {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let chance = *world.rng.pick(&[10, 30, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(429, Some(3_600)), chance));
+            site.faults.injected = Some((InjectedResponse::Status(429, Some(3_600)), chance));
         }
         None
     }

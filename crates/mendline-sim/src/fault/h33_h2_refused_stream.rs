@@ -16,7 +16,7 @@ impl Fault for RefusedStream {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let chance = *world.rng.pick(&[20, 50, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.refuses = Some(chance);
+            site.faults.refuses_streams = Some(chance);
         }
         None
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Fault, session_loss};
 use crate::site::Site;
-use crate::weather::Farewell;
+use crate::network_faults::SessionLostReply;
 use crate::world::World;
 
 /// See the module.
@@ -16,7 +16,7 @@ impl Fault for SessionExpired {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        session_loss::begin(world, at, Farewell::NotFound)
+        session_loss::begin(world, at, SessionLostReply::NotFound)
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Unwelcome;
+use crate::network_faults::Rejection;
 use crate::world::World;
 
 /// See the module.
@@ -16,7 +16,7 @@ impl Fault for MethodNotFound {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.unwelcome = Some((Unwelcome::NoSuchMethod, 100));
+            site.faults.rejection = Some((Rejection::NoSuchMethod, 100));
         }
         None
     }

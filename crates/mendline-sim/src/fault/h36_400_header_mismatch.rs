@@ -15,7 +15,7 @@ impl Fault for HeaderMismatch {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.insists_on_params = true;
+            site.faults.requires_param_headers = true;
         }
         None
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Unwelcome;
+use crate::network_faults::Rejection;
 use crate::world::World;
 
 /// See the module.
@@ -17,7 +17,7 @@ impl Fault for HeadersRefused {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let chance = *world.rng.pick(&[20, 50, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.unwelcome = Some((Unwelcome::HeaderMismatch, chance));
+            site.faults.rejection = Some((Rejection::HeaderMismatch, chance));
         }
         None
     }

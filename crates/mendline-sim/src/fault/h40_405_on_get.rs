@@ -15,7 +15,7 @@ impl Fault for NotAllowedOnGet {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.no_get = true;
+            site.faults.no_get = true;
         }
         None
     }

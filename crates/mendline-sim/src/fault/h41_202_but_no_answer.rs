@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -17,7 +17,7 @@ impl Fault for TakenButNoAnswer {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(202, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(202, None), chance));
         }
         None
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for V6DeadV4Alive {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::Slow);
+        world.block(at, ConnectResult::Slow);
         None
     }
 }

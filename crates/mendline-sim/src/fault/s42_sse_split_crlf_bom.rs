@@ -16,7 +16,7 @@ impl Fault for SplitCrlfBom {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.odd_frames = true;
+            site.faults.odd_frames = true;
         }
         None
     }

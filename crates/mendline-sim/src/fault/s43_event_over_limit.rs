@@ -16,7 +16,7 @@ impl Fault for EventOverLimit {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let limit = *world.rng.pick(&[100, 300, 500]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.too_large = Some(limit);
+            site.faults.message_limit = Some(limit);
         }
         None
     }

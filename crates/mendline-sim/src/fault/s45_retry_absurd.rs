@@ -18,8 +18,8 @@ impl Fault for RetryAbsurd {
         // Whoever is told to wait for a minute does, and keeps a place all the while: with few of them, the healing is late.
         let retry = if world.hosts[at].places > 1_000 { *world.rng.pick(&[0, 1_000_000_000]) } else { 0 };
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.retry = Some(retry);
-            site.weather.polls = true;
+            site.faults.retry = Some(retry);
+            site.faults.polls = true;
         }
         None
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Fault;
 use crate::site::Site;
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -17,8 +17,8 @@ impl Fault for ReplaysSeenEvents {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.replays_all = true;
-            site.weather.cut = Some((Cut::Body, 30));
+            site.faults.replays_all = true;
+            site.faults.cut = Some((Cut::Body, 30));
         }
         None
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Fault;
 use crate::site::Site;
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -18,9 +18,9 @@ impl Fault for ResumeRefused {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.resumes_nothing = true;
-            site.weather.polls = true;
-            site.weather.cut = Some((Cut::Body, chance));
+            site.faults.resumes_nothing = true;
+            site.faults.polls = true;
+            site.faults.cut = Some((Cut::Body, chance));
         }
         None
     }

@@ -16,7 +16,7 @@ impl Fault for PrimeThenCloseForEver {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.primes_for_ever = true;
+            site.faults.primes_forever = true;
         }
         // Streams that are open already are to be asked for again, too.
         world.cut_long_streams(at);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Fault;
 use crate::site::Site;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -21,11 +21,11 @@ impl Fault for ServerRestart {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         let Some(site) = &mut world.hosts[at].site else { return None };
-        if site.weather.road == Road::Refused {
-            site.weather.road = Road::Open;
+        if site.faults.connect == ConnectResult::Refused {
+            site.faults.connect = ConnectResult::Connects;
             return Some(world.rng.millis(1_000, 30_000));
         }
-        site.weather.road = Road::Refused;
+        site.faults.connect = ConnectResult::Refused;
         world.restart(at);
         Some(world.rng.millis(10, 4_000))
     }

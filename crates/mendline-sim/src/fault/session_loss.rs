@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::site::Site;
-use crate::weather::Farewell;
+use crate::network_faults::SessionLostReply;
 use crate::world::World;
 
 /// From now on sessions are lost, and this is how the server says so.
-pub(super) fn begin(world: &mut World, at: usize, farewell: Farewell) -> Option<Duration> {
+pub(super) fn begin(world: &mut World, at: usize, session_lost_reply: SessionLostReply) -> Option<Duration> {
     if let Some(site) = &mut world.hosts[at].site {
-        site.weather.farewell = farewell;
+        site.faults.session_lost_reply = session_lost_reply;
     }
     go_on(world, at)
 }

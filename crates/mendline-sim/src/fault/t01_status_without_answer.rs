@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -22,7 +22,7 @@ impl Fault for StatusWithoutAnswer {
         let chance = *world.rng.pick(&[30, 60, 100]);
         let status = *world.rng.pick(STATUSES);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(status, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(status, None), chance));
         }
         None
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -17,7 +17,7 @@ impl Fault for EofWithoutResponse {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.cut = Some((Cut::Eof, chance));
+            site.faults.cut = Some((Cut::Eof, chance));
         }
         None
     }

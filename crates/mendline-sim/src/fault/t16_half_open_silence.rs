@@ -15,7 +15,7 @@ impl Fault for HalfOpenSilence {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.silent = Some(20);
+            site.faults.silent = Some(20);
         }
         world.silence(at);
         None

@@ -16,7 +16,7 @@ impl Fault for LimitData {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let limit = *world.rng.pick(&[0, 60, 200, 600]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.carries = Some(limit);
+            site.faults.response_limit = Some(limit);
         }
         None
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Fault;
 use crate::clock::Ending;
 use crate::server_faults::SpawnResult;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -24,8 +24,8 @@ impl Fault for Flap1s {
         let host = &mut world.hosts[at];
         let away = match &mut host.site {
             Some(site) => {
-                let away = site.weather.road == Road::Open;
-                site.weather.road = if away { Road::Refused } else { Road::Open };
+                let away = site.faults.connect == ConnectResult::Connects;
+                site.faults.connect = if away { ConnectResult::Refused } else { ConnectResult::Connects };
                 away
             }
             None => {

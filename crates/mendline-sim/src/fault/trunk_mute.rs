@@ -16,7 +16,7 @@ impl Fault for TrunkMute {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.mute = true;
+            site.faults.omits_endpoint = true;
         }
         world.cut_long_streams(at);
         None

@@ -32,7 +32,7 @@ use crate::oracle::{Effect, Key};
 use crate::server::{Era, Manner};
 use crate::site::{Site, Tongue};
 use crate::server_faults::ServerFaults;
-use crate::weather::Weather;
+use crate::network_faults::NetworkFaults;
 use crate::world::{Host, World};
 
 /// A world in the making, then a world.
@@ -108,7 +108,7 @@ impl Stage {
         config.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let mut site = Site {
             tongue: Tongue::Stateful,
-            weather: Weather::default(),
+            faults: NetworkFaults::default(),
             events: 0,
             names: false,
             polls: 0,

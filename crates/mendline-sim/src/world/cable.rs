@@ -19,7 +19,7 @@ use crate::clock::Due;
 use crate::exchange::{Exchange, Letter, Part, Phase, Request};
 use crate::fact::{Fact, Report, Via};
 use crate::site;
-use crate::weather::{Cut, Road, Weather};
+use crate::network_faults::{Cut, ConnectResult, NetworkFaults};
 
 /// How long the shell waits for a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -44,17 +44,17 @@ impl World {
             self.tell(&Fact::Resumes { by: Via::Exchange(upstream, id), key });
         }
         let host = &mut self.hosts[upstream];
-        let takes = match site.weather.road {
-            Road::Open if request.fresh => host.rng.millis(site.connect.0, site.connect.1),
+        let takes = match site.faults.connect {
+            ConnectResult::Connects if request.fresh => host.rng.millis(site.connect.0, site.connect.1),
             // An idle connection may be at hand.
-            Road::Open => host.rng.millis(0, site.connect.1),
-            Road::Slow => host.rng.millis(250, 300),
-            Road::Refused | Road::NoName | Road::Unreachable | Road::Forbidden(_) => host.rng.millis(0, 5),
-            Road::BlackHole | Road::NoResolver | Road::TlsStall => CONNECT_PATIENCE,
+            ConnectResult::Connects => host.rng.millis(0, site.connect.1),
+            ConnectResult::Slow => host.rng.millis(250, 300),
+            ConnectResult::Refused | ConnectResult::NameNotFound | ConnectResult::Unreachable | ConnectResult::Forbidden(_) => host.rng.millis(0, 5),
+            ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_PATIENCE,
         };
         let rng = host.rng.fork(id.0);
         let letter = Letter { exchange: Some(id), request, message, key };
-        let exchange = Exchange::new(upstream, letter, site.weather.road, rng);
+        let exchange = Exchange::new(upstream, letter, site.faults.connect, rng);
         if self.exchanges.insert(id, exchange).is_some() {
             self.tell(&Fact::Misbehaved("the engine used the name of an exchange twice"));
         }
@@ -64,9 +64,9 @@ impl World {
     pub(super) fn connect_ends(&mut self, id: ExchangeId) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
-        let Phase::Connecting(road) = exchange.phase else { return };
+        let Phase::Connecting(connect) = exchange.phase else { return };
         let upstream = exchange.upstream;
-        match road.ends() {
+        match connect.failure() {
             None => {
                 exchange.phase = Phase::Sending;
                 let wait = exchange.rng.millis(0, 1);
@@ -84,7 +84,7 @@ impl World {
         }
         let Some(site) = &self.hosts[exchange.upstream].site else { return };
         let left = exchange.unaccepted();
-        if let Some(chance) = site.weather.silent {
+        if let Some(chance) = site.faults.silent {
             // The operating system takes it all; nobody on the other side does.
             exchange.accept(left);
             exchange.stalled = true;
@@ -92,7 +92,7 @@ impl World {
             let heard = self.rng.percent(chance);
             return self.all_sent(id, heard);
         }
-        if let Some((Cut::Request, chance)) = site.weather.cut
+        if let Some((Cut::Request, chance)) = site.faults.cut
             && exchange.rng.percent(chance)
         {
             let some = exchange.rng.below(left);
@@ -136,11 +136,11 @@ impl World {
         let arrives = now + exchange.rng.millis(host.latency.0, host.latency.1);
         let size = part.size();
         exchange.carried += size;
-        let weather = host.site.as_ref().map(|site| &site.weather);
+        let faults = host.site.as_ref().map(|site| &site.faults);
         let is_over = |limit: Option<u64>, size: u64| size > 0 && limit.is_some_and(|limit| size > limit);
-        let part = if is_over(weather.and_then(|weather| weather.too_large), size) {
+        let part = if is_over(faults.and_then(|faults| faults.message_limit), size) {
             Part::End(EndHow::TooLarge)
-        } else if size > 0 && is_over(weather.and_then(|weather| weather.carries), exchange.carried) {
+        } else if size > 0 && is_over(faults.and_then(|faults| faults.response_limit), exchange.carried) {
             Part::End(EndHow::Cut("connection reset within the response".into()))
         } else {
             part
@@ -164,7 +164,7 @@ impl World {
             Some(Part::Event(_) | Part::Body(_)) if !self.machine.may_read(Port::Exchange(id)) => return false,
             Some(_) => {}
         }
-        let is_pretty = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.pretty);
+        let is_pretty = self.hosts[upstream].site.as_ref().is_some_and(|site| site.faults.pretty);
         match exchange.take() {
             Some(Part::Head(head)) => {
                 let report = Report::Head(head.status);
@@ -175,7 +175,7 @@ impl World {
                 }
             }
             Some(Part::Event(event)) => {
-                let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.odd_frames);
+                let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.faults.odd_frames);
                 let event = if is_odd { self.read_oddly(event) } else { event };
                 let event = if is_pretty { SseEvent { data: event.data.map(pretty), ..event } } else { event };
                 let event = ReceivedEvent::new(event, &Limits::default());
@@ -263,9 +263,9 @@ impl World {
     }
 
     /// The way to an upstream is another from now on.
-    pub fn block(&mut self, upstream: usize, road: Road) {
+    pub fn block(&mut self, upstream: usize, connect: ConnectResult) {
         if let Some(site) = &mut self.hosts[upstream].site {
-            site.weather.road = road;
+            site.faults.connect = connect;
         }
     }
 
@@ -324,7 +324,7 @@ impl World {
     /// The weather is fair again and what hung goes on; lines that were dead meanwhile are found out soon.
     pub fn clear_up(&mut self, upstream: usize) {
         if let Some(site) = &mut self.hosts[upstream].site {
-            site.weather = Weather::default();
+            site.faults = NetworkFaults::default();
         }
         self.stir_minds(upstream);
         for id in self.connected(upstream) {

@@ -248,7 +248,7 @@ impl World {
     pub fn clog(&mut self, upstream: usize) {
         self.halt(upstream);
         if let Some(site) = &mut self.hosts[upstream].site {
-            site.weather.silent = Some(20);
+            site.faults.silent = Some(20);
         }
         self.silence(upstream);
     }

@@ -15,7 +15,7 @@ use crate::exchange::{Letter, Part, Phase, Request};
 use crate::fact::{Fact, Via};
 use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
 use crate::site::{Form, Mind, Site, Stream, Tongue};
-use crate::weather::{Cut, Farewell, Stand, Unwelcome};
+use crate::network_faults::{Cut, SessionLostReply, InjectedResponse, Rejection};
 
 /// The revision that the clients of these worlds greet with.
 const VERSION: &str = "2025-11-25";
@@ -27,15 +27,15 @@ impl World {
         let Some(site) = self.hosts[upstream].site.clone() else { return };
         // Whoever gave the exchange up before its request was read is not there to be answered.
         letter.exchange = letter.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
-        if let (Some(chance), Some(exchange)) = (site.weather.refuses, letter.exchange)
+        if let (Some(chance), Some(exchange)) = (site.faults.refuses_streams, letter.exchange)
             && self.rng.percent(chance)
         {
             return self.refuse(exchange);
         }
-        if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.weather.cut, letter.exchange)
+        if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.faults.cut, letter.exchange)
             && self.rng.percent(chance)
         {
-            let eof = matches!(site.weather.cut, Some((Cut::Eof, _)));
+            let eof = matches!(site.faults.cut, Some((Cut::Eof, _)));
             let words = if eof { "the server closed the connection without a response" } else { "connection reset" };
             // The server may have read it before the line broke.
             if eof || self.rng.percent(60) {
@@ -45,16 +45,16 @@ impl World {
             return self.cut(exchange, words);
         }
         let is_request = letter.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
-        if let (Some((stand, chance)), Verb::Post) = (site.weather.stand, letter.request.verb)
-            && stand.strikes(site.tongue, is_request)
+        if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, letter.request.verb)
+            && injected.applies_to(site.tongue, is_request)
             && self.rng.percent(chance)
         {
             let exchange = letter.exchange;
-            if stand.may_hide_a_run() && self.rng.percent(40) {
+            if injected.may_hide_execution() && self.rng.percent(40) {
                 letter.exchange = None;
                 self.origin_hears(upstream, letter, &site);
             }
-            return self.stand_in(exchange, stand);
+            return self.send_injected(exchange, injected);
         }
         self.origin_hears(upstream, letter, &site);
     }
@@ -70,19 +70,19 @@ impl World {
 
     /// Turns a request away by its head, if the server does that to such as this one.
     fn turns_away(&mut self, upstream: usize, letter: &Letter, site: &Site) -> bool {
-        let (Some((why, chance)), Some(message)) = (site.weather.unwelcome, &letter.message) else { return false };
+        let (Some((why, chance)), Some(message)) = (site.faults.rejection, &letter.message) else { return false };
         let strikes = match why {
-            Unwelcome::NoSuchMethod => message.method() == Method::Other,
-            Unwelcome::HeaderMismatch => site.tongue == Tongue::Modern,
+            Rejection::NoSuchMethod => message.method() == Method::Other,
+            Rejection::HeaderMismatch => site.tongue == Tongue::Modern,
         };
         if message.kind() != Kind::Request || !strikes || !self.rng.percent(chance) {
             return false;
         }
         let (status, code, words) = match why {
-            Unwelcome::NoSuchMethod => (404, -32601, "method not found"),
-            Unwelcome::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
+            Rejection::NoSuchMethod => (404, -32601, "method not found"),
+            Rejection::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
         };
-        if let (Unwelcome::HeaderMismatch, Some(it)) = (why, letter.exchange.and_then(|id| self.exchanges.get_mut(&id)))
+        if let (Rejection::HeaderMismatch, Some(it)) = (why, letter.exchange.and_then(|id| self.exchanges.get_mut(&id)))
         {
             it.refuses = true;
         }
@@ -98,9 +98,9 @@ impl World {
     }
 
     /// Something else answers in place of the server.
-    fn stand_in(&mut self, exchange: Option<ExchangeId>, stand: Stand) {
-        match stand {
-            Stand::Status(status, wait) => {
+    fn send_injected(&mut self, exchange: Option<ExchangeId>, injected: InjectedResponse) {
+        match injected {
+            InjectedResponse::Status(status, wait) => {
                 if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
                     it.refuses |= proves_refusal(status);
                 }
@@ -108,7 +108,7 @@ impl World {
                 let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
                 self.send_back(exchange, Part::Head(head));
             }
-            Stand::Html => {
+            InjectedResponse::Html => {
                 self.send_back(exchange, Part::Head(head(200, Content::Other)));
                 let page = Bytes::from_static(b"<!doctype html><title>Welcome</title>");
                 self.send_back(exchange, Part::Body(page));
@@ -145,7 +145,7 @@ impl World {
                         return;
                     }
                     self.check_modern_headers(upstream, mind, &letter);
-                    if !self.has_the_params(upstream, mind, &letter) && site.weather.insists_on_params {
+                    if !self.has_the_params(upstream, mind, &letter) && site.faults.requires_param_headers {
                         return self.refuse_headers(upstream, &letter);
                     }
                 } else {
@@ -203,22 +203,22 @@ impl World {
                 self.check_version(upstream, mind, &letter);
                 self.let_in(upstream, mind, letter, site);
             }
-            None => self.say_farewell(upstream, &letter, site.weather.farewell),
+            None => self.reply_session_lost(upstream, &letter, site.faults.session_lost_reply),
         }
     }
 
     /// The session that was named is not known here.
-    pub(super) fn say_farewell(&mut self, upstream: usize, letter: &Letter, farewell: Farewell) {
+    pub(super) fn reply_session_lost(&mut self, upstream: usize, letter: &Letter, session_lost_reply: SessionLostReply) {
         let exchange = letter.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
             (it.refuses, it.says_lost) = (true, true);
         }
         let request = letter.message.as_ref().filter(|message| message.kind() == Kind::Request);
         let id = request.and_then(Message::id).map_or("null".into(), |raw| String::from_utf8_lossy(raw).into_owned());
-        let (status, id, code, words) = match farewell {
-            Farewell::InBody if request.is_some() => (200, id.as_str(), -32600, "Session not found"),
-            Farewell::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
-            Farewell::NotFound | Farewell::InBody => (404, "null", -32001, "Session not found"),
+        let (status, id, code, words) = match session_lost_reply {
+            SessionLostReply::InBody if request.is_some() => (200, id.as_str(), -32600, "Session not found"),
+            SessionLostReply::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
+            SessionLostReply::NotFound | SessionLostReply::InBody => (404, "null", -32001, "Session not found"),
         };
         // Some say why, some do not; each server does the same to every request of one session. Who says it with 400 has
         // to say why: a bare 400 is no word about a session.

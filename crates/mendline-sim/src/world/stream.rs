@@ -11,7 +11,7 @@ use super::World;
 use super::origin::head;
 use crate::exchange::{Letter, Part};
 use crate::site::{self, Form, Mind, Site, Stream, Tongue};
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 
 impl World {
     /// The head of a stream, and its priming event if its events have names. Some servers close it right then.
@@ -31,11 +31,11 @@ impl World {
         if form != Form::NamedEvents {
             return;
         }
-        let weather = &site.weather;
-        let polls = weather.polls || self.rng.percent(site.polls);
-        let closes = weather.primes_for_ever || (polls && name != 0 && method != Method::Initialize);
+        let faults = &site.faults;
+        let polls = faults.polls || self.rng.percent(site.polls);
+        let closes = faults.primes_forever || (polls && name != 0 && method != Method::Initialize);
         let retry =
-            weather.retry.or(if closes && self.rng.percent(50) { Some(self.rng.between(100, 800)) } else { None });
+            faults.retry.or(if closes && self.rng.percent(50) { Some(self.rng.between(100, 800)) } else { None });
         self.send_back(listener, Part::Event(site::priming(number, name, seen, primed, retry)));
         if closes && let Some(listener) = listener {
             self.send_back(Some(listener), Part::End(EndHow::Complete));
@@ -68,7 +68,7 @@ impl World {
 
     /// A mind says something over one of its streams; the last word ends it.
     pub(super) fn say(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
-        let weather = self.hosts[upstream].site.as_ref().map(|site| site.weather.clone()).unwrap_or_default();
+        let faults = self.hosts[upstream].site.as_ref().map(|site| site.faults.clone()).unwrap_or_default();
         let Some(stream) = self.stream(upstream, number, name) else { return };
         let last = last && name != 0;
         if stream.form == Form::Json && !last {
@@ -81,7 +81,7 @@ impl World {
         let (form, count, session) = (stream.form, stream.log.len(), stream.session.clone());
         let listener = if last { stream.listener.take() } else { stream.listener };
         let Some(exchange) = listener else { return };
-        let breaks = matches!(weather.cut, Some((Cut::Body, chance)) if self.rng.percent(chance));
+        let breaks = matches!(faults.cut, Some((Cut::Body, chance)) if self.rng.percent(chance));
         if form == Form::Json {
             let mut head = head(200, Content::Json);
             head.session = session;
@@ -94,7 +94,7 @@ impl World {
             return self.cut(exchange, "connection reset within the response");
         } else {
             let id = (form == Form::NamedEvents).then(|| site::event_name(number, name, count));
-            self.send_back(listener, Part::Event(SseEvent { id, event: None, data: Some(line), retry: weather.retry }));
+            self.send_back(listener, Part::Event(SseEvent { id, event: None, data: Some(line), retry: faults.retry }));
         }
         if last {
             self.send_back(listener, Part::End(EndHow::Complete));
@@ -103,14 +103,14 @@ impl World {
 
     pub(super) fn hear_get(&mut self, upstream: usize, letter: &Letter, site: &Site) {
         let Some(exchange) = letter.exchange else { return };
-        if site.weather.no_get {
+        if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }
         let Some(session) = letter.request.header(headers::SESSION_ID) else {
             return self.answer_status(Some(exchange), 400);
         };
         let Some(number) = self.origins[upstream].of_session(session) else {
-            return self.say_farewell(upstream, letter, site.weather.farewell);
+            return self.reply_session_lost(upstream, letter, site.faults.session_lost_reply);
         };
         let resumed = letter.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
         // Who asks again for the answer to its greeting cannot know yet what was agreed.
@@ -140,15 +140,15 @@ impl World {
         name: Option<(u32, u32, usize)>,
         site: &Site,
     ) {
-        let found = name.filter(|(mind, _, _)| *mind == number && !site.weather.resumes_nothing);
+        let found = name.filter(|(mind, _, _)| *mind == number && !site.faults.resumes_nothing);
         let mind = self.origins[upstream].minds.get_mut(&number);
         let stream = found.and_then(|(_, stream, _)| mind?.streams.get_mut(&stream));
         let (Some(stream), Some((_, which, seen))) = (stream, found) else {
             return self.answer_status(Some(exchange), 400);
         };
         stream.listener = Some(exchange);
-        let seen = if site.weather.replays_all { 0 } else { seen };
-        if site.weather.primes_for_ever {
+        let seen = if site.faults.replays_all { 0 } else { seen };
+        if site.faults.primes_forever {
             return self.prime(upstream, (number, which, seen), Method::None, site);
         }
         let (missed, finished) = (stream.log.iter().skip(seen).cloned().collect::<Vec<_>>(), stream.finished);
@@ -158,7 +158,7 @@ impl World {
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
         for (place, line) in missed.into_iter().enumerate() {
             let id = Some(site::event_name(number, which, seen + place + 1));
-            let event = SseEvent { id, event: None, data: Some(line), retry: site.weather.retry };
+            let event = SseEvent { id, event: None, data: Some(line), retry: site.faults.retry };
             self.send_back(Some(exchange), Part::Event(event));
         }
         if finished {
@@ -168,7 +168,7 @@ impl World {
 
     pub(super) fn open_trunk(&mut self, upstream: usize, letter: &Letter, site: &Site) {
         let Some(exchange) = letter.exchange else { return };
-        if site.weather.no_get {
+        if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }
         let number = self.origins[upstream].next_mind();
@@ -176,7 +176,7 @@ impl World {
         mind.listen(Form::Events, exchange);
         self.origins[upstream].minds.insert(number, mind);
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
-        if site.weather.mute {
+        if site.faults.omits_endpoint {
             return;
         }
         let data = Some(Bytes::from(format!("/messages?s={number}")));

@@ -11,18 +11,18 @@ use crate::site::Tongue;
 
 /// What an attempt to connect meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Road {
+pub enum ConnectResult {
     /// A listener.
     #[default]
-    Open,
+    Connects,
     /// A machine on which nobody listens.
     Refused,
     /// Nothing at all, until the shell's patience is over.
     BlackHole,
     /// A name that nobody knows.
-    NoName,
+    NameNotFound,
     /// A name that nobody says anything about.
-    NoResolver,
+    ResolverTimeout,
     /// No way to the machine.
     Unreachable,
     /// A listener that never finishes what it begins with.
@@ -33,18 +33,18 @@ pub enum Road {
     Forbidden(&'static str),
 }
 
-impl Road {
+impl ConnectResult {
     /// What the shell says of it, once it has found out; nothing if it leads there.
-    pub fn ends(self) -> Option<EndHow> {
+    pub fn failure(self) -> Option<EndHow> {
         let words = match self {
-            Road::Open | Road::Slow => return None,
-            Road::Forbidden(words) => return Some(EndHow::Forbidden(words.into())),
-            Road::Refused => "connection refused",
-            Road::BlackHole => "no connection within 5 s",
-            Road::NoName => "there is no such host",
-            Road::NoResolver => "its name could not be looked up within 5 s",
-            Road::Unreachable => "no route to host",
-            Road::TlsStall => "no TLS within 5 s",
+            ConnectResult::Connects | ConnectResult::Slow => return None,
+            ConnectResult::Forbidden(words) => return Some(EndHow::Forbidden(words.into())),
+            ConnectResult::Refused => "connection refused",
+            ConnectResult::BlackHole => "no connection within 5 s",
+            ConnectResult::NameNotFound => "there is no such host",
+            ConnectResult::ResolverTimeout => "its name could not be looked up within 5 s",
+            ConnectResult::Unreachable => "no route to host",
+            ConnectResult::TlsStall => "no TLS within 5 s",
         };
         Some(EndHow::NoConnection(words.into()))
     }
@@ -52,7 +52,7 @@ impl Road {
 
 /// Why a server of the modern era, or one without sessions, does not even look at what a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unwelcome {
+pub enum Rejection {
     /// It knows no such method.
     NoSuchMethod,
     /// The headers do not fit the body, it says.
@@ -74,32 +74,32 @@ pub enum Cut {
 
 /// What answers in place of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum InjectedResponse {
     /// A bare status, with the seconds of `Retry-After`.
     Status(u16, Option<u64>),
     /// A page for people, with status 200.
     Html,
 }
 
-impl Stand {
+impl InjectedResponse {
     /// Whether a client can tell it from the server. To a notification, and over a trunk to anything, a success says no
     /// more than that the message was taken; one that was not is another fault.
-    pub fn strikes(self, tongue: Tongue, is_request: bool) -> bool {
-        let is_told_apart = tongue != Tongue::Trunk || matches!(self, Stand::Status(300.., _));
+    pub fn applies_to(self, tongue: Tongue, is_request: bool) -> bool {
+        let is_told_apart = tongue != Tongue::Trunk || matches!(self, InjectedResponse::Status(300.., _));
         // Some servers answer every notification with an odd status, and work; only these say that it was not accepted.
-        let refuses_notes = matches!(self, Stand::Status(429 | 500.., _));
+        let refuses_notes = matches!(self, InjectedResponse::Status(429 | 500.., _));
         (is_request && is_told_apart) || refuses_notes
     }
 
     /// Whether the server may have been told before it was spoken for.
-    pub fn may_hide_a_run(self) -> bool {
-        !matches!(self, Stand::Status(status, _) if proves_refusal(status))
+    pub fn may_hide_execution(self) -> bool {
+        !matches!(self, InjectedResponse::Status(status, _) if proves_refusal(status))
     }
 }
 
 /// How a server says that it does not know a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Farewell {
+pub enum SessionLostReply {
     /// As the specification wants it.
     #[default]
     NotFound,
@@ -111,21 +111,21 @@ pub enum Farewell {
 
 /// The knobs.
 #[derive(Clone, Debug, Default)]
-pub struct Weather {
+pub struct NetworkFaults {
     /// What an attempt to connect meets.
-    pub road: Road,
+    pub connect: ConnectResult,
     /// Where exchanges are cut, and how many of a hundred.
     pub cut: Option<(Cut, u64)>,
     /// Bytes go out and nothing comes back; of a hundred requests, so many arrive all the same.
     pub silent: Option<u64>,
     /// Of a hundred requests, so many are refused without being looked at.
-    pub refuses: Option<u64>,
+    pub refuses_streams: Option<u64>,
     /// What is answered instead of looking into a request, to how many of a hundred.
-    pub unwelcome: Option<(Unwelcome, u64)>,
+    pub rejection: Option<(Rejection, u64)>,
     /// A connection carries so many bytes of a response and breaks.
-    pub carries: Option<u64>,
+    pub response_limit: Option<u64>,
     /// What is longer than this is too long for the shell.
-    pub too_large: Option<u64>,
+    pub message_limit: Option<u64>,
     /// Events are written as oddly as the format allows.
     pub odd_frames: bool,
     /// Messages are spread over several lines.
@@ -133,21 +133,21 @@ pub struct Weather {
     /// Who resumes a stream gets all of it again.
     pub replays_all: bool,
     /// What answers POSTs in place of the server, and how many of a hundred.
-    pub stand: Option<(Stand, u64)>,
+    pub injected: Option<(InjectedResponse, u64)>,
     /// How a lost session is put.
-    pub farewell: Farewell,
+    pub session_lost_reply: SessionLostReply,
     /// GET is not allowed.
     pub no_get: bool,
     /// A trunk is opened and says nothing.
-    pub mute: bool,
+    pub omits_endpoint: bool,
     /// What `retry` says in every event.
     pub retry: Option<u64>,
     /// Streams are never resumed.
     pub resumes_nothing: bool,
     /// Every stream is primed and closed, whatever is to be said over it.
-    pub primes_for_ever: bool,
+    pub primes_forever: bool,
     /// Every response that can be is closed after its priming event, to be asked for again.
     pub polls: bool,
     /// A modern server refuses calls without the headers that its tools ask for.
-    pub insists_on_params: bool,
+    pub requires_param_headers: bool,
 }
