@@ -96,8 +96,8 @@ mod t18_partition_two_way;
 mod t22_limit_data;
 mod t24_flap_1s;
 mod t25_swizzle_clog;
-mod trunk_cut;
-mod trunk_mute;
+mod sse_stream_cut;
+mod sse_stream_mute;
 mod x96_suspend_resume;
 mod x96b_route_or_address_changed;
 mod x97_reload_during_calls;
@@ -208,8 +208,8 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &t14_reset_mid_body::ResetMidBody,
     &t15_eof_without_response::EofWithoutResponse,
     &t16_half_open_silence::HalfOpenSilence,
-    &trunk_cut::TrunkCut,
-    &trunk_mute::TrunkMute,
+    &sse_stream_cut::SseStreamCut,
+    &sse_stream_mute::SseStreamMute,
     &h36_400_header_mismatch::HeaderMismatch,
 ];
 

@@ -7,7 +7,7 @@
 use mendline_core::evidence::proves_refusal;
 use mendline_core::port::EndHow;
 
-use crate::site::Tongue;
+use crate::site::HttpServerKind;
 
 /// What an attempt to connect meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,8 +84,8 @@ pub enum InjectedResponse {
 impl InjectedResponse {
     /// Whether a client can tell it from the server. To a notification, and over a trunk to anything, a success says no
     /// more than that the message was taken; one that was not is another fault.
-    pub fn applies_to(self, tongue: Tongue, is_request: bool) -> bool {
-        let is_told_apart = tongue != Tongue::Trunk || matches!(self, InjectedResponse::Status(300.., _));
+    pub fn applies_to(self, kind: HttpServerKind, is_request: bool) -> bool {
+        let is_told_apart = kind != HttpServerKind::Sse || matches!(self, InjectedResponse::Status(300.., _));
         // Some servers answer every notification with an odd status, and work; only these say that it was not accepted.
         let refuses_notes = matches!(self, InjectedResponse::Status(429 | 500.., _));
         (is_request && is_told_apart) || refuses_notes

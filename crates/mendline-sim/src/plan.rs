@@ -22,7 +22,7 @@ use crate::rng::Rng;
 use crate::fault::{self, Fault};
 use crate::memory::Memory;
 use crate::server::{Era, Manner};
-use crate::site::{Site, Tongue};
+use crate::site::{Site, HttpServerKind};
 use crate::server_faults::ServerFaults;
 use crate::network_faults::NetworkFaults;
 use crate::world::Host;
@@ -187,7 +187,7 @@ impl Plan {
         for (place, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {
                 strikes.iter().filter(|strike| strike.upstream == place).for_each(|strike| strike.fault.suit(site));
-                config.upstreams[place].transport = Transport::Http(dialect(site.tongue, &mut last.fork(place as u64)));
+                config.upstreams[place].transport = Transport::Http(dialect(site.kind, &mut last.fork(place as u64)));
             }
         }
         let abrupt = last.percent(20);
@@ -344,10 +344,10 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
 
 /// Puts a server behind a URL instead of into a child process.
 fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, rng: &mut Rng) {
-    let tongue = match pair.host.era {
-        Era::Modern => Tongue::Modern,
+    let kind = match pair.host.era {
+        Era::Modern => HttpServerKind::Modern,
         Era::Legacy => {
-            *rng.pick(&[Tongue::Stateful, Tongue::Stateful, Tongue::Stateful, Tongue::Stateless, Tongue::Trunk])
+            *rng.pick(&[HttpServerKind::Stateful, HttpServerKind::Stateful, HttpServerKind::Stateful, HttpServerKind::Stateless, HttpServerKind::Sse])
         }
     };
     upstream.place = "http://notes.example/mcp".into();
@@ -355,7 +355,7 @@ fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: boo
         upstream.timeouts.handshake = Duration::from_secs(*rng.pick(&[5, 10]));
     }
     pair.host.site = Some(Site {
-        tongue,
+        kind,
         faults: NetworkFaults::default(),
         events: *rng.pick(&[0, 50, 100, 100]),
         names: rng.percent(60),
@@ -366,11 +366,11 @@ fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: boo
 }
 
 /// What the engine is told about the server: nothing, or the truth.
-fn dialect(tongue: Tongue, rng: &mut Rng) -> Dialect {
-    match tongue {
+fn dialect(kind: HttpServerKind, rng: &mut Rng) -> Dialect {
+    match kind {
         _ if rng.percent(60) => Dialect::Auto,
-        Tongue::Trunk => Dialect::Sse,
-        Tongue::Stateful | Tongue::Stateless | Tongue::Modern => Dialect::Streamable,
+        HttpServerKind::Sse => Dialect::Sse,
+        HttpServerKind::Stateful | HttpServerKind::Stateless | HttpServerKind::Modern => Dialect::Streamable,
     }
 }
 
@@ -411,7 +411,7 @@ impl fmt::Display for Plan {
                 writeln!(
                     f,
                     "  over HTTP: {:?} by {:?}, {}% events, named: {}, {}% polls, speaks up: {}, connects in {:?} ms",
-                    site.tongue, upstream.transport, site.events, site.names, site.polls, site.speaks_up, site.connect
+                    site.kind, upstream.transport, site.events, site.names, site.polls, site.speaks_up, site.connect
                 )?;
             }
             writeln!(

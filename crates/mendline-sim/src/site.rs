@@ -20,7 +20,7 @@ use crate::network_faults::NetworkFaults;
 
 /// What a server over HTTP speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tongue {
+pub enum HttpServerKind {
     /// Streamable HTTP of the legacy era, with sessions.
     Stateful,
     /// The same without.
@@ -28,14 +28,14 @@ pub enum Tongue {
     /// Streamable HTTP of the modern era.
     Modern,
     /// HTTP+SSE: one long stream over which everything comes.
-    Trunk,
+    Sse,
 }
 
 /// What is the same for all lives of one HTTP server.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// What it speaks.
-    pub tongue: Tongue,
+    pub kind: HttpServerKind,
     /// What the way to it is like now.
     pub faults: NetworkFaults,
     /// Of a hundred answers, how many come as events.
@@ -53,8 +53,8 @@ pub struct Site {
 impl Site {
     /// Gives a server of the legacy era sessions.
     pub fn keep_sessions(&mut self) {
-        if self.tongue != Tongue::Modern {
-            self.tongue = Tongue::Stateful;
+        if self.kind != HttpServerKind::Modern {
+            self.kind = HttpServerKind::Stateful;
         }
     }
 

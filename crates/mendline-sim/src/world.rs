@@ -36,7 +36,7 @@ use crate::machine::{self, Driven, Machine};
 use crate::memory::Memory;
 use crate::oracle::{Key, Oracle, Terms};
 use crate::server::{Era, Server};
-use crate::site::{Origin, Tongue};
+use crate::site::{Origin, HttpServerKind};
 
 /// How many steps a world may take: far more than any needs, and an end to one that does not come to rest.
 const STEPS: u64 = 2_000_000;
@@ -314,14 +314,14 @@ impl World {
     /// The server that a legacy client talks to now, if it is one that keeps something in mind.
     fn server_of(&self, upstream: usize) -> Option<&Server> {
         let host = &self.hosts[upstream];
-        match host.site.as_ref().map(|site| site.tongue) {
+        match host.site.as_ref().map(|site| site.kind) {
             _ if host.era == Era::Modern => None,
             None => Some(&self.children.get(self.living(upstream).last()?)?.server),
-            Some(Tongue::Stateful | Tongue::Trunk) => {
+            Some(HttpServerKind::Stateful | HttpServerKind::Sse) => {
                 let minds = self.origins[upstream].minds.values().rev();
                 minds.filter(|mind| mind.known && mind.used).map(|mind| &mind.server).next()
             }
-            Some(Tongue::Stateless | Tongue::Modern) => None,
+            Some(HttpServerKind::Stateless | HttpServerKind::Modern) => None,
         }
     }
 

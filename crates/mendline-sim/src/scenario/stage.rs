@@ -30,7 +30,7 @@ use crate::journal::Journal;
 use crate::machine::Driven;
 use crate::oracle::{Effect, Key};
 use crate::server::{Era, Manner};
-use crate::site::{Site, Tongue};
+use crate::site::{Site, HttpServerKind};
 use crate::server_faults::ServerFaults;
 use crate::network_faults::NetworkFaults;
 use crate::world::{Host, World};
@@ -107,7 +107,7 @@ impl Stage {
         // Most stories are about something else than how they begin.
         config.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let mut site = Site {
-            tongue: Tongue::Stateful,
+            kind: HttpServerKind::Stateful,
             faults: NetworkFaults::default(),
             events: 0,
             names: false,
@@ -120,7 +120,7 @@ impl Stage {
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {
             match option.split_once('=') {
-                None if *option == "modern" => (era, site.tongue) = (Era::Modern, Tongue::Modern),
+                None if *option == "modern" => (era, site.kind) = (Era::Modern, HttpServerKind::Modern),
                 None if over_http => speak(&mut site, option)?,
                 Some(("dialect", "auto")) => config.transport = Transport::Http(Dialect::Auto),
                 Some(("dialect", "sse")) => config.transport = Transport::Http(Dialect::Sse),
@@ -280,9 +280,9 @@ fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
 /// What a word says about an HTTP server.
 fn speak(site: &mut Site, word: &str) -> Result<(), String> {
     match word {
-        "stateful" => site.tongue = Tongue::Stateful,
-        "stateless" => site.tongue = Tongue::Stateless,
-        "sse" => site.tongue = Tongue::Trunk,
+        "stateful" => site.kind = HttpServerKind::Stateful,
+        "stateless" => site.kind = HttpServerKind::Stateless,
+        "sse" => site.kind = HttpServerKind::Sse,
         "events" => site.events = 100,
         "named" => (site.events, site.names) = (100, true),
         "polls" => site.polls = 100,

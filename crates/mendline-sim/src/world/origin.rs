@@ -14,7 +14,7 @@ use crate::clock::Due;
 use crate::exchange::{Letter, Part, Phase, Request};
 use crate::fact::{Fact, Via};
 use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
-use crate::site::{Form, Mind, Site, Stream, Tongue};
+use crate::site::{Form, Mind, Site, Stream, HttpServerKind};
 use crate::network_faults::{Cut, SessionLostReply, InjectedResponse, Rejection};
 
 /// The revision that the clients of these worlds greet with.
@@ -46,7 +46,7 @@ impl World {
         }
         let is_request = letter.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
         if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, letter.request.verb)
-            && injected.applies_to(site.tongue, is_request)
+            && injected.applies_to(site.kind, is_request)
             && self.rng.percent(chance)
         {
             let exchange = letter.exchange;
@@ -73,7 +73,7 @@ impl World {
         let (Some((why, chance)), Some(message)) = (site.faults.rejection, &letter.message) else { return false };
         let strikes = match why {
             Rejection::NoSuchMethod => message.method() == Method::Other,
-            Rejection::HeaderMismatch => site.tongue == Tongue::Modern,
+            Rejection::HeaderMismatch => site.kind == HttpServerKind::Modern,
         };
         if message.kind() != Kind::Request || !strikes || !self.rng.percent(chance) {
             return false;
@@ -118,15 +118,15 @@ impl World {
     }
 
     fn origin_hears(&mut self, upstream: usize, letter: Letter, site: &Site) {
-        match (site.tongue, letter.request.verb) {
-            (Tongue::Trunk, Verb::Get) => self.open_trunk(upstream, &letter, site),
-            (Tongue::Trunk, Verb::Post) => match self.of_target(upstream, &letter.request) {
+        match (site.kind, letter.request.verb) {
+            (HttpServerKind::Sse, Verb::Get) => self.open_sse_stream(upstream, &letter, site),
+            (HttpServerKind::Sse, Verb::Post) => match self.of_target(upstream, &letter.request) {
                 Some(mind) => self.let_in(upstream, mind, letter, site),
                 None => self.send_astray(&letter),
             },
-            (Tongue::Stateful, Verb::Post) => self.hear_in_session(upstream, letter, site),
-            (Tongue::Stateful, Verb::Get) => self.hear_get(upstream, &letter, site),
-            (Tongue::Stateful, Verb::Delete) => {
+            (HttpServerKind::Stateful, Verb::Post) => self.hear_in_session(upstream, letter, site),
+            (HttpServerKind::Stateful, Verb::Get) => self.hear_get(upstream, &letter, site),
+            (HttpServerKind::Stateful, Verb::Delete) => {
                 let mind =
                     letter.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
                 if let Some(mind) = mind.and_then(|mind| self.origins[upstream].minds.get_mut(&mind)) {
@@ -134,12 +134,12 @@ impl World {
                 }
                 self.answer_status(letter.exchange, if mind.is_some() { 200 } else { 404 });
             }
-            (Tongue::Stateless | Tongue::Modern, Verb::Post) => {
+            (HttpServerKind::Stateless | HttpServerKind::Modern, Verb::Post) => {
                 if self.turns_away(upstream, &letter, site) {
                     return;
                 }
-                let mind = self.only_mind(upstream, site.tongue);
-                if site.tongue == Tongue::Modern {
+                let mind = self.only_mind(upstream, site.kind);
+                if site.kind == HttpServerKind::Modern {
                     // The stream was closed before it was read: that is a cancellation.
                     if letter.exchange.is_none() && self.rng.percent(50) {
                         return;
@@ -153,8 +153,8 @@ impl World {
                 }
                 self.let_in(upstream, mind, letter, site);
             }
-            (Tongue::Stateless | Tongue::Modern | Tongue::Trunk, Verb::Get | Verb::Delete) => {
-                if site.tongue == Tongue::Modern {
+            (HttpServerKind::Stateless | HttpServerKind::Modern | HttpServerKind::Sse, Verb::Get | Verb::Delete) => {
+                if site.kind == HttpServerKind::Modern {
                     self.complain(
                         upstream,
                         0,
@@ -189,7 +189,7 @@ impl World {
             if replayed && self.origins[upstream].has_a_good_session() {
                 self.complain(upstream, mind, "was greeted anew although the session before was well");
             }
-            let server = self.fresh_server(upstream, mind, Tongue::Stateful);
+            let server = self.fresh_server(upstream, mind, HttpServerKind::Stateful);
             let name = format!("session-{upstream}-{mind}");
             self.origins[upstream].minds.insert(mind, Mind::new(server, Some(name)));
             return self.let_in(upstream, mind, letter, site);
@@ -291,23 +291,23 @@ impl World {
         self.send_back(letter.exchange, Part::End(EndHow::Complete));
     }
 
-    fn only_mind(&mut self, upstream: usize, tongue: Tongue) -> u32 {
+    fn only_mind(&mut self, upstream: usize, kind: HttpServerKind) -> u32 {
         if let Some(mind) = self.origins[upstream].minds.keys().next_back() {
             return *mind;
         }
         let mind = self.origins[upstream].next_mind();
-        let server = self.fresh_server(upstream, mind, tongue);
+        let server = self.fresh_server(upstream, mind, kind);
         self.origins[upstream].minds.insert(mind, Mind::new(server, None));
         mind
     }
 
-    pub(super) fn fresh_server(&mut self, upstream: usize, mind: u32, tongue: Tongue) -> Server {
+    pub(super) fn fresh_server(&mut self, upstream: usize, mind: u32, kind: HttpServerKind) -> Server {
         let host = &self.hosts[upstream];
         let (manner, rng) = (host.manner.clone(), host.rng.fork(1_000 + u64::from(mind)));
-        let server = match tongue {
-            Tongue::Stateless => Server::behind(Box::new(Stateless), mind, manner, rng),
-            Tongue::Modern => Server::new(Era::Modern, mind, manner, rng),
-            Tongue::Stateful | Tongue::Trunk => Server::new(Era::Legacy, mind, manner, rng),
+        let server = match kind {
+            HttpServerKind::Stateless => Server::behind(Box::new(Stateless), mind, manner, rng),
+            HttpServerKind::Modern => Server::new(Era::Modern, mind, manner, rng),
+            HttpServerKind::Stateful | HttpServerKind::Sse => Server::new(Era::Legacy, mind, manner, rng),
         };
         server.over_http()
     }
@@ -327,15 +327,15 @@ impl World {
         let form = self.form_of(upstream, site, &message);
         let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
         mind.used |= is_request && message.method() != Method::Initialize;
-        let over_trunk = site.tongue == Tongue::Trunk;
-        let seat = if is_request && !over_trunk {
+        let over_sse_stream = site.kind == HttpServerKind::Sse;
+        let seat = if is_request && !over_sse_stream {
             let session = mind.session.clone().filter(|_| message.method() == Method::Initialize);
             let stream = mind.open(Stream { session, key, ..Stream::new(form, exchange) });
             Seat { stream, talks: form != Form::Json }
         } else {
             Seat::PIPE
         };
-        if is_request && !over_trunk {
+        if is_request && !over_sse_stream {
             if form != Form::Json {
                 self.begin_stream(upstream, number, seat.stream, message.method(), site);
             }
@@ -393,14 +393,14 @@ impl World {
 
     /// Nobody listens at an exchange any more, and the server may have noticed.
     pub(super) fn hang_up(&mut self, upstream: usize, exchange: ExchangeId, noticed: bool) {
-        let tongue = self.hosts[upstream].site.as_ref().map(|site| site.tongue);
+        let kind = self.hosts[upstream].site.as_ref().map(|site| site.kind);
         for (number, stream) in self.origins[upstream].hang_up(exchange) {
             let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
-            match tongue {
+            match kind {
                 // Closing the stream is how the modern era cancels.
-                Some(Tongue::Modern) if noticed => mind.server.forget(stream),
+                Some(HttpServerKind::Modern) if noticed => mind.server.forget(stream),
                 // What runs goes on, and nobody will ever hear of it.
-                Some(Tongue::Trunk) => {
+                Some(HttpServerKind::Sse) => {
                     mind.known = false;
                     let deeds = mind.server.stop_asking();
                     self.perform_at(upstream, number, deeds);

@@ -10,7 +10,7 @@ use mendline_wire::{Message, Method, SseEvent, headers};
 use super::World;
 use super::origin::head;
 use crate::exchange::{Letter, Part};
-use crate::site::{self, Form, Mind, Site, Stream, Tongue};
+use crate::site::{self, Form, Mind, Site, Stream, HttpServerKind};
 use crate::network_faults::Cut;
 
 impl World {
@@ -48,7 +48,7 @@ impl World {
         if !listens && !self.hosts[upstream].rng.percent(site.events) {
             return Form::Json;
         }
-        if site.names && site.tongue == Tongue::Stateful { Form::NamedEvents } else { Form::Events }
+        if site.names && site.kind == HttpServerKind::Stateful { Form::NamedEvents } else { Form::Events }
     }
 
     fn stream(&mut self, upstream: usize, number: u32, name: u32) -> Option<&mut Stream> {
@@ -166,13 +166,13 @@ impl World {
         }
     }
 
-    pub(super) fn open_trunk(&mut self, upstream: usize, letter: &Letter, site: &Site) {
+    pub(super) fn open_sse_stream(&mut self, upstream: usize, letter: &Letter, site: &Site) {
         let Some(exchange) = letter.exchange else { return };
         if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }
         let number = self.origins[upstream].next_mind();
-        let mut mind = Mind::new(self.fresh_server(upstream, number, Tongue::Trunk), None);
+        let mut mind = Mind::new(self.fresh_server(upstream, number, HttpServerKind::Sse), None);
         mind.listen(Form::Events, exchange);
         self.origins[upstream].minds.insert(number, mind);
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::site::{Site, Tongue};
+use crate::site::{Site, HttpServerKind};
 use crate::world::World;
 
 /// See the module.
-pub(super) struct TrunkCut;
+pub(super) struct SseStreamCut;
 
-impl Fault for TrunkCut {
+impl Fault for SseStreamCut {
     fn name(&self) -> &'static str {
         "trunk_cut"
     }
@@ -27,8 +27,8 @@ impl Fault for TrunkCut {
         // Half of them are trunks, and half are streams for notices.
         if site.names {
             site.keep_sessions();
-        } else if site.tongue != Tongue::Modern {
-            site.tongue = Tongue::Trunk;
+        } else if site.kind != HttpServerKind::Modern {
+            site.kind = HttpServerKind::Sse;
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::site::{Site, Tongue};
+use crate::site::{Site, HttpServerKind};
 use crate::world::World;
 
 /// See the module.
-pub(super) struct TrunkMute;
+pub(super) struct SseStreamMute;
 
-impl Fault for TrunkMute {
+impl Fault for SseStreamMute {
     fn name(&self) -> &'static str {
         "trunk_mute"
     }
@@ -23,8 +23,8 @@ impl Fault for TrunkMute {
     }
 
     fn suit(&self, site: &mut Site) {
-        if site.tongue != Tongue::Modern {
-            site.tongue = Tongue::Trunk;
+        if site.kind != HttpServerKind::Modern {
+            site.kind = HttpServerKind::Sse;
         }
     }
 }
