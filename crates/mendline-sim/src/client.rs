@@ -6,8 +6,8 @@
 //! servers and checkers can name requests.
 
 mod belief;
-mod letter;
-mod mailbox;
+mod requests;
+mod incoming;
 mod workload;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use mendline_core::{ClientId, Moment};
 use mendline_wire::Id;
 
 pub use belief::Belief;
-pub use mailbox::{Seen, stamp_of};
+pub use incoming::{Incoming, stamp_of};
 pub use workload::Workload;
 
 use crate::rng::Rng;
@@ -208,7 +208,7 @@ impl Client {
             oracle.of_mut(*twin).cancelled.get_or_insert(now);
             self.belief.gives_up(*twin);
         }
-        self.outbox.push_back((letter::cancelled(&id), Vec::new()));
+        self.outbox.push_back((requests::cancelled(&id), Vec::new()));
     }
 
     /// Whether it can still act and read.

@@ -48,7 +48,7 @@ impl Request {
 
 /// A whole request, under way to its server.
 #[derive(Debug)]
-pub struct Letter {
+pub struct PendingRequest {
     /// Over which exchange it came; none when nobody is left to read the answer.
     pub exchange: Option<mendline_core::port::ExchangeId>,
     /// What was asked.
@@ -102,7 +102,7 @@ pub struct Exchange {
     /// How far it is.
     pub phase: Phase,
     /// The request, until all of it is accepted.
-    pub letter: Option<Letter>,
+    pub pending: Option<PendingRequest>,
     /// The client's request in it, if it is one.
     pub key: Option<Key>,
     /// It is the stream over which everything comes, or the one for what is said unasked: a GET that waits.
@@ -128,14 +128,14 @@ pub struct Exchange {
 
 impl Exchange {
     /// An exchange that is being connected.
-    pub fn new(upstream: usize, letter: Letter, connect: ConnectResult, rng: Rng) -> Exchange {
+    pub fn new(upstream: usize, pending: PendingRequest, connect: ConnectResult, rng: Rng) -> Exchange {
         Exchange {
             upstream,
             phase: Phase::Connecting(connect),
-            key: letter.key,
-            verb: letter.request.verb,
-            size: letter.request.size(),
-            letter: Some(letter),
+            key: pending.key,
+            verb: pending.request.verb,
+            size: pending.request.size(),
+            pending: Some(pending),
             stalled: false,
             refuses: false,
             says_lost: false,
@@ -217,7 +217,7 @@ mod tests {
             body: Some(Bytes::from_static(b"{}")),
             fresh: true,
         };
-        Exchange::new(0, Letter { exchange: None, request, message: None, key: None }, ConnectResult::Connects, Rng::new(1))
+        Exchange::new(0, PendingRequest { exchange: None, request, message: None, key: None }, ConnectResult::Connects, Rng::new(1))
     }
 
     #[test]

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use mendline_core::port::ExchangeId;
 use mendline_wire::SseEvent;
 
-use crate::exchange::Letter;
+use crate::exchange::PendingRequest;
 use crate::oracle::Key;
 use crate::server::Server;
 use crate::network_faults::NetworkFaults;
@@ -148,8 +148,8 @@ pub struct Origin {
     /// The conversations, by number; numbers only rise.
     pub minds: BTreeMap<u32, Mind>,
     /// Requests on the last stretch of their way.
-    pub mail: BTreeMap<u32, Letter>,
-    posted: u32,
+    pub in_transit: BTreeMap<u32, PendingRequest>,
+    enqueued: u32,
     made: u32,
 }
 
@@ -161,10 +161,10 @@ impl Origin {
     }
 
     /// Puts a whole request under way; says under which number.
-    pub fn post(&mut self, letter: Letter) -> u32 {
-        self.posted += 1;
-        self.mail.insert(self.posted, letter);
-        self.posted
+    pub fn enqueue(&mut self, pending: PendingRequest) -> u32 {
+        self.enqueued += 1;
+        self.in_transit.insert(self.enqueued, pending);
+        self.enqueued
     }
 
     /// The mind that is known under this session.

@@ -16,7 +16,7 @@ use mendline_wire::{
 use super::World;
 use crate::client::stamp_of;
 use crate::clock::Due;
-use crate::exchange::{Exchange, Letter, Part, Phase, Request};
+use crate::exchange::{Exchange, PendingRequest, Part, Phase, Request};
 use crate::fact::{Fact, Report, Via};
 use crate::site;
 use crate::network_faults::{Cut, ConnectResult, NetworkFaults};
@@ -53,8 +53,8 @@ impl World {
             ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_PATIENCE,
         };
         let rng = host.rng.fork(id.0);
-        let letter = Letter { exchange: Some(id), request, message, key };
-        let exchange = Exchange::new(upstream, letter, site.faults.connect, rng);
+        let pending = PendingRequest { exchange: Some(id), request, message, key };
+        let exchange = Exchange::new(upstream, pending, site.faults.connect, rng);
         if self.exchanges.insert(id, exchange).is_some() {
             self.tell(&Fact::Misbehaved("the engine used the name of an exchange twice"));
         }
@@ -112,15 +112,15 @@ impl World {
     fn all_sent(&mut self, id: ExchangeId, heard: bool) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.phase = Phase::Sent;
-        let (upstream, key, letter) = (exchange.upstream, exchange.key, exchange.letter.take());
+        let (upstream, key, pending) = (exchange.upstream, exchange.key, exchange.pending.take());
         let latency = self.hosts[upstream].latency;
         let wait = exchange.rng.millis(latency.0, latency.1);
         if let Some(key) = key {
             self.oracle.of_mut(key).whole += 1;
             self.tell(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
         }
-        if let (true, Some(letter)) = (heard, letter) {
-            let number = self.origins[upstream].post(letter);
+        if let (true, Some(pending)) = (heard, pending) {
+            let number = self.origins[upstream].enqueue(pending);
             self.clock.after(wait, Due::RequestArrives(upstream, number));
         }
     }

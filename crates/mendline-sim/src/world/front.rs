@@ -6,7 +6,7 @@ use mendline_core::{ClientId, Input, Port};
 use mendline_wire::{Limits, Line, Message, Received};
 
 use super::World;
-use crate::client::{Probe, Seen, Stage};
+use crate::client::{Probe, Incoming, Stage};
 use crate::clock::Due;
 use crate::fact::Fact;
 use crate::oracle::{Key, Verdict};
@@ -115,20 +115,20 @@ impl World {
     fn client_hears(&mut self, place: usize, message: &Message) {
         let client = self.clients[place].id;
         match self.clients[place].hear(message, &mut self.oracle) {
-            Seen::Answer(key, verdict, stamp) => {
+            Incoming::Answer(key, verdict, stamp) => {
                 self.tell(&Fact::Answered { key, verdict: &verdict, stamp });
                 self.judge_probe(place, key, &verdict);
             }
-            Seen::Surplus => self.tell(&Fact::Surplus { client, message }),
-            Seen::Progress(named, meant, value, stamp) => {
+            Incoming::Surplus => self.tell(&Fact::Surplus { client, message }),
+            Incoming::Progress(named, meant, value, stamp) => {
                 self.tell(&Fact::Progressed { client, named, meant, value, stamp });
             }
-            Seen::Notice(stamp) => self.tell(&Fact::Told { client, message, stamp }),
-            Seen::Question(number, wait, stamp) => {
+            Incoming::Notice(stamp) => self.tell(&Fact::Told { client, message, stamp }),
+            Incoming::Question(number, wait, stamp) => {
                 self.tell(&Fact::Asked { client, stamp });
                 self.clock.after(wait, Due::ClientReplies(client, number));
             }
-            Seen::Wrong(words) => self.tell(&Fact::Objected { client, words: &words }),
+            Incoming::Wrong(words) => self.tell(&Fact::Objected { client, words: &words }),
         }
     }
 

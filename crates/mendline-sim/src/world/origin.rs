@@ -11,7 +11,7 @@ use mendline_wire::{Kind, Message, Method, code, headers};
 
 use super::World;
 use crate::clock::Due;
-use crate::exchange::{Letter, Part, Phase, Request};
+use crate::exchange::{PendingRequest, Part, Phase, Request};
 use crate::fact::{Fact, Via};
 use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
 use crate::site::{Form, Mind, Site, Stream, HttpServerKind};
@@ -23,54 +23,54 @@ const VERSION: &str = "2025-11-25";
 impl World {
     /// A whole request has come to the server, or to whatever stands in front of it.
     pub(super) fn request_arrives(&mut self, upstream: usize, number: u32) {
-        let Some(mut letter) = self.origins[upstream].mail.remove(&number) else { return };
+        let Some(mut pending) = self.origins[upstream].in_transit.remove(&number) else { return };
         let Some(site) = self.hosts[upstream].site.clone() else { return };
         // Whoever gave the exchange up before its request was read is not there to be answered.
-        letter.exchange = letter.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
-        if let (Some(chance), Some(exchange)) = (site.faults.refuses_streams, letter.exchange)
+        pending.exchange = pending.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
+        if let (Some(chance), Some(exchange)) = (site.faults.refuses_streams, pending.exchange)
             && self.rng.percent(chance)
         {
             return self.refuse(exchange);
         }
-        if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.faults.cut, letter.exchange)
+        if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.faults.cut, pending.exchange)
             && self.rng.percent(chance)
         {
             let eof = matches!(site.faults.cut, Some((Cut::Eof, _)));
             let words = if eof { "the server closed the connection without a response" } else { "connection reset" };
             // The server may have read it before the line broke.
             if eof || self.rng.percent(60) {
-                letter.exchange = None;
-                self.origin_hears(upstream, letter, &site);
+                pending.exchange = None;
+                self.origin_hears(upstream, pending, &site);
             }
             return self.cut(exchange, words);
         }
-        let is_request = letter.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
-        if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, letter.request.verb)
+        let is_request = pending.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
+        if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, pending.request.verb)
             && injected.applies_to(site.kind, is_request)
             && self.rng.percent(chance)
         {
-            let exchange = letter.exchange;
+            let exchange = pending.exchange;
             if injected.may_hide_execution() && self.rng.percent(40) {
-                letter.exchange = None;
-                self.origin_hears(upstream, letter, &site);
+                pending.exchange = None;
+                self.origin_hears(upstream, pending, &site);
             }
             return self.send_injected(exchange, injected);
         }
-        self.origin_hears(upstream, letter, &site);
+        self.origin_hears(upstream, pending, &site);
     }
 
     /// The server says goodbye to its connections: what it has not looked at it never will.
     pub fn say_goaway(&mut self, upstream: usize) {
-        for letter in std::mem::take(&mut self.origins[upstream].mail).into_values() {
-            if let Some(exchange) = letter.exchange {
+        for pending in std::mem::take(&mut self.origins[upstream].in_transit).into_values() {
+            if let Some(exchange) = pending.exchange {
                 self.refuse(exchange);
             }
         }
     }
 
     /// Turns a request away by its head, if the server does that to such as this one.
-    fn turns_away(&mut self, upstream: usize, letter: &Letter, site: &Site) -> bool {
-        let (Some((why, chance)), Some(message)) = (site.faults.rejection, &letter.message) else { return false };
+    fn turns_away(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) -> bool {
+        let (Some((why, chance)), Some(message)) = (site.faults.rejection, &pending.message) else { return false };
         let strikes = match why {
             Rejection::NoSuchMethod => message.method() == Method::Other,
             Rejection::HeaderMismatch => site.kind == HttpServerKind::Modern,
@@ -82,7 +82,7 @@ impl World {
             Rejection::NoSuchMethod => (404, -32601, "method not found"),
             Rejection::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
         };
-        if let (Rejection::HeaderMismatch, Some(it)) = (why, letter.exchange.and_then(|id| self.exchanges.get_mut(&id)))
+        if let (Rejection::HeaderMismatch, Some(it)) = (why, pending.exchange.and_then(|id| self.exchanges.get_mut(&id)))
         {
             it.refuses = true;
         }
@@ -90,10 +90,10 @@ impl World {
         let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
         // Said twice of one call, it is the server's answer to it.
-        self.note_reply(upstream, letter.key, Bytes::from(error));
-        self.send_back(letter.exchange, Part::Head(head(status, Content::Json)));
-        self.send_back(letter.exchange, Part::Body(Bytes::from(body)));
-        self.send_back(letter.exchange, Part::End(EndHow::Complete));
+        self.note_reply(upstream, pending.key, Bytes::from(error));
+        self.send_back(pending.exchange, Part::Head(head(status, Content::Json)));
+        self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
+        self.send_back(pending.exchange, Part::End(EndHow::Complete));
         true
     }
 
@@ -117,51 +117,51 @@ impl World {
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    fn origin_hears(&mut self, upstream: usize, letter: Letter, site: &Site) {
-        match (site.kind, letter.request.verb) {
-            (HttpServerKind::Sse, Verb::Get) => self.open_sse_stream(upstream, &letter, site),
-            (HttpServerKind::Sse, Verb::Post) => match self.of_target(upstream, &letter.request) {
-                Some(mind) => self.let_in(upstream, mind, letter, site),
-                None => self.send_astray(&letter),
+    fn origin_hears(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
+        match (site.kind, pending.request.verb) {
+            (HttpServerKind::Sse, Verb::Get) => self.open_sse_stream(upstream, &pending, site),
+            (HttpServerKind::Sse, Verb::Post) => match self.of_target(upstream, &pending.request) {
+                Some(mind) => self.let_in(upstream, mind, pending, site),
+                None => self.send_astray(&pending),
             },
-            (HttpServerKind::Stateful, Verb::Post) => self.hear_in_session(upstream, letter, site),
-            (HttpServerKind::Stateful, Verb::Get) => self.hear_get(upstream, &letter, site),
+            (HttpServerKind::Stateful, Verb::Post) => self.hear_in_session(upstream, pending, site),
+            (HttpServerKind::Stateful, Verb::Get) => self.hear_get(upstream, &pending, site),
             (HttpServerKind::Stateful, Verb::Delete) => {
                 let mind =
-                    letter.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
+                    pending.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
                 if let Some(mind) = mind.and_then(|mind| self.origins[upstream].minds.get_mut(&mind)) {
                     mind.known = false;
                 }
-                self.answer_status(letter.exchange, if mind.is_some() { 200 } else { 404 });
+                self.answer_status(pending.exchange, if mind.is_some() { 200 } else { 404 });
             }
             (HttpServerKind::Stateless | HttpServerKind::Modern, Verb::Post) => {
-                if self.turns_away(upstream, &letter, site) {
+                if self.turns_away(upstream, &pending, site) {
                     return;
                 }
                 let mind = self.only_mind(upstream, site.kind);
                 if site.kind == HttpServerKind::Modern {
                     // The stream was closed before it was read: that is a cancellation.
-                    if letter.exchange.is_none() && self.rng.percent(50) {
+                    if pending.exchange.is_none() && self.rng.percent(50) {
                         return;
                     }
-                    self.check_modern_headers(upstream, mind, &letter);
-                    if !self.has_the_params(upstream, mind, &letter) && site.faults.requires_param_headers {
-                        return self.refuse_headers(upstream, &letter);
+                    self.check_modern_headers(upstream, mind, &pending);
+                    if !self.has_the_params(upstream, mind, &pending) && site.faults.requires_param_headers {
+                        return self.refuse_headers(upstream, &pending);
                     }
                 } else {
-                    self.check_version(upstream, mind, &letter);
+                    self.check_version(upstream, mind, &pending);
                 }
-                self.let_in(upstream, mind, letter, site);
+                self.let_in(upstream, mind, pending, site);
             }
             (HttpServerKind::Stateless | HttpServerKind::Modern | HttpServerKind::Sse, Verb::Get | Verb::Delete) => {
                 if site.kind == HttpServerKind::Modern {
                     self.complain(
                         upstream,
                         0,
-                        &format!("was sent a {:?}, which its era does not have", letter.request.verb),
+                        &format!("was sent a {:?}, which its era does not have", pending.request.verb),
                     );
                 }
-                self.answer_status(letter.exchange, 405);
+                self.answer_status(pending.exchange, 405);
             }
         }
     }
@@ -169,51 +169,51 @@ impl World {
     // ---- who may come in ----
 
     /// A POST to where nobody takes POSTs, or to a conversation that is over.
-    fn send_astray(&mut self, letter: &Letter) {
-        let to_nobody = letter.request.target.is_none();
-        if let Some(exchange) = letter.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+    fn send_astray(&mut self, pending: &PendingRequest) {
+        let to_nobody = pending.request.target.is_none();
+        if let Some(exchange) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
             (exchange.astray, exchange.refuses, exchange.says_lost) = (to_nobody, !to_nobody, !to_nobody);
         }
-        self.answer_status(letter.exchange, if to_nobody { 405 } else { 404 });
+        self.answer_status(pending.exchange, if to_nobody { 405 } else { 404 });
     }
 
-    fn hear_in_session(&mut self, upstream: usize, letter: Letter, site: &Site) {
-        let session = letter.request.header(headers::SESSION_ID).map(str::to_owned);
-        let greets = letter.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+    fn hear_in_session(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
+        let session = pending.request.header(headers::SESSION_ID).map(str::to_owned);
+        let greets = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
         if greets {
             let mind = self.origins[upstream].next_mind();
             if session.is_some() {
                 self.complain(upstream, mind, "was greeted in a session that is over");
             }
-            let replayed = letter.key.is_some_and(|key| self.oracle.of(key).answers > 0);
+            let replayed = pending.key.is_some_and(|key| self.oracle.of(key).answers > 0);
             if replayed && self.origins[upstream].has_a_good_session() {
                 self.complain(upstream, mind, "was greeted anew although the session before was well");
             }
             let server = self.fresh_server(upstream, mind, HttpServerKind::Stateful);
             let name = format!("session-{upstream}-{mind}");
             self.origins[upstream].minds.insert(mind, Mind::new(server, Some(name)));
-            return self.let_in(upstream, mind, letter, site);
+            return self.let_in(upstream, mind, pending, site);
         }
         let Some(session) = session else {
             self.complain(upstream, 0, "was sent a message without a session");
-            return self.answer_status(letter.exchange, 400);
+            return self.answer_status(pending.exchange, 400);
         };
         match self.origins[upstream].of_session(&session) {
             Some(mind) => {
-                self.check_version(upstream, mind, &letter);
-                self.let_in(upstream, mind, letter, site);
+                self.check_version(upstream, mind, &pending);
+                self.let_in(upstream, mind, pending, site);
             }
-            None => self.reply_session_lost(upstream, &letter, site.faults.session_lost_reply),
+            None => self.reply_session_lost(upstream, &pending, site.faults.session_lost_reply),
         }
     }
 
     /// The session that was named is not known here.
-    pub(super) fn reply_session_lost(&mut self, upstream: usize, letter: &Letter, session_lost_reply: SessionLostReply) {
-        let exchange = letter.exchange;
+    pub(super) fn reply_session_lost(&mut self, upstream: usize, pending: &PendingRequest, session_lost_reply: SessionLostReply) {
+        let exchange = pending.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
             (it.refuses, it.says_lost) = (true, true);
         }
-        let request = letter.message.as_ref().filter(|message| message.kind() == Kind::Request);
+        let request = pending.message.as_ref().filter(|message| message.kind() == Kind::Request);
         let id = request.and_then(Message::id).map_or("null".into(), |raw| String::from_utf8_lossy(raw).into_owned());
         let (status, id, code, words) = match session_lost_reply {
             SessionLostReply::InBody if request.is_some() => (200, id.as_str(), -32600, "Session not found"),
@@ -222,7 +222,7 @@ impl World {
         };
         // Some say why, some do not; each server does the same to every request of one session. Who says it with 400 has
         // to say why: a bare 400 is no word about a session.
-        let name = letter.request.header(headers::SESSION_ID).unwrap_or_default();
+        let name = pending.request.header(headers::SESSION_ID).unwrap_or_default();
         let explains = status != 404 || name.bytes().map(u32::from).sum::<u32>() % 3 > 0;
         let content = if explains { Content::Json } else { Content::Empty };
         self.send_back(exchange, Part::Head(head(status, content)));
@@ -230,31 +230,31 @@ impl World {
             let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
             // Said twice of one call, it is the server's answer to it.
-            self.note_reply(upstream, letter.key, Bytes::from(error));
+            self.note_reply(upstream, pending.key, Bytes::from(error));
             self.send_back(exchange, Part::Body(Bytes::from(body)));
         }
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    pub(super) fn check_version(&mut self, upstream: usize, mind: u32, letter: &Letter) {
-        let greets = letter.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
-        let said = letter.request.header(headers::PROTOCOL_VERSION);
+    pub(super) fn check_version(&mut self, upstream: usize, mind: u32, pending: &PendingRequest) {
+        let greets = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+        let said = pending.request.header(headers::PROTOCOL_VERSION);
         // Whoever resumes the answer to a greeting does not know yet what it settles.
-        let resumes_greeting = said.is_none() && letter.request.header(headers::LAST_EVENT_ID).is_some();
+        let resumes_greeting = said.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
         if said != Some(VERSION) && !greets && !resumes_greeting {
             self.complain(upstream, mind, &format!("was sent something under the version {said:?}"));
         }
     }
 
-    fn check_modern_headers(&mut self, upstream: usize, mind: u32, letter: &Letter) {
-        let Some(message) = &letter.message else { return };
+    fn check_modern_headers(&mut self, upstream: usize, mind: u32, pending: &PendingRequest) {
+        let Some(message) = &pending.message else { return };
         let mut wrong = Vec::new();
         for (name, value) in headers::derive(message) {
-            if letter.request.header(name) != Some(value.as_str()) {
+            if pending.request.header(name) != Some(value.as_str()) {
                 wrong.push(name);
             }
         }
-        if letter.request.header(headers::SESSION_ID).is_some() {
+        if pending.request.header(headers::SESSION_ID).is_some() {
             wrong.push(headers::SESSION_ID);
         }
         if !wrong.is_empty() {
@@ -263,13 +263,13 @@ impl World {
     }
 
     /// Whether a call has the header that its tool asks for. A wrong one is worse than none.
-    fn has_the_params(&mut self, upstream: usize, mind: u32, letter: &Letter) -> bool {
-        let Some(message) = letter.message.as_ref().filter(|message| message.method() == Method::ToolsCall) else {
+    fn has_the_params(&mut self, upstream: usize, mind: u32, pending: &PendingRequest) -> bool {
+        let Some(message) = pending.message.as_ref().filter(|message| message.method() == Method::ToolsCall) else {
             return true;
         };
         let text =
             message.get_str(&["arguments", "text"]).filter(|_| message.get(&["name"]) == Some(b"\"create_note\""));
-        let said = letter.request.header("mcp-param-text");
+        let said = pending.request.header("mcp-param-text");
         let wanted = text.as_deref().map(headers::encode_value);
         if said.is_some() && said != wanted.as_deref() {
             self.complain(upstream, mind, &format!("was told by a header that an argument is {said:?}"));
@@ -277,18 +277,18 @@ impl World {
         said == wanted.as_deref()
     }
 
-    fn refuse_headers(&mut self, upstream: usize, letter: &Letter) {
-        if let Some(it) = letter.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+    fn refuse_headers(&mut self, upstream: usize, pending: &PendingRequest) {
+        if let Some(it) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
             it.refuses = true;
         }
-        let id = letter.message.as_ref().and_then(Message::id).unwrap_or(b"null");
+        let id = pending.message.as_ref().and_then(Message::id).unwrap_or(b"null");
         let error = r#"{"code":-32020,"message":"Header mismatch: Mcp-Param-Text"}"#;
         let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, String::from_utf8_lossy(id));
         // Said twice of one call, it is the server's answer to it.
-        self.note_reply(upstream, letter.key, Bytes::from(error));
-        self.send_back(letter.exchange, Part::Head(head(400, Content::Json)));
-        self.send_back(letter.exchange, Part::Body(Bytes::from(body)));
-        self.send_back(letter.exchange, Part::End(EndHow::Complete));
+        self.note_reply(upstream, pending.key, Bytes::from(error));
+        self.send_back(pending.exchange, Part::Head(head(400, Content::Json)));
+        self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
+        self.send_back(pending.exchange, Part::End(EndHow::Complete));
     }
 
     fn only_mind(&mut self, upstream: usize, kind: HttpServerKind) -> u32 {
@@ -314,10 +314,10 @@ impl World {
 
     // ---- what is done for those who are in ----
 
-    fn let_in(&mut self, upstream: usize, number: u32, letter: Letter, site: &Site) {
-        let Letter { exchange, message: Some(message), key, .. } = letter else {
+    fn let_in(&mut self, upstream: usize, number: u32, pending: PendingRequest, site: &Site) {
+        let PendingRequest { exchange, message: Some(message), key, .. } = pending else {
             self.complain(upstream, number, "was sent a POST without a message");
-            return self.answer_status(letter.exchange, 400);
+            return self.answer_status(pending.exchange, 400);
         };
         if let Some(key) = key {
             self.tell(&Fact::Read { by: Via::Mind(upstream, number), key, message: &message });
@@ -425,7 +425,7 @@ impl World {
     /// The server ends and begins again: everything that it knew is gone, and every connection with it.
     pub fn restart(&mut self, upstream: usize) {
         self.origins[upstream].minds.clear();
-        self.origins[upstream].mail.clear();
+        self.origins[upstream].in_transit.clear();
         for exchange in self.connected(upstream) {
             self.cut(exchange, "connection reset");
         }

@@ -9,7 +9,7 @@ use mendline_wire::{Message, Method, SseEvent, headers};
 
 use super::World;
 use super::origin::head;
-use crate::exchange::{Letter, Part};
+use crate::exchange::{PendingRequest, Part};
 use crate::site::{self, Form, Mind, Site, Stream, HttpServerKind};
 use crate::network_faults::Cut;
 
@@ -101,23 +101,23 @@ impl World {
         }
     }
 
-    pub(super) fn hear_get(&mut self, upstream: usize, letter: &Letter, site: &Site) {
-        let Some(exchange) = letter.exchange else { return };
+    pub(super) fn hear_get(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) {
+        let Some(exchange) = pending.exchange else { return };
         if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }
-        let Some(session) = letter.request.header(headers::SESSION_ID) else {
+        let Some(session) = pending.request.header(headers::SESSION_ID) else {
             return self.answer_status(Some(exchange), 400);
         };
         let Some(number) = self.origins[upstream].of_session(session) else {
-            return self.reply_session_lost(upstream, letter, site.faults.session_lost_reply);
+            return self.reply_session_lost(upstream, pending, site.faults.session_lost_reply);
         };
-        let resumed = letter.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
+        let resumed = pending.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
         // Who asks again for the answer to its greeting cannot know yet what was agreed.
         let mind = self.origins[upstream].minds.get(&number);
         let stream = resumed.flatten().and_then(|(_, stream, _)| mind?.streams.get(&stream));
         if stream.is_none_or(|stream| stream.session.is_none()) {
-            self.check_version(upstream, number, letter);
+            self.check_version(upstream, number, pending);
         }
         match resumed {
             Some(name) => self.resume(upstream, exchange, number, name, site),
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    pub(super) fn open_sse_stream(&mut self, upstream: usize, letter: &Letter, site: &Site) {
-        let Some(exchange) = letter.exchange else { return };
+    pub(super) fn open_sse_stream(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) {
+        let Some(exchange) = pending.exchange else { return };
         if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }

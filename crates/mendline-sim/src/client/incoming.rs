@@ -14,7 +14,7 @@ use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
 
 /// What a client has read.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum Incoming {
     /// The answer to a request.
     Answer(Key, Verdict, Option<Stamp>),
     /// An answer to nothing.
@@ -31,15 +31,15 @@ pub enum Seen {
 
 impl Client {
     /// Reads one message.
-    pub fn hear(&mut self, message: &Message, oracle: &mut Oracle) -> Seen {
+    pub fn hear(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
         match message.kind() {
             Kind::Result | Kind::Error => self.hear_answer(message, oracle),
             Kind::Request => self.hear_question(message),
             Kind::Notification if message.method() == Method::Progress => self.hear_progress(message),
-            Kind::Notification if message.method() == Method::Cancelled => Seen::Notice(None),
+            Kind::Notification if message.method() == Method::Cancelled => Incoming::Notice(None),
             Kind::Notification => {
                 self.belief.hears(message.method());
-                Seen::Notice(stamp(message, &["_meta", "sim/at"]))
+                Incoming::Notice(stamp(message, &["_meta", "sim/at"]))
             }
         }
     }
@@ -56,10 +56,10 @@ impl Client {
         self.outbox.push_back((Bytes::from(line), Vec::new()));
     }
 
-    fn hear_answer(&mut self, message: &Message, oracle: &mut Oracle) -> Seen {
+    fn hear_answer(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
         let id = Id::from_raw(message.id().unwrap_or_default());
         let verdict = verdict(message);
-        let Some(keys) = self.waiting.get_mut(&id) else { return Seen::Surplus };
+        let Some(keys) = self.waiting.get_mut(&id) else { return Incoming::Surplus };
         // Under an id that was used twice the body says which of the two is meant; without a body the first is as good.
         let place = match &verdict {
             Verdict::Passed(body) => keys.iter().position(|key| oracle.of(*key).replies.contains(body)),
@@ -92,7 +92,7 @@ impl Client {
         if let Some(tool) = self.goes_on_with.take() {
             self.ask(Wish { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, goes_on: true }, oracle);
         }
-        Seen::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
+        Incoming::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
     }
 
     fn greeted(&mut self, verdict: &Verdict, kind: Kind) {
@@ -104,27 +104,27 @@ impl Client {
         }
     }
 
-    fn hear_question(&mut self, message: &Message) -> Seen {
+    fn hear_question(&mut self, message: &Message) -> Incoming {
         let Some(nonce) = message.get(&["_meta", "sim/ask"]) else {
-            return Seen::Wrong(format!("was asked {} by nobody", message.method_name()));
+            return Incoming::Wrong(format!("was asked {} by nobody", message.method_name()));
         };
         self.asked += 1;
         let id = Bytes::copy_from_slice(message.id().unwrap_or_default());
         if self.questions.values().any(|(open, _)| *open == id) {
-            return Seen::Wrong(format!("was asked two things under the id {}", String::from_utf8_lossy(&id)));
+            return Incoming::Wrong(format!("was asked two things under the id {}", String::from_utf8_lossy(&id)));
         }
         self.questions.insert(self.asked, (id, Bytes::copy_from_slice(nonce)));
-        Seen::Question(self.asked, self.rng.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
+        Incoming::Question(self.asked, self.rng.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
     }
 
-    fn hear_progress(&mut self, message: &Message) -> Seen {
+    fn hear_progress(&mut self, message: &Message) -> Incoming {
         let token = message.progress_token().map(|span| message.slice(span)).unwrap_or_default();
         let meant = number(message.get(&["_meta", "sim/key"])).map(Key);
         let value = message.get(&["progress"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
         let named = self.tokens.get(token).copied();
         // What Mendline makes up itself speaks of the request whose token it has.
         let meant = meant.or(named.filter(|_| message.find(&["_meta", "sim/key"]).is_none()));
-        Seen::Progress(named, meant, value.unwrap_or(f64::NAN), stamp(message, &["_meta", "sim/at"]))
+        Incoming::Progress(named, meant, value.unwrap_or(f64::NAN), stamp(message, &["_meta", "sim/at"]))
     }
 }
 
