@@ -38,7 +38,7 @@ pub enum Due {
     /// The shell finds out that a line is dead.
     LineFoundDead(ExchangeId),
     /// A conversation of an HTTP server goes on with one of its jobs: upstream, mind, job.
-    MindGoesOn(usize, u32, u32),
+    ConversationContinues(usize, u32, u32),
     /// A client does the next thing of its workload.
     ClientActs(ClientId),
     /// A client reads what was written to it.

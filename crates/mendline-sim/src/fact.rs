@@ -32,7 +32,7 @@ pub enum Via {
     /// An HTTP exchange with this upstream.
     Exchange(usize, ExchangeId),
     /// A conversation of the HTTP server that is this upstream.
-    Mind(usize, u32),
+    Conversation(usize, u32),
 }
 
 impl Via {
@@ -40,7 +40,7 @@ impl Via {
     pub fn upstream(self) -> usize {
         match self {
             Via::Child(link) => usize::from(link.upstream.0),
-            Via::Exchange(upstream, _) | Via::Mind(upstream, _) => upstream,
+            Via::Exchange(upstream, _) | Via::Conversation(upstream, _) => upstream,
         }
     }
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Via {
         match self {
             Via::Child(link) => write!(f, "child {}.{}", link.upstream.0, link.dial),
             Via::Exchange(upstream, exchange) => write!(f, "exchange {upstream}.{}", exchange.0 & 0xffff_ffff_ffff),
-            Via::Mind(upstream, mind) => write!(f, "mind {upstream}.{mind}"),
+            Via::Conversation(upstream, conversation) => write!(f, "conversation {upstream}.{conversation}"),
         }
     }
 }

@@ -360,7 +360,7 @@ fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: boo
         events: *rng.pick(&[0, 50, 100, 100]),
         names: rng.percent(60),
         polls: *rng.pick(&[0, 0, 0, 30]),
-        speaks_up: rng.percent(70),
+        has_notice_stream: rng.percent(70),
         connect: *rng.pick(&[(0, 0), (0, 3), (1, 30)]),
     });
 }
@@ -411,7 +411,7 @@ impl fmt::Display for Plan {
                 writeln!(
                     f,
                     "  over HTTP: {:?} by {:?}, {}% events, named: {}, {}% polls, speaks up: {}, connects in {:?} ms",
-                    site.kind, upstream.transport, site.events, site.names, site.polls, site.speaks_up, site.connect
+                    site.kind, upstream.transport, site.events, site.names, site.polls, site.has_notice_stream, site.connect
                 )?;
             }
             writeln!(

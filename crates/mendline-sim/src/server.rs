@@ -311,7 +311,7 @@ impl Server {
     }
 
     /// What the client wants to be remembered is remembered from the moment in which it is read.
-    fn keep_in_mind(&mut self, message: &Message) {
+    fn record_state(&mut self, message: &Message) {
         let text = |name: &str| message.get_str(&[name]).map(std::borrow::Cow::into_owned);
         match message.method() {
             Method::LoggingSetLevel => self.memory.level = text("level"),

@@ -45,7 +45,7 @@ pub struct Site {
     /// Of a hundred responses with names, how many are closed early, to be asked for again.
     pub polls: u64,
     /// It says things unasked, over a stream of their own.
-    pub speaks_up: bool,
+    pub has_notice_stream: bool,
     /// Milliseconds that a connection takes, from and to.
     pub connect: (u64, u64),
 }
@@ -103,7 +103,7 @@ impl Stream {
 }
 
 /// One conversation.
-pub struct Mind {
+pub struct Conversation {
     /// What thinks.
     pub server: Server,
     /// Its session, if it has one.
@@ -117,10 +117,10 @@ pub struct Mind {
     opened: u32,
 }
 
-impl Mind {
+impl Conversation {
     /// A mind that nobody has spoken to.
-    pub fn new(server: Server, session: Option<String>) -> Mind {
-        Mind { server, session, known: true, used: false, streams: BTreeMap::new(), opened: 0 }
+    pub fn new(server: Server, session: Option<String>) -> Conversation {
+        Conversation { server, session, known: true, used: false, streams: BTreeMap::new(), opened: 0 }
     }
 
     /// Opens a stream for one answer.
@@ -137,7 +137,7 @@ impl Mind {
     }
 
     /// Whether somebody hears what is said unasked.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_listener(&self) -> bool {
         self.streams.get(&0).is_some_and(|stream| stream.listener.is_some())
     }
 }
@@ -146,7 +146,7 @@ impl Mind {
 #[derive(Default)]
 pub struct Origin {
     /// The conversations, by number; numbers only rise.
-    pub minds: BTreeMap<u32, Mind>,
+    pub conversations: BTreeMap<u32, Conversation>,
     /// Requests on the last stretch of their way.
     pub in_transit: BTreeMap<u32, PendingRequest>,
     enqueued: u32,
@@ -155,7 +155,7 @@ pub struct Origin {
 
 impl Origin {
     /// The number of the next mind.
-    pub fn next_mind(&mut self) -> u32 {
+    pub fn next_conversation(&mut self) -> u32 {
         self.made += 1;
         self.made
     }
@@ -169,25 +169,25 @@ impl Origin {
 
     /// The mind that is known under this session.
     pub fn of_session(&self, session: &str) -> Option<u32> {
-        let known = |mind: &Mind| mind.known && mind.session.as_deref() == Some(session);
-        self.minds.iter().find(|(_, mind)| known(mind)).map(|(number, _)| *number)
+        let known = |conversation: &Conversation| conversation.known && conversation.session.as_deref() == Some(session);
+        self.conversations.iter().find(|(_, conversation)| known(conversation)).map(|(number, _)| *number)
     }
 
     /// Whether there is a session that was used and is still known.
-    pub fn has_a_good_session(&self) -> bool {
-        self.minds.values().any(|mind| mind.known && mind.used && mind.session.is_some())
+    pub fn has_live_session(&self) -> bool {
+        self.conversations.values().any(|conversation| conversation.known && conversation.used && conversation.session.is_some())
     }
 
     /// The request whose answer goes over the stream of an event.
-    pub fn answers(&self, (mind, stream, _): (u32, u32, usize)) -> Option<Key> {
-        self.minds.get(&mind)?.streams.get(&stream)?.key
+    pub fn answers(&self, (conversation, stream, _): (u32, u32, usize)) -> Option<Key> {
+        self.conversations.get(&conversation)?.streams.get(&stream)?.key
     }
 
     /// Nobody listens at this exchange any more; gives the streams that it carried.
-    pub fn hang_up(&mut self, exchange: ExchangeId) -> Vec<(u32, u32)> {
+    pub fn detach(&mut self, exchange: ExchangeId) -> Vec<(u32, u32)> {
         let mut carried = Vec::new();
-        for (number, mind) in &mut self.minds {
-            for (name, stream) in &mut mind.streams {
+        for (number, conversation) in &mut self.conversations {
+            for (name, stream) in &mut conversation.streams {
                 if stream.listener == Some(exchange) {
                     stream.listener = None;
                     carried.push((*number, *name));
@@ -199,8 +199,8 @@ impl Origin {
 }
 
 /// The name of an event: which mind, which stream, how many events before it and with it.
-pub fn event_name(mind: u32, stream: u32, count: usize) -> Bytes {
-    Bytes::from(format!("{mind}.{stream}.{count}"))
+pub fn event_name(conversation: u32, stream: u32, count: usize) -> Bytes {
+    Bytes::from(format!("{conversation}.{stream}.{count}"))
 }
 
 /// Reads the name of an event, priming or not.
@@ -211,7 +211,7 @@ pub fn read_event_name(text: &str) -> Option<(u32, u32, usize)> {
 
 /// An event with nothing to say but its name, so that the stream can be resumed after the event with that count. No two
 /// events have the same name, so this one counts the priming events too.
-pub fn priming(mind: u32, stream: u32, count: usize, primed: u32, retry: Option<u64>) -> SseEvent {
-    let id = Bytes::from(format!("{mind}.{stream}.{count}.p{primed}"));
+pub fn priming(conversation: u32, stream: u32, count: usize, primed: u32, retry: Option<u64>) -> SseEvent {
+    let id = Bytes::from(format!("{conversation}.{stream}.{count}.p{primed}"));
     SseEvent { id: Some(id), event: None, data: Some(Bytes::new()), retry }
 }

@@ -318,8 +318,8 @@ impl World {
             _ if host.era == Era::Modern => None,
             None => Some(&self.children.get(self.living(upstream).last()?)?.server),
             Some(HttpServerKind::Stateful | HttpServerKind::Sse) => {
-                let minds = self.origins[upstream].minds.values().rev();
-                minds.filter(|mind| mind.known && mind.used).map(|mind| &mind.server).next()
+                let conversations = self.origins[upstream].conversations.values().rev();
+                conversations.filter(|conversation| conversation.known && conversation.used).map(|conversation| &conversation.server).next()
             }
             Some(HttpServerKind::Stateless | HttpServerKind::Modern) => None,
         }
@@ -332,8 +332,8 @@ impl World {
                 let mut living = self.living(upstream).into_iter().filter_map(|link| self.children.get(&link));
                 living.any(|child| child.server.listens_to(key).next().is_some())
             }
-            Some(_) => self.origins[upstream].minds.values().any(|mind| {
-                let streams = mind.server.listens_to(key).filter_map(|stream| mind.streams.get(&stream));
+            Some(_) => self.origins[upstream].conversations.values().any(|conversation| {
+                let streams = conversation.server.listens_to(key).filter_map(|stream| conversation.streams.get(&stream));
                 let mut exchanges = streams.filter_map(|stream| self.exchanges.get(&stream.listener?));
                 exchanges.any(|exchange| !exchange.stalled && !exchange.is_closed())
             }),
@@ -373,7 +373,7 @@ impl World {
             Due::CableMoves(exchange) => self.cable_moves(exchange),
             Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),
             Due::LineFoundDead(exchange) => self.line_found_dead(exchange),
-            Due::MindGoesOn(upstream, mind, job) => self.mind_goes_on(upstream, mind, job),
+            Due::ConversationContinues(upstream, conversation, job) => self.conversation_continues(upstream, conversation, job),
             Due::ClientActs(id) => self.client_acts(id),
             Due::ClientReads(id) => self.client_reads(id),
             Due::ClientReplies(id, question) => self.client_replies(id, question),

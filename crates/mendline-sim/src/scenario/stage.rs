@@ -112,7 +112,7 @@ impl Stage {
             events: 0,
             names: false,
             polls: 0,
-            speaks_up: true,
+            has_notice_stream: true,
             connect: (1, 1),
         };
         let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false, edition: 0 };
@@ -286,7 +286,7 @@ fn speak(site: &mut Site, word: &str) -> Result<(), String> {
         "events" => site.events = 100,
         "named" => (site.events, site.names) = (100, true),
         "polls" => site.polls = 100,
-        "quiet" => site.speaks_up = false,
+        "quiet" => site.has_notice_stream = false,
         _ => return Err(format!("no such option: {word}")),
     }
     Ok(())

@@ -60,7 +60,7 @@ fn is_state(method: Method) -> bool {
 
 impl Server {
     pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, faults: &ServerFaults) {
-        self.keep_in_mind(message);
+        self.record_state(message);
         if message.method() == Method::SubscriptionsListen {
             self.deeds.push(Deed::Write(seat.stream, words::acknowledged(&id)));
         }

@@ -149,7 +149,7 @@ impl World {
         if let Some(arrives) = exchange.push(part, arrives) {
             self.clock.at(arrives, Due::PartArrives(id));
             if breaks {
-                self.hang_up(upstream, id, true);
+                self.detach(upstream, id, true);
             }
         }
     }
@@ -232,7 +232,7 @@ impl World {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let upstream = exchange.upstream;
         exchange.cut(EndHow::Aborted, now);
-        self.hang_up(upstream, id, true);
+        self.detach(upstream, id, true);
     }
 
     /// The connection of an exchange breaks.
@@ -242,7 +242,7 @@ impl World {
         let upstream = exchange.upstream;
         exchange.cut(EndHow::Cut(words.into()), now);
         let noticed = exchange.rng.percent(60);
-        self.hang_up(upstream, id, noticed);
+        self.detach(upstream, id, noticed);
     }
 
     /// The server refuses an exchange without having looked at it, and says so.
@@ -252,7 +252,7 @@ impl World {
         let upstream = exchange.upstream;
         exchange.cut(EndHow::Refused, now);
         exchange.refuses = true;
-        self.hang_up(upstream, id, true);
+        self.detach(upstream, id, true);
     }
 
     /// Every connection to an upstream breaks.
@@ -326,7 +326,7 @@ impl World {
         if let Some(site) = &mut self.hosts[upstream].site {
             site.faults = NetworkFaults::default();
         }
-        self.stir_minds(upstream);
+        self.release_conversations(upstream);
         for id in self.connected(upstream) {
             if let Some(exchange) = self.exchanges.get_mut(&id)
                 && exchange.stalled

@@ -14,7 +14,7 @@ use crate::clock::Due;
 use crate::exchange::{PendingRequest, Part, Phase, Request};
 use crate::fact::{Fact, Via};
 use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
-use crate::site::{Form, Mind, Site, Stream, HttpServerKind};
+use crate::site::{Form, Conversation, Site, Stream, HttpServerKind};
 use crate::network_faults::{Cut, SessionLostReply, InjectedResponse, Rejection};
 
 /// The revision that the clients of these worlds greet with.
@@ -121,37 +121,37 @@ impl World {
         match (site.kind, pending.request.verb) {
             (HttpServerKind::Sse, Verb::Get) => self.open_sse_stream(upstream, &pending, site),
             (HttpServerKind::Sse, Verb::Post) => match self.of_target(upstream, &pending.request) {
-                Some(mind) => self.let_in(upstream, mind, pending, site),
+                Some(conversation) => self.let_in(upstream, conversation, pending, site),
                 None => self.send_astray(&pending),
             },
             (HttpServerKind::Stateful, Verb::Post) => self.hear_in_session(upstream, pending, site),
             (HttpServerKind::Stateful, Verb::Get) => self.hear_get(upstream, &pending, site),
             (HttpServerKind::Stateful, Verb::Delete) => {
-                let mind =
+                let conversation =
                     pending.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
-                if let Some(mind) = mind.and_then(|mind| self.origins[upstream].minds.get_mut(&mind)) {
-                    mind.known = false;
+                if let Some(conversation) = conversation.and_then(|conversation| self.origins[upstream].conversations.get_mut(&conversation)) {
+                    conversation.known = false;
                 }
-                self.answer_status(pending.exchange, if mind.is_some() { 200 } else { 404 });
+                self.answer_status(pending.exchange, if conversation.is_some() { 200 } else { 404 });
             }
             (HttpServerKind::Stateless | HttpServerKind::Modern, Verb::Post) => {
                 if self.turns_away(upstream, &pending, site) {
                     return;
                 }
-                let mind = self.only_mind(upstream, site.kind);
+                let conversation = self.only_conversation(upstream, site.kind);
                 if site.kind == HttpServerKind::Modern {
                     // The stream was closed before it was read: that is a cancellation.
                     if pending.exchange.is_none() && self.rng.percent(50) {
                         return;
                     }
-                    self.check_modern_headers(upstream, mind, &pending);
-                    if !self.has_the_params(upstream, mind, &pending) && site.faults.requires_param_headers {
+                    self.check_modern_headers(upstream, conversation, &pending);
+                    if !self.has_the_params(upstream, conversation, &pending) && site.faults.requires_param_headers {
                         return self.refuse_headers(upstream, &pending);
                     }
                 } else {
-                    self.check_version(upstream, mind, &pending);
+                    self.check_version(upstream, conversation, &pending);
                 }
-                self.let_in(upstream, mind, pending, site);
+                self.let_in(upstream, conversation, pending, site);
             }
             (HttpServerKind::Stateless | HttpServerKind::Modern | HttpServerKind::Sse, Verb::Get | Verb::Delete) => {
                 if site.kind == HttpServerKind::Modern {
@@ -181,27 +181,27 @@ impl World {
         let session = pending.request.header(headers::SESSION_ID).map(str::to_owned);
         let greets = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
         if greets {
-            let mind = self.origins[upstream].next_mind();
+            let conversation = self.origins[upstream].next_conversation();
             if session.is_some() {
-                self.complain(upstream, mind, "was greeted in a session that is over");
+                self.complain(upstream, conversation, "was greeted in a session that is over");
             }
             let replayed = pending.key.is_some_and(|key| self.oracle.of(key).answers > 0);
-            if replayed && self.origins[upstream].has_a_good_session() {
-                self.complain(upstream, mind, "was greeted anew although the session before was well");
+            if replayed && self.origins[upstream].has_live_session() {
+                self.complain(upstream, conversation, "was greeted anew although the session before was well");
             }
-            let server = self.fresh_server(upstream, mind, HttpServerKind::Stateful);
-            let name = format!("session-{upstream}-{mind}");
-            self.origins[upstream].minds.insert(mind, Mind::new(server, Some(name)));
-            return self.let_in(upstream, mind, pending, site);
+            let server = self.fresh_server(upstream, conversation, HttpServerKind::Stateful);
+            let name = format!("session-{upstream}-{conversation}");
+            self.origins[upstream].conversations.insert(conversation, Conversation::new(server, Some(name)));
+            return self.let_in(upstream, conversation, pending, site);
         }
         let Some(session) = session else {
             self.complain(upstream, 0, "was sent a message without a session");
             return self.answer_status(pending.exchange, 400);
         };
         match self.origins[upstream].of_session(&session) {
-            Some(mind) => {
-                self.check_version(upstream, mind, &pending);
-                self.let_in(upstream, mind, pending, site);
+            Some(conversation) => {
+                self.check_version(upstream, conversation, &pending);
+                self.let_in(upstream, conversation, pending, site);
             }
             None => self.reply_session_lost(upstream, &pending, site.faults.session_lost_reply),
         }
@@ -236,17 +236,17 @@ impl World {
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    pub(super) fn check_version(&mut self, upstream: usize, mind: u32, pending: &PendingRequest) {
+    pub(super) fn check_version(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) {
         let greets = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
         let said = pending.request.header(headers::PROTOCOL_VERSION);
         // Whoever resumes the answer to a greeting does not know yet what it settles.
         let resumes_greeting = said.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
         if said != Some(VERSION) && !greets && !resumes_greeting {
-            self.complain(upstream, mind, &format!("was sent something under the version {said:?}"));
+            self.complain(upstream, conversation, &format!("was sent something under the version {said:?}"));
         }
     }
 
-    fn check_modern_headers(&mut self, upstream: usize, mind: u32, pending: &PendingRequest) {
+    fn check_modern_headers(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) {
         let Some(message) = &pending.message else { return };
         let mut wrong = Vec::new();
         for (name, value) in headers::derive(message) {
@@ -258,12 +258,12 @@ impl World {
             wrong.push(headers::SESSION_ID);
         }
         if !wrong.is_empty() {
-            self.complain(upstream, mind, &format!("was sent headers that do not fit the body: {wrong:?}"));
+            self.complain(upstream, conversation, &format!("was sent headers that do not fit the body: {wrong:?}"));
         }
     }
 
     /// Whether a call has the header that its tool asks for. A wrong one is worse than none.
-    fn has_the_params(&mut self, upstream: usize, mind: u32, pending: &PendingRequest) -> bool {
+    fn has_the_params(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) -> bool {
         let Some(message) = pending.message.as_ref().filter(|message| message.method() == Method::ToolsCall) else {
             return true;
         };
@@ -272,7 +272,7 @@ impl World {
         let said = pending.request.header("mcp-param-text");
         let wanted = text.as_deref().map(headers::encode_value);
         if said.is_some() && said != wanted.as_deref() {
-            self.complain(upstream, mind, &format!("was told by a header that an argument is {said:?}"));
+            self.complain(upstream, conversation, &format!("was told by a header that an argument is {said:?}"));
         }
         said == wanted.as_deref()
     }
@@ -291,23 +291,23 @@ impl World {
         self.send_back(pending.exchange, Part::End(EndHow::Complete));
     }
 
-    fn only_mind(&mut self, upstream: usize, kind: HttpServerKind) -> u32 {
-        if let Some(mind) = self.origins[upstream].minds.keys().next_back() {
-            return *mind;
+    fn only_conversation(&mut self, upstream: usize, kind: HttpServerKind) -> u32 {
+        if let Some(conversation) = self.origins[upstream].conversations.keys().next_back() {
+            return *conversation;
         }
-        let mind = self.origins[upstream].next_mind();
-        let server = self.fresh_server(upstream, mind, kind);
-        self.origins[upstream].minds.insert(mind, Mind::new(server, None));
-        mind
+        let conversation = self.origins[upstream].next_conversation();
+        let server = self.fresh_server(upstream, conversation, kind);
+        self.origins[upstream].conversations.insert(conversation, Conversation::new(server, None));
+        conversation
     }
 
-    pub(super) fn fresh_server(&mut self, upstream: usize, mind: u32, kind: HttpServerKind) -> Server {
+    pub(super) fn fresh_server(&mut self, upstream: usize, conversation: u32, kind: HttpServerKind) -> Server {
         let host = &self.hosts[upstream];
-        let (manner, rng) = (host.manner.clone(), host.rng.fork(1_000 + u64::from(mind)));
+        let (manner, rng) = (host.manner.clone(), host.rng.fork(1_000 + u64::from(conversation)));
         let server = match kind {
-            HttpServerKind::Stateless => Server::behind(Box::new(Stateless), mind, manner, rng),
-            HttpServerKind::Modern => Server::new(Era::Modern, mind, manner, rng),
-            HttpServerKind::Stateful | HttpServerKind::Sse => Server::new(Era::Legacy, mind, manner, rng),
+            HttpServerKind::Stateless => Server::behind(Box::new(Stateless), conversation, manner, rng),
+            HttpServerKind::Modern => Server::new(Era::Modern, conversation, manner, rng),
+            HttpServerKind::Stateful | HttpServerKind::Sse => Server::new(Era::Legacy, conversation, manner, rng),
         };
         server.over_http()
     }
@@ -320,17 +320,17 @@ impl World {
             return self.answer_status(pending.exchange, 400);
         };
         if let Some(key) = key {
-            self.tell(&Fact::Read { by: Via::Mind(upstream, number), key, message: &message });
+            self.tell(&Fact::Read { by: Via::Conversation(upstream, number), key, message: &message });
         }
         let faults = self.hosts[upstream].faults.clone();
         let is_request = message.kind() == Kind::Request;
         let form = self.form_of(upstream, site, &message);
-        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        mind.used |= is_request && message.method() != Method::Initialize;
+        let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
+        conversation.used |= is_request && message.method() != Method::Initialize;
         let over_sse_stream = site.kind == HttpServerKind::Sse;
         let seat = if is_request && !over_sse_stream {
-            let session = mind.session.clone().filter(|_| message.method() == Method::Initialize);
-            let stream = mind.open(Stream { session, key, ..Stream::new(form, exchange) });
+            let session = conversation.session.clone().filter(|_| message.method() == Method::Initialize);
+            let stream = conversation.open(Stream { session, key, ..Stream::new(form, exchange) });
             Seat { stream, talks: form != Form::Json }
         } else {
             Seat::PIPE
@@ -342,15 +342,15 @@ impl World {
         } else {
             self.answer_status(exchange, 202);
         }
-        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        let deeds = mind.server.hear(&message, key, seat, &faults);
+        let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
+        let deeds = conversation.server.hear(&message, key, seat, &faults);
         self.perform_at(upstream, number, deeds);
     }
 
-    pub(super) fn mind_goes_on(&mut self, upstream: usize, number: u32, job: u32) {
+    pub(super) fn conversation_continues(&mut self, upstream: usize, number: u32, job: u32) {
         let faults = self.hosts[upstream].faults.clone();
-        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        let deeds = mind.server.go_on(job, &faults);
+        let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
+        let deeds = conversation.server.go_on(job, &faults);
         self.perform_at(upstream, number, deeds);
     }
 
@@ -376,8 +376,8 @@ impl World {
                     let ends = self.form(upstream, number, stream) == Some(Form::Json);
                     self.say(upstream, number, stream, line, ends);
                 }
-                Deed::Run(key) => self.note_run(Via::Mind(upstream, number), key),
-                Deed::GoOn(job, wait) => self.clock.after(wait, Due::MindGoesOn(upstream, number, job)),
+                Deed::Run(key) => self.note_run(Via::Conversation(upstream, number), key),
+                Deed::GoOn(job, wait) => self.clock.after(wait, Due::ConversationContinues(upstream, number, job)),
                 Deed::Complain(words) => self.complain(upstream, number, &words),
             }
         }
@@ -386,23 +386,23 @@ impl World {
     /// The conversation that a POST names, while its trunk stands.
     fn of_target(&self, upstream: usize, request: &Request) -> Option<u32> {
         let number = request.target.as_deref()?.strip_prefix("/messages?s=")?.parse().ok()?;
-        self.origins[upstream].minds.get(&number).filter(|mind| mind.known).map(|_| number)
+        self.origins[upstream].conversations.get(&number).filter(|conversation| conversation.known).map(|_| number)
     }
 
     // ---- the end of things ----
 
     /// Nobody listens at an exchange any more, and the server may have noticed.
-    pub(super) fn hang_up(&mut self, upstream: usize, exchange: ExchangeId, noticed: bool) {
+    pub(super) fn detach(&mut self, upstream: usize, exchange: ExchangeId, noticed: bool) {
         let kind = self.hosts[upstream].site.as_ref().map(|site| site.kind);
-        for (number, stream) in self.origins[upstream].hang_up(exchange) {
-            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
+        for (number, stream) in self.origins[upstream].detach(exchange) {
+            let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
             match kind {
                 // Closing the stream is how the modern era cancels.
-                Some(HttpServerKind::Modern) if noticed => mind.server.forget(stream),
+                Some(HttpServerKind::Modern) if noticed => conversation.server.forget(stream),
                 // What runs goes on, and nobody will ever hear of it.
                 Some(HttpServerKind::Sse) => {
-                    mind.known = false;
-                    let deeds = mind.server.stop_asking();
+                    conversation.known = false;
+                    let deeds = conversation.server.stop_asking();
                     self.perform_at(upstream, number, deeds);
                 }
                 _ => {}
@@ -412,11 +412,11 @@ impl World {
 
     /// The server forgets all its sessions. What it has begun it finishes.
     pub fn forget_sessions(&mut self, upstream: usize) {
-        let numbers: Vec<u32> = self.origins[upstream].minds.keys().copied().collect();
+        let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {
-            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
-            if mind.session.is_some() && std::mem::replace(&mut mind.known, false) {
-                let deeds = mind.server.stop_asking();
+            let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
+            if conversation.session.is_some() && std::mem::replace(&mut conversation.known, false) {
+                let deeds = conversation.server.stop_asking();
                 self.perform_at(upstream, number, deeds);
             }
         }
@@ -424,7 +424,7 @@ impl World {
 
     /// The server ends and begins again: everything that it knew is gone, and every connection with it.
     pub fn restart(&mut self, upstream: usize) {
-        self.origins[upstream].minds.clear();
+        self.origins[upstream].conversations.clear();
         self.origins[upstream].in_transit.clear();
         for exchange in self.connected(upstream) {
             self.cut(exchange, "connection reset");
@@ -442,11 +442,11 @@ impl World {
     }
 
     /// What hung goes on, for the end of a fault.
-    pub(super) fn stir_minds(&mut self, upstream: usize) {
-        let numbers: Vec<u32> = self.origins[upstream].minds.keys().copied().collect();
+    pub(super) fn release_conversations(&mut self, upstream: usize) {
+        let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {
-            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
-            let deeds = mind.server.come_to();
+            let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
+            let deeds = conversation.server.come_to();
             self.perform_at(upstream, number, deeds);
         }
     }
@@ -456,8 +456,8 @@ impl World {
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    fn complain(&mut self, upstream: usize, mind: u32, words: &str) {
-        self.tell(&Fact::Complained { by: Via::Mind(upstream, mind), words });
+    fn complain(&mut self, upstream: usize, conversation: u32, words: &str) {
+        self.tell(&Fact::Complained { by: Via::Conversation(upstream, conversation), words });
     }
 }
 

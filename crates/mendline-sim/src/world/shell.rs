@@ -63,7 +63,7 @@ impl World {
             Act::Renew(upstream) => {
                 self.oracle.remembered.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {
-                    origin.minds.values_mut().for_each(|mind| mind.known = false);
+                    origin.conversations.values_mut().for_each(|conversation| conversation.known = false);
                 }
             }
             Act::Happened(heard) => {

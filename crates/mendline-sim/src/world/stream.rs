@@ -10,7 +10,7 @@ use mendline_wire::{Message, Method, SseEvent, headers};
 use super::World;
 use super::origin::head;
 use crate::exchange::{PendingRequest, Part};
-use crate::site::{self, Form, Mind, Site, Stream, HttpServerKind};
+use crate::site::{self, Form, Conversation, Site, Stream, HttpServerKind};
 use crate::network_faults::Cut;
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
         self.send_back(listener, Part::Event(site::priming(number, name, seen, primed, retry)));
         if closes && let Some(listener) = listener {
             self.send_back(Some(listener), Part::End(EndHow::Complete));
-            self.origins[upstream].hang_up(listener);
+            self.origins[upstream].detach(listener);
         }
     }
 
@@ -52,18 +52,18 @@ impl World {
     }
 
     fn stream(&mut self, upstream: usize, number: u32, name: u32) -> Option<&mut Stream> {
-        self.origins[upstream].minds.get_mut(&number)?.streams.get_mut(&name)
+        self.origins[upstream].conversations.get_mut(&number)?.streams.get_mut(&name)
     }
 
     pub(super) fn form(&self, upstream: usize, number: u32, stream: u32) -> Option<Form> {
-        Some(self.origins[upstream].minds.get(&number)?.streams.get(&stream)?.form)
+        Some(self.origins[upstream].conversations.get(&number)?.streams.get(&stream)?.form)
     }
 
     /// What does not belong to one answer alone may go over the stream for such things, if somebody listens there.
     pub(super) fn aside(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
-        let is_heard = self.origins[upstream].minds.get(&number).is_some_and(Mind::is_heard);
+        let has_listener = self.origins[upstream].conversations.get(&number).is_some_and(Conversation::has_listener);
         let cannot = self.form(upstream, number, stream) == Some(Form::Json);
-        if is_heard && (cannot || self.rng.percent(chance)) { 0 } else { stream }
+        if has_listener && (cannot || self.rng.percent(chance)) { 0 } else { stream }
     }
 
     /// A mind says something over one of its streams; the last word ends it.
@@ -114,17 +114,17 @@ impl World {
         };
         let resumed = pending.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
         // Who asks again for the answer to its greeting cannot know yet what was agreed.
-        let mind = self.origins[upstream].minds.get(&number);
-        let stream = resumed.flatten().and_then(|(_, stream, _)| mind?.streams.get(&stream));
+        let conversation = self.origins[upstream].conversations.get(&number);
+        let stream = resumed.flatten().and_then(|(_, stream, _)| conversation?.streams.get(&stream));
         if stream.is_none_or(|stream| stream.session.is_none()) {
             self.check_version(upstream, number, pending);
         }
         match resumed {
             Some(name) => self.resume(upstream, exchange, number, name, site),
-            None if site.speaks_up => {
+            None if site.has_notice_stream => {
                 let form = if site.names { Form::NamedEvents } else { Form::Events };
-                if let Some(mind) = self.origins[upstream].minds.get_mut(&number) {
-                    mind.listen(form, exchange);
+                if let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) {
+                    conversation.listen(form, exchange);
                 }
                 self.begin_stream(upstream, number, 0, Method::None, site);
             }
@@ -140,9 +140,9 @@ impl World {
         name: Option<(u32, u32, usize)>,
         site: &Site,
     ) {
-        let found = name.filter(|(mind, _, _)| *mind == number && !site.faults.resumes_nothing);
-        let mind = self.origins[upstream].minds.get_mut(&number);
-        let stream = found.and_then(|(_, stream, _)| mind?.streams.get_mut(&stream));
+        let found = name.filter(|(conversation, _, _)| *conversation == number && !site.faults.resumes_nothing);
+        let conversation = self.origins[upstream].conversations.get_mut(&number);
+        let stream = found.and_then(|(_, stream, _)| conversation?.streams.get_mut(&stream));
         let (Some(stream), Some((_, which, seen))) = (stream, found) else {
             return self.answer_status(Some(exchange), 400);
         };
@@ -171,10 +171,10 @@ impl World {
         if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }
-        let number = self.origins[upstream].next_mind();
-        let mut mind = Mind::new(self.fresh_server(upstream, number, HttpServerKind::Sse), None);
-        mind.listen(Form::Events, exchange);
-        self.origins[upstream].minds.insert(number, mind);
+        let number = self.origins[upstream].next_conversation();
+        let mut conversation = Conversation::new(self.fresh_server(upstream, number, HttpServerKind::Sse), None);
+        conversation.listen(Form::Events, exchange);
+        self.origins[upstream].conversations.insert(number, conversation);
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
         if site.faults.omits_endpoint {
             return;
