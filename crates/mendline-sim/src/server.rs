@@ -4,7 +4,7 @@
 //! does with a request once it is admitted is the same, and is a job of a few steps (`server/job.rs`). The server never sees
 //! the client's ids; it answers with whatever id it was given.
 
-mod deed;
+mod action;
 mod door;
 mod job;
 pub mod legacy;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method};
 
-pub use deed::{Deed, Seat};
+pub use action::{Action, ReplyStream};
 pub use door::{Admission, Door};
 use job::{Job, Step};
 
@@ -87,7 +87,7 @@ pub struct Server {
     greeted_by: Option<Key>,
     rng: Rng,
     manner: Manner,
-    deeds: Vec<Deed>,
+    actions: Vec<Action>,
     /// What it is sent may overtake other things on its way, and get lost on it.
     out_of_order: bool,
     /// There is nobody to ask.
@@ -124,7 +124,7 @@ impl Server {
             greeted_by: None,
             rng,
             manner,
-            deeds: Vec::new(),
+            actions: Vec::new(),
             out_of_order: false,
             alone: false,
             patient: false,
@@ -158,65 +158,65 @@ impl Server {
     /// Over which streams it says what this request listens for: more than one if it was not told of the end of the last.
     pub fn listens_to(&self, key: Key) -> impl Iterator<Item = u32> {
         let serves = move |job: &&Job| job.key == Some(key) && job.method == Method::SubscriptionsListen;
-        self.jobs.values().filter(serves).map(|job| job.seat.stream)
+        self.jobs.values().filter(serves).map(|job| job.reply_to.stream)
     }
 
     /// Reads one message; gives back what it does about it.
-    pub fn hear(&mut self, message: &Message, key: Option<Key>, seat: Seat, faults: &ServerFaults) -> Vec<Deed> {
+    pub fn hear(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) -> Vec<Action> {
         match message.kind() {
-            Kind::Request => self.hear_request(message, key, seat, faults),
+            Kind::Request => self.hear_request(message, key, reply_to, faults),
             Kind::Notification => self.hear_notification(message, faults),
             Kind::Result | Kind::Error => self.hear_reply(message),
         }
         if self.patient {
-            self.deeds.retain(|deed| !matches!(deed, Deed::Complain(_)));
+            self.actions.retain(|action| !matches!(action, Action::Violation(_)));
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
     /// Goes on with a job.
-    pub fn go_on(&mut self, job: u32, faults: &ServerFaults) -> Vec<Deed> {
+    pub fn go_on(&mut self, job: u32, faults: &ServerFaults) -> Vec<Action> {
         self.step(job, faults);
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
     /// The world has healed: what hung is answered now.
-    pub fn come_to(&mut self) -> Vec<Deed> {
+    pub fn come_to(&mut self) -> Vec<Action> {
         for (&name, job) in &mut self.jobs {
             if std::mem::take(&mut job.held) {
                 job.steps.clear();
                 job.steps.push_back((Duration::ZERO, Step::Reply));
-                self.deeds.push(Deed::GoOn(name, Duration::from_millis(1)));
+                self.actions.push(Action::Continue(name, Duration::from_millis(1)));
             }
         }
         // Over HTTP a question can have been lost on its way without anybody noticing.
         if self.out_of_order {
-            let waiting = self.asks.values().map(|(job, _)| Deed::GoOn(*job, Duration::from_millis(1)));
-            self.deeds.extend(waiting.collect::<Vec<_>>());
+            let waiting = self.asks.values().map(|(job, _)| Action::Continue(*job, Duration::from_millis(1)));
+            self.actions.extend(waiting.collect::<Vec<_>>());
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
     /// Its client can no longer answer it: whatever waits for an answer goes on without, and nothing is asked any more.
-    pub fn stop_asking(&mut self) -> Vec<Deed> {
+    pub fn stop_asking(&mut self) -> Vec<Action> {
         self.alone = true;
         for (job, _) in std::mem::take(&mut self.asks).into_values() {
-            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+            self.actions.push(Action::Continue(job, Duration::from_micros(50)));
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
     /// Says something to everybody, if the conversation has come that far.
-    pub fn chatter(&mut self) -> Vec<Deed> {
+    pub fn chatter(&mut self) -> Vec<Action> {
         if self.door.may_notify() {
             self.notice(0);
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
     /// Nobody wants what belongs to this stream any more.
     pub fn forget(&mut self, stream: u32) {
-        self.jobs.retain(|_, job| job.seat.stream != stream);
+        self.jobs.retain(|_, job| job.reply_to.stream != stream);
     }
 
     /// Requests that it has read and not answered.
@@ -229,16 +229,16 @@ impl Server {
         self.jobs.values().next().map(|job| job.id.clone())
     }
 
-    fn hear_request(&mut self, message: &Message, key: Option<Key>, seat: Seat, faults: &ServerFaults) {
+    fn hear_request(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         if !self.seen.insert(id.clone()) {
-            self.deeds.push(Deed::Complain(format!("was given the id {id} twice")));
+            self.actions.push(Action::Violation(format!("was given the id {id} twice")));
         }
         if self.dead_inside {
             let stamp = self.stamp();
             let words = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
             let body = words::error(-32000, words, stamp);
-            return self.answer(&id, key, seat, ("error", body), self.manner.odd, faults);
+            return self.answer(&id, key, reply_to, ("error", body), self.manner.odd, faults);
         }
         let mut complaints = Vec::new();
         if message.method() == Method::Initialize
@@ -249,23 +249,23 @@ impl Server {
             complaints.push("was sent the same greeting twice".into());
         }
         let admission = self.door.admit(message, &mut complaints);
-        self.deeds.extend(complaints.into_iter().map(Deed::Complain));
+        self.actions.extend(complaints.into_iter().map(Action::Violation));
         match admission {
-            Admission::Job => self.begin(message, id, key, seat, faults),
+            Admission::Job => self.begin(message, id, key, reply_to, faults),
             // What cannot be read is said again later, and only jobs can be; a greeting is at least put so that it names itself.
             Admission::Result(_) if faults.malformed_json && message.method() != Method::Initialize => {
-                self.begin(message, id, key, seat, faults);
+                self.begin(message, id, key, reply_to, faults);
             }
             Admission::Result(body) => {
-                self.deeds.extend(key.map(Deed::Run));
+                self.actions.extend(key.map(Action::Run));
                 let body = self.stamped(&body);
                 let odd = self.manner.odd && !faults.malformed_json;
-                self.answer(&id, key, seat, ("result", body), odd, faults);
+                self.answer(&id, key, reply_to, ("result", body), odd, faults);
             }
             Admission::Error(code, text) => {
                 let stamp = self.stamp();
                 let body = words::error(code, text, stamp);
-                self.answer(&id, key, seat, ("error", body), self.manner.odd, faults);
+                self.answer(&id, key, reply_to, ("error", body), self.manner.odd, faults);
             }
             Admission::Taken => {}
         }
@@ -274,12 +274,12 @@ impl Server {
     fn hear_notification(&mut self, message: &Message, faults: &ServerFaults) {
         let mut complaints = Vec::new();
         self.door.admit(message, &mut complaints);
-        self.deeds.extend(complaints.into_iter().map(Deed::Complain));
+        self.actions.extend(complaints.into_iter().map(Action::Violation));
         if message.method() == Method::Cancelled {
             let Some(raw) = message.get(&["requestId"]) else { return };
             let id = Id::from_raw(raw);
             if !self.seen.contains(&id) && !self.out_of_order {
-                self.deeds.push(Deed::Complain(format!("was told to cancel {id}, which it never had")));
+                self.actions.push(Action::Violation(format!("was told to cancel {id}, which it never had")));
             }
             if faults.answer_delay.is_zero() {
                 self.jobs.retain(|_, job| job.id != id);
@@ -295,18 +295,18 @@ impl Server {
             if self.alone {
                 return;
             }
-            self.deeds.push(Deed::Complain(format!("got an answer to {id}, which it never asked")));
+            self.actions.push(Action::Violation(format!("got an answer to {id}, which it never asked")));
             return;
         };
         let answered = message.get(&["sim/ask"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<u32>().ok());
         if message.kind() == Kind::Result && answered != Some(nonce + (self.dial << 16)) {
-            self.deeds.push(Deed::Complain(format!("got the answer to another question under {id}")));
+            self.actions.push(Action::Violation(format!("got the answer to another question under {id}")));
         }
         self.answered.insert(id, nonce);
         if let Some(job) = job
             && self.jobs.contains_key(&job)
         {
-            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+            self.actions.push(Action::Continue(job, Duration::from_micros(50)));
         }
     }
 
@@ -326,14 +326,14 @@ impl Server {
     fn notice(&mut self, stream: u32) {
         let stamp = self.stamp();
         let line = words::notice(stamp, &mut self.rng);
-        self.deeds.push(Deed::Notify(stream, line, stamp));
+        self.actions.push(Action::Notify(stream, line, stamp));
     }
 
     fn answer(
         &mut self,
         id: &Id,
         key: Option<Key>,
-        Seat { stream, .. }: Seat,
+        ReplyStream { stream, .. }: ReplyStream,
         (member, body): (&str, String),
         odd: bool,
         faults: &ServerFaults,
@@ -344,17 +344,17 @@ impl Server {
         let line = words::response(&id, member, &body, odd, &mut self.rng);
         if faults.malformed_json {
             // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
-            self.deeds.push(Deed::Garble(stream, line.slice(..line.len() - 3)));
+            self.actions.push(Action::WriteMalformed(stream, line.slice(..line.len() - 3)));
             return;
         }
         let body = Bytes::from(body);
         // Over HTTP the answer ends its stream, so whatever is said twice is said before.
         if faults.duplicates_answers && stream != 0 {
-            self.deeds.push(Deed::Write(stream, line.clone()));
+            self.actions.push(Action::Write(stream, line.clone()));
         }
-        self.deeds.push(Deed::Answer(stream, line.clone(), key, body));
+        self.actions.push(Action::Answer(stream, line.clone(), key, body));
         if faults.duplicates_answers && stream == 0 {
-            self.deeds.push(Deed::Write(stream, line));
+            self.actions.push(Action::Write(stream, line));
         }
     }
 

@@ -20,8 +20,8 @@ impl Fault for NotificationStorm {
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         for link in world.living(at) {
             for _ in 0..10 {
-                let deeds = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
-                world.perform(link, deeds);
+                let actions = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
+                world.perform(link, actions);
             }
         }
         Some(world.rng.millis(50, 1_500))

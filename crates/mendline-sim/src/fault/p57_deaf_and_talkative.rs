@@ -22,8 +22,8 @@ impl Fault for DeafAndTalkative {
         if world.clients[at].open_keys().next().is_none() {
             world.hosts[at].faults.ignores_stdin = true;
             for link in world.living(at) {
-                let deeds = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
-                world.perform(link, deeds);
+                let actions = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
+                world.perform(link, actions);
             }
         }
         // Now and then: long enough after its last word to be tested, and not so long that the test is over.

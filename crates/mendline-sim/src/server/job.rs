@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Id, Message, Method};
 
-use super::{Deed, Seat, Server, words};
+use super::{Action, ReplyStream, Server, words};
 use crate::rng::Rng;
 use crate::oracle::Key;
 use crate::server_faults::ServerFaults;
@@ -32,7 +32,7 @@ pub(super) struct Job {
     pub(super) id: Id,
     pub(super) key: Option<Key>,
     pub(super) method: Method,
-    pub(super) seat: Seat,
+    pub(super) reply_to: ReplyStream,
     pub(super) token: Option<Bytes>,
     pub(super) steps: VecDeque<(Duration, Step)>,
     pub(super) progress: u32,
@@ -59,13 +59,13 @@ fn is_state(method: Method) -> bool {
 }
 
 impl Server {
-    pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, faults: &ServerFaults) {
+    pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
         self.record_state(message);
         if message.method() == Method::SubscriptionsListen {
-            self.deeds.push(Deed::Write(seat.stream, words::acknowledged(&id)));
+            self.actions.push(Action::Write(reply_to.stream, words::acknowledged(&id)));
         }
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
-        let steps = self.script(message, token.is_some(), seat, faults);
+        let steps = self.script(message, token.is_some(), reply_to, faults);
         let listens = message.method() == Method::SubscriptionsListen;
         // A subscription is open for as long as somebody listens: nothing hangs, and nothing has to be set free.
         let held = !listens && (!faults.answer_delay.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
@@ -88,7 +88,7 @@ impl Server {
                 id,
                 key,
                 method: message.method(),
-                seat,
+                reply_to,
                 token,
                 steps,
                 progress: 0,
@@ -98,7 +98,7 @@ impl Server {
                 needs_input,
             },
         );
-        self.deeds.push(Deed::GoOn(name, first));
+        self.actions.push(Action::Continue(name, first));
     }
 
     /// Rolls what a job consists of.
@@ -106,7 +106,7 @@ impl Server {
         &mut self,
         message: &Message,
         has_token: bool,
-        seat: Seat,
+        reply_to: ReplyStream,
         faults: &ServerFaults,
     ) -> VecDeque<(Duration, Step)> {
         let (low, high) = self.manner.work;
@@ -114,12 +114,12 @@ impl Server {
         let is_call = message.method() == Method::ToolsCall;
         let mut steps = VecDeque::new();
         let share = |rng: &mut Rng, of: u64| rng.millis(low, high) * faults.slowdown / of as u32;
-        if seat.talks && has_token && self.rng.percent(self.manner.progress) {
+        if reply_to.allows_interim && has_token && self.rng.percent(self.manner.progress) {
             for _ in 0..self.rng.between(1, 4) {
                 steps.push_back((share(&mut self.rng, 4), Step::Progress));
             }
         }
-        if seat.talks && is_call && self.door.may_ask() && self.rng.percent(self.manner.asks) {
+        if reply_to.allows_interim && is_call && self.door.may_ask() && self.rng.percent(self.manner.asks) {
             steps.push_back((share(&mut self.rng, 2), Step::Ask));
         }
         if self.door.may_notify() && self.rng.percent(self.manner.notices) {
@@ -145,29 +145,29 @@ impl Server {
     pub(super) fn step(&mut self, name: u32, faults: &ServerFaults) {
         let Some(job) = self.jobs.get_mut(&name) else { return };
         let Some((_, step)) = job.steps.pop_front() else { return };
-        let (key, seat, token) = (job.key, job.seat, job.token.clone());
+        let (key, reply_to, token) = (job.key, job.reply_to, job.token.clone());
         match step {
-            Step::Run => self.deeds.extend(key.map(Deed::Run)),
+            Step::Run => self.actions.extend(key.map(Action::Run)),
             Step::Progress => {
                 job.progress += 1;
                 let so_far = job.progress;
                 let stamp = self.stamp();
                 if let Some(token) = token {
                     let line = words::progress(&token, so_far, key, stamp);
-                    self.deeds.push(Deed::Write(seat.stream, line));
+                    self.actions.push(Action::Write(reply_to.stream, line));
                 }
             }
             Step::Ask => {
-                self.ask(name, seat);
+                self.ask(name, reply_to);
                 return;
             }
-            Step::Notice => self.notice(seat.stream),
+            Step::Notice => self.notice(reply_to.stream),
             Step::Hang => {
                 let Some(job) = self.jobs.get_mut(&name) else { return };
                 job.steps.push_front((Duration::ZERO, Step::Hang));
                 if let Some(pulse) = faults.progress_forever.filter(|_| job.token.is_some()) {
                     job.steps.push_front((Duration::ZERO, Step::Progress));
-                    self.deeds.push(Deed::GoOn(name, pulse));
+                    self.actions.push(Action::Continue(name, pulse));
                 }
                 return;
             }
@@ -176,7 +176,7 @@ impl Server {
                 let stamp = self.stamp();
                 if job.fails {
                     let body = words::error(-32603, "database is locked", stamp);
-                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, faults);
+                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.manner.odd, faults);
                 }
                 if job.names_session {
                     let (code, text) = *self.rng.pick(&[
@@ -185,14 +185,14 @@ impl Server {
                         (-32001, "Session not found"),
                     ]);
                     let body = words::error(code, text, stamp);
-                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, faults);
+                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.manner.odd, faults);
                 }
                 let body = if job.needs_input {
                     words::input_required(job.key, stamp)
                 } else {
                     words::result(job.method, job.key, stamp, &self.manner, &mut self.rng)
                 };
-                self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, faults);
+                self.answer(&job.id, job.key, reply_to, ("result", body), self.manner.odd, faults);
                 if faults.malformed_json {
                     // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
                     job.held = true;
@@ -202,13 +202,13 @@ impl Server {
             }
         }
         if let Some((wait, _)) = self.jobs.get(&name).and_then(|job| job.steps.front()) {
-            self.deeds.push(Deed::GoOn(name, *wait));
+            self.actions.push(Action::Continue(name, *wait));
         }
     }
 
-    fn ask(&mut self, job: u32, seat: Seat) {
+    fn ask(&mut self, job: u32, reply_to: ReplyStream) {
         if self.alone {
-            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+            self.actions.push(Action::Continue(job, Duration::from_micros(50)));
             return;
         }
         self.asked += 1;
@@ -217,6 +217,6 @@ impl Server {
         let stamp = self.stamp();
         let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
         self.asks.insert(Id::from_raw(id.as_bytes()), (job, nonce));
-        self.deeds.push(Deed::Ask(seat.stream, line));
+        self.actions.push(Action::Request(reply_to.stream, line));
     }
 }

@@ -12,7 +12,7 @@ use crate::clock::{Due, Ending};
 use crate::rng::Rng;
 use crate::fact::{Fact, Via};
 use crate::oracle::Key;
-use crate::server::{Deed, Era, Manner, Seat};
+use crate::server::{Action, Era, Manner, ReplyStream};
 use crate::site::Site;
 use crate::server_faults::{SpawnResult, ServerFaults};
 
@@ -116,8 +116,8 @@ impl World {
                 self.tell(&Fact::Read { by: Via::Child(link), key, message: &parcel.message });
             }
             let Some(child) = self.children.get_mut(&link) else { return };
-            let deeds = child.server.hear(&parcel.message, parcel.key, Seat::PIPE, &faults);
-            self.perform(link, deeds);
+            let actions = child.server.hear(&parcel.message, parcel.key, ReplyStream::PIPE, &faults);
+            self.perform(link, actions);
         }
         self.wake_reader(link);
     }
@@ -129,27 +129,27 @@ impl World {
             child.overslept.push(job);
             return;
         }
-        let deeds = child.server.go_on(job, &faults);
-        self.perform(link, deeds);
+        let actions = child.server.go_on(job, &faults);
+        self.perform(link, actions);
     }
 
     /// Does what a server decided to do.
-    pub fn perform(&mut self, link: LinkId, deeds: Vec<Deed>) {
+    pub fn perform(&mut self, link: LinkId, actions: Vec<Action>) {
         let upstream = usize::from(link.upstream.0);
-        for deed in deeds {
-            match deed {
-                Deed::Write(_, line) | Deed::Ask(_, line) | Deed::Garble(_, line) => self.child_writes(link, line),
-                Deed::Notify(_, line, stamp) => {
+        for action in actions {
+            match action {
+                Action::Write(_, line) | Action::Request(_, line) | Action::WriteMalformed(_, line) => self.child_writes(link, line),
+                Action::Notify(_, line, stamp) => {
                     self.tell(&Fact::Noticed { by: Via::Child(link), stamp });
                     self.child_writes(link, line);
                 }
-                Deed::Answer(_, line, key, body) => {
+                Action::Answer(_, line, key, body) => {
                     self.note_reply(upstream, key, body);
                     self.child_writes(link, line);
                 }
-                Deed::Run(key) => self.note_run(Via::Child(link), key),
-                Deed::GoOn(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
-                Deed::Complain(words) => self.tell(&Fact::Complained { by: Via::Child(link), words: &words }),
+                Action::Run(key) => self.note_run(Via::Child(link), key),
+                Action::Continue(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
+                Action::Violation(words) => self.tell(&Fact::Complained { by: Via::Child(link), words: &words }),
             }
         }
     }
@@ -277,7 +277,7 @@ impl World {
             child.awake_from = child.awake_from.min(now + Duration::from_millis(100));
             child.will_read = false;
             let (overslept, owed) = (std::mem::take(&mut child.overslept), child.owed.take());
-            let deeds = child.server.come_to();
+            let actions = child.server.come_to();
             if thaws {
                 self.tell(&Fact::Thawed(link));
             }
@@ -287,7 +287,7 @@ impl World {
             if let Some(ending) = owed {
                 self.clock.at(now, Due::ChildEnds(link, ending));
             }
-            self.perform(link, deeds);
+            self.perform(link, actions);
             self.wake_reader(link);
         }
     }

@@ -13,7 +13,7 @@ use super::World;
 use crate::clock::Due;
 use crate::exchange::{PendingRequest, Part, Phase, Request};
 use crate::fact::{Fact, Via};
-use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
+use crate::server::{Action, Era, ReplyStream, Server, stateless::Stateless};
 use crate::site::{Form, Conversation, Site, Stream, HttpServerKind};
 use crate::network_faults::{Cut, SessionLostReply, InjectedResponse, Rejection};
 
@@ -328,57 +328,57 @@ impl World {
         let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
         conversation.used |= is_request && message.method() != Method::Initialize;
         let over_sse_stream = site.kind == HttpServerKind::Sse;
-        let seat = if is_request && !over_sse_stream {
+        let reply_to = if is_request && !over_sse_stream {
             let session = conversation.session.clone().filter(|_| message.method() == Method::Initialize);
             let stream = conversation.open(Stream { session, key, ..Stream::new(form, exchange) });
-            Seat { stream, talks: form != Form::Json }
+            ReplyStream { stream, allows_interim: form != Form::Json }
         } else {
-            Seat::PIPE
+            ReplyStream::PIPE
         };
         if is_request && !over_sse_stream {
             if form != Form::Json {
-                self.begin_stream(upstream, number, seat.stream, message.method(), site);
+                self.begin_stream(upstream, number, reply_to.stream, message.method(), site);
             }
         } else {
             self.answer_status(exchange, 202);
         }
         let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
-        let deeds = conversation.server.hear(&message, key, seat, &faults);
-        self.perform_at(upstream, number, deeds);
+        let actions = conversation.server.hear(&message, key, reply_to, &faults);
+        self.perform_in(upstream, number, actions);
     }
 
     pub(super) fn conversation_continues(&mut self, upstream: usize, number: u32, job: u32) {
         let faults = self.hosts[upstream].faults.clone();
         let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
-        let deeds = conversation.server.go_on(job, &faults);
-        self.perform_at(upstream, number, deeds);
+        let actions = conversation.server.go_on(job, &faults);
+        self.perform_in(upstream, number, actions);
     }
 
     /// Does what a mind decided to do.
-    pub fn perform_at(&mut self, upstream: usize, number: u32, deeds: Vec<Deed>) {
-        for deed in deeds {
-            match deed {
-                Deed::Write(stream, line) => self.say(upstream, number, stream, line, false),
-                Deed::Ask(stream, line) => {
+    pub fn perform_in(&mut self, upstream: usize, number: u32, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Write(stream, line) => self.say(upstream, number, stream, line, false),
+                Action::Request(stream, line) => {
                     let stream = self.aside(upstream, number, stream, 30);
                     self.say(upstream, number, stream, line, false);
                 }
-                Deed::Notify(stream, line, _) => {
+                Action::Notify(stream, line, _) => {
                     let stream = self.aside(upstream, number, stream, 70);
                     self.say(upstream, number, stream, line, false);
                 }
-                Deed::Answer(stream, line, key, body) => {
+                Action::Answer(stream, line, key, body) => {
                     self.note_reply(upstream, key, body);
                     self.say(upstream, number, stream, line, true);
                 }
                 // One that is put as events may be said again over the same stream.
-                Deed::Garble(stream, line) => {
+                Action::WriteMalformed(stream, line) => {
                     let ends = self.form(upstream, number, stream) == Some(Form::Json);
                     self.say(upstream, number, stream, line, ends);
                 }
-                Deed::Run(key) => self.note_run(Via::Conversation(upstream, number), key),
-                Deed::GoOn(job, wait) => self.clock.after(wait, Due::ConversationContinues(upstream, number, job)),
-                Deed::Complain(words) => self.complain(upstream, number, &words),
+                Action::Run(key) => self.note_run(Via::Conversation(upstream, number), key),
+                Action::Continue(job, wait) => self.clock.after(wait, Due::ConversationContinues(upstream, number, job)),
+                Action::Violation(words) => self.complain(upstream, number, &words),
             }
         }
     }
@@ -402,8 +402,8 @@ impl World {
                 // What runs goes on, and nobody will ever hear of it.
                 Some(HttpServerKind::Sse) => {
                     conversation.known = false;
-                    let deeds = conversation.server.stop_asking();
-                    self.perform_at(upstream, number, deeds);
+                    let actions = conversation.server.stop_asking();
+                    self.perform_in(upstream, number, actions);
                 }
                 _ => {}
             }
@@ -416,8 +416,8 @@ impl World {
         for number in numbers {
             let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
             if conversation.session.is_some() && std::mem::replace(&mut conversation.known, false) {
-                let deeds = conversation.server.stop_asking();
-                self.perform_at(upstream, number, deeds);
+                let actions = conversation.server.stop_asking();
+                self.perform_in(upstream, number, actions);
             }
         }
     }
@@ -446,8 +446,8 @@ impl World {
         let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {
             let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
-            let deeds = conversation.server.come_to();
-            self.perform_at(upstream, number, deeds);
+            let actions = conversation.server.come_to();
+            self.perform_in(upstream, number, actions);
         }
     }
 
