@@ -5,7 +5,7 @@
 //! the client's ids; it answers with whatever id it was given.
 
 mod action;
-mod door;
+mod era_rules;
 mod job;
 pub mod legacy;
 pub mod modern;
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method};
 
 pub use action::{Action, ReplyStream};
-pub use door::{Admission, Door};
+pub use era_rules::{Admission, EraRules};
 use job::{Job, Step};
 
 use crate::rng::Rng;
@@ -54,7 +54,7 @@ pub struct Manner {
     /// Of a hundred jobs with a token, how many report progress.
     pub progress: u64,
     /// Of a hundred tool calls, how many ask the client something.
-    pub asks: u64,
+    pub open_requests: u64,
     /// Of a hundred jobs, how many say something to everybody.
     pub notices: u64,
     /// Whether texts are written with odd spacing and order.
@@ -74,28 +74,28 @@ pub struct Memory {
 
 /// A server process' mind.
 pub struct Server {
-    door: Box<dyn Door>,
+    rules: Box<dyn EraRules>,
     dial: u32,
     lines: u32,
     jobs: BTreeMap<u32, Job>,
     next_job: u32,
-    asks: BTreeMap<Id, (u32, u32)>,
+    open_requests: BTreeMap<Id, (u32, u32)>,
     /// Questions that were answered, with what tells them apart: over HTTP the same answer may come again.
     answered: BTreeMap<Id, u32>,
-    asked: u32,
+    requests_sent: u32,
     seen: BTreeSet<Id>,
-    greeted_by: Option<Key>,
+    initialized_by: Option<Key>,
     rng: Rng,
     manner: Manner,
     actions: Vec<Action>,
     /// What it is sent may overtake other things on its way, and get lost on it.
     out_of_order: bool,
     /// There is nobody to ask.
-    alone: bool,
+    client_gone: bool,
     /// It takes what it is sent as it comes: its client cannot know what it is.
-    patient: bool,
+    tolerant: bool,
     /// It is a bridge, and what it bridges to is gone.
-    dead_inside: bool,
+    bridge_lost: bool,
     /// What it was told to keep in mind.
     pub memory: Memory,
 }
@@ -104,31 +104,31 @@ impl Server {
     /// A fresh process of this era.
     pub fn new(era: Era, dial: u32, manner: Manner, rng: Rng) -> Server {
         match era {
-            Era::Legacy => Server::behind(Box::new(legacy::Legacy::default()), dial, manner, rng),
-            Era::Modern => Server::behind(Box::new(modern::Modern), dial, manner, rng),
+            Era::Legacy => Server::with_rules(Box::new(legacy::Legacy::default()), dial, manner, rng),
+            Era::Modern => Server::with_rules(Box::new(modern::Modern), dial, manner, rng),
         }
     }
 
     /// A fresh mind behind this door.
-    pub fn behind(door: Box<dyn Door>, dial: u32, manner: Manner, rng: Rng) -> Server {
+    pub fn with_rules(rules: Box<dyn EraRules>, dial: u32, manner: Manner, rng: Rng) -> Server {
         Server {
-            door,
+            rules,
             dial,
             lines: 0,
             jobs: BTreeMap::new(),
             next_job: 0,
-            asks: BTreeMap::new(),
+            open_requests: BTreeMap::new(),
             answered: BTreeMap::new(),
-            asked: 0,
+            requests_sent: 0,
             seen: BTreeSet::new(),
-            greeted_by: None,
+            initialized_by: None,
             rng,
             manner,
             actions: Vec::new(),
             out_of_order: false,
-            alone: false,
-            patient: false,
-            dead_inside: false,
+            client_gone: false,
+            tolerant: false,
+            bridge_lost: false,
             memory: Memory::default(),
         }
     }
@@ -140,14 +140,14 @@ impl Server {
     }
 
     /// One that nobody expects what it is: it does not complain.
-    pub fn without_complaints(mut self) -> Server {
-        self.patient = true;
+    pub fn tolerating_violations(mut self) -> Server {
+        self.tolerant = true;
         self
     }
 
     /// It loses what it is a bridge to.
-    pub fn die_inside(&mut self) {
-        self.dead_inside = true;
+    pub fn lose_bridge(&mut self) {
+        self.bridge_lost = true;
     }
 
     /// Which edition of its lists it has.
@@ -168,7 +168,7 @@ impl Server {
             Kind::Notification => self.hear_notification(message, faults),
             Kind::Result | Kind::Error => self.hear_reply(message),
         }
-        if self.patient {
+        if self.tolerant {
             self.actions.retain(|action| !matches!(action, Action::Violation(_)));
         }
         std::mem::take(&mut self.actions)
@@ -181,7 +181,7 @@ impl Server {
     }
 
     /// The world has healed: what hung is answered now.
-    pub fn come_to(&mut self) -> Vec<Action> {
+    pub fn release_held(&mut self) -> Vec<Action> {
         for (&name, job) in &mut self.jobs {
             if std::mem::take(&mut job.held) {
                 job.steps.clear();
@@ -191,7 +191,7 @@ impl Server {
         }
         // Over HTTP a question can have been lost on its way without anybody noticing.
         if self.out_of_order {
-            let waiting = self.asks.values().map(|(job, _)| Action::Continue(*job, Duration::from_millis(1)));
+            let waiting = self.open_requests.values().map(|(job, _)| Action::Continue(*job, Duration::from_millis(1)));
             self.actions.extend(waiting.collect::<Vec<_>>());
         }
         std::mem::take(&mut self.actions)
@@ -199,16 +199,16 @@ impl Server {
 
     /// Its client can no longer answer it: whatever waits for an answer goes on without, and nothing is asked any more.
     pub fn stop_asking(&mut self) -> Vec<Action> {
-        self.alone = true;
-        for (job, _) in std::mem::take(&mut self.asks).into_values() {
+        self.client_gone = true;
+        for (job, _) in std::mem::take(&mut self.open_requests).into_values() {
             self.actions.push(Action::Continue(job, Duration::from_micros(50)));
         }
         std::mem::take(&mut self.actions)
     }
 
     /// Says something to everybody, if the conversation has come that far.
-    pub fn chatter(&mut self) -> Vec<Action> {
-        if self.door.may_notify() {
+    pub fn send_notice(&mut self) -> Vec<Action> {
+        if self.rules.may_notify() {
             self.notice(0);
         }
         std::mem::take(&mut self.actions)
@@ -234,22 +234,22 @@ impl Server {
         if !self.seen.insert(id.clone()) {
             self.actions.push(Action::Violation(format!("was given the id {id} twice")));
         }
-        if self.dead_inside {
+        if self.bridge_lost {
             let stamp = self.stamp();
             let words = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
             let body = words::error(-32000, words, stamp);
             return self.answer(&id, key, reply_to, ("error", body), self.manner.odd, faults);
         }
-        let mut complaints = Vec::new();
+        let mut violations = Vec::new();
         if message.method() == Method::Initialize
-            && std::mem::replace(&mut self.greeted_by, key) == key
+            && std::mem::replace(&mut self.initialized_by, key) == key
             && key.is_some()
-            && !self.door.greets_anybody()
+            && !self.rules.allows_repeated_initialize()
         {
-            complaints.push("was sent the same greeting twice".into());
+            violations.push("was sent the same greeting twice".into());
         }
-        let admission = self.door.admit(message, &mut complaints);
-        self.actions.extend(complaints.into_iter().map(Action::Violation));
+        let admission = self.rules.admit(message, &mut violations);
+        self.actions.extend(violations.into_iter().map(Action::Violation));
         match admission {
             Admission::Job => self.begin(message, id, key, reply_to, faults),
             // What cannot be read is said again later, and only jobs can be; a greeting is at least put so that it names itself.
@@ -267,14 +267,14 @@ impl Server {
                 let body = words::error(code, text, stamp);
                 self.answer(&id, key, reply_to, ("error", body), self.manner.odd, faults);
             }
-            Admission::Taken => {}
+            Admission::Accepted => {}
         }
     }
 
     fn hear_notification(&mut self, message: &Message, faults: &ServerFaults) {
-        let mut complaints = Vec::new();
-        self.door.admit(message, &mut complaints);
-        self.actions.extend(complaints.into_iter().map(Action::Violation));
+        let mut violations = Vec::new();
+        self.rules.admit(message, &mut violations);
+        self.actions.extend(violations.into_iter().map(Action::Violation));
         if message.method() == Method::Cancelled {
             let Some(raw) = message.get(&["requestId"]) else { return };
             let id = Id::from_raw(raw);
@@ -291,8 +291,8 @@ impl Server {
         let id = Id::from_raw(message.id().unwrap_or_default());
         // An answer whose fate nobody knew is sent again over HTTP, and servers ignore the second; it must still be the same.
         let again = self.answered.get(&id).filter(|_| self.out_of_order).map(|nonce| (None, *nonce));
-        let Some((job, nonce)) = self.asks.remove(&id).map(|(job, nonce)| (Some(job), nonce)).or(again) else {
-            if self.alone {
+        let Some((job, nonce)) = self.open_requests.remove(&id).map(|(job, nonce)| (Some(job), nonce)).or(again) else {
+            if self.client_gone {
                 return;
             }
             self.actions.push(Action::Violation(format!("got an answer to {id}, which it never asked")));

@@ -87,7 +87,7 @@ impl Client {
             }
         }
         if self.stage == Stage::Greeting(key) {
-            self.greeted(&verdict, message.kind());
+            self.initialized(&verdict, message.kind());
         }
         if let Some(tool) = self.goes_on_with.take() {
             self.ask(Wish { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, goes_on: true }, oracle);
@@ -95,7 +95,7 @@ impl Client {
         Incoming::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
     }
 
-    fn greeted(&mut self, verdict: &Verdict, kind: Kind) {
+    fn initialized(&mut self, verdict: &Verdict, kind: Kind) {
         let well = matches!(verdict, Verdict::Passed(_)) && kind == Kind::Result;
         self.stage = if well { Stage::Ready } else { Stage::Fresh };
         if well && self.era == crate::server::Era::Legacy {

@@ -20,7 +20,7 @@ impl Fault for NotificationStorm {
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         for link in world.living(at) {
             for _ in 0..10 {
-                let actions = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
+                let actions = world.children.get_mut(&link).map(|child| child.server.send_notice()).unwrap_or_default();
                 world.perform(link, actions);
             }
         }

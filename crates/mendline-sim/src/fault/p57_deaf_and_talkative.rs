@@ -22,7 +22,7 @@ impl Fault for DeafAndTalkative {
         if world.clients[at].open_keys().next().is_none() {
             world.hosts[at].faults.ignores_stdin = true;
             for link in world.living(at) {
-                let actions = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
+                let actions = world.children.get_mut(&link).map(|child| child.server.send_notice()).unwrap_or_default();
                 world.perform(link, actions);
             }
         }

@@ -74,7 +74,7 @@ impl Server {
         let is_call = message.method() == Method::ToolsCall;
         let names_session = is_call && faults.session_errors > 0 && self.rng.percent(faults.session_errors);
         let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
-        let needs_input = faults.needs_input && asks_back && self.door.has_no_session() && self.rng.percent(50);
+        let needs_input = faults.needs_input && asks_back && self.rules.is_stateless() && self.rng.percent(50);
         let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
         if faults.needs_input && message.find(&["requestState"]).is_some() {
             // What it has begun takes its time, so that it is interrupted now and then.
@@ -119,10 +119,10 @@ impl Server {
                 steps.push_back((share(&mut self.rng, 4), Step::Progress));
             }
         }
-        if reply_to.allows_interim && is_call && self.door.may_ask() && self.rng.percent(self.manner.asks) {
+        if reply_to.allows_interim && is_call && self.rules.may_send_requests() && self.rng.percent(self.manner.open_requests) {
             steps.push_back((share(&mut self.rng, 2), Step::Ask));
         }
-        if self.door.may_notify() && self.rng.percent(self.manner.notices) {
+        if self.rules.may_notify() && self.rng.percent(self.manner.notices) {
             steps.push_back((share(&mut self.rng, 2), Step::Notice));
         }
         let place = self.rng.below(steps.len() as u64 + 1) as usize;
@@ -207,16 +207,16 @@ impl Server {
     }
 
     fn ask(&mut self, job: u32, reply_to: ReplyStream) {
-        if self.alone {
+        if self.client_gone {
             self.actions.push(Action::Continue(job, Duration::from_micros(50)));
             return;
         }
-        self.asked += 1;
-        let nonce = self.asked;
+        self.requests_sent += 1;
+        let nonce = self.requests_sent;
         let id = if self.rng.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
         let stamp = self.stamp();
         let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
-        self.asks.insert(Id::from_raw(id.as_bytes()), (job, nonce));
+        self.open_requests.insert(Id::from_raw(id.as_bytes()), (job, nonce));
         self.actions.push(Action::Request(reply_to.stream, line));
     }
 }

@@ -6,60 +6,60 @@
 
 use mendline_wire::{Kind, Message, Method};
 
-use super::{Admission, Door};
+use super::{Admission, EraRules};
 
 /// How far the handshake is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Legacy {
     /// Nobody has spoken.
     #[default]
-    Fresh,
+    New,
     /// `initialize` was answered.
-    Greeted,
+    Initializing,
     /// `notifications/initialized` came.
     Ready,
 }
 
 /// What is answered to `initialize`.
-pub(super) fn greeting(message: &Message) -> String {
+pub(super) fn initialize_result(message: &Message) -> String {
     let version = message.get_str(&["protocolVersion"]).unwrap_or_default();
     format!(
         r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}},"logging":{{}}}},"serverInfo":{{"name":"notes","version":"1.0"}}}}"#
     )
 }
 
-impl Door for Legacy {
-    fn admit(&mut self, message: &Message, complaints: &mut Vec<String>) -> Admission {
+impl EraRules for Legacy {
+    fn admit(&mut self, message: &Message, violations: &mut Vec<String>) -> Admission {
         match (message.method(), *self) {
             // A client whose first greeting ran into its deadline may try again.
-            (Method::Initialize, Legacy::Fresh | Legacy::Greeted) => {
-                *self = Legacy::Greeted;
-                Admission::Result(greeting(message))
+            (Method::Initialize, Legacy::New | Legacy::Initializing) => {
+                *self = Legacy::Initializing;
+                Admission::Result(initialize_result(message))
             }
             (Method::Initialize, _) => {
-                complaints.push("was initialized twice".into());
+                violations.push("was initialized twice".into());
                 Admission::Error(-32600, "already initialized")
             }
-            (Method::Initialized, Legacy::Greeted) => {
+            (Method::Initialized, Legacy::Initializing) => {
                 *self = Legacy::Ready;
-                Admission::Taken
+                Admission::Accepted
             }
             (Method::Initialized, _) => {
-                complaints.push("was told that it is initialized out of turn".into());
-                Admission::Taken
+                violations.push("was told that it is initialized out of turn".into());
+                Admission::Accepted
             }
             (Method::Ping, _) => Admission::Result("{}".into()),
             (Method::Discover, _) => Admission::Error(-32601, "method not found"),
             (_, Legacy::Ready) if message.kind() == Kind::Request => Admission::Job,
-            (_, Legacy::Ready) | (Method::Cancelled, _) => Admission::Taken,
+            (_, Legacy::Ready) | (Method::Cancelled, _) => Admission::Accepted,
             (_, _) => {
-                complaints.push(format!("was sent {} before the handshake was over", message.method_name()));
+                violations.push(format!("was sent {} before the handshake was over", message.method_name()));
                 Admission::Error(-32602, "not initialized")
             }
         }
     }
 
-    fn may_ask(&self) -> bool {
+    fn may_send_requests(&self) -> bool {
         *self == Legacy::Ready
     }
 

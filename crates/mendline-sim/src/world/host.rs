@@ -257,7 +257,7 @@ impl World {
     pub fn break_bridge(&mut self, upstream: usize) {
         for link in self.living(upstream) {
             if let Some(child) = self.children.get_mut(&link) {
-                child.server.die_inside();
+                child.server.lose_bridge();
             }
         }
     }
@@ -277,7 +277,7 @@ impl World {
             child.awake_from = child.awake_from.min(now + Duration::from_millis(100));
             child.will_read = false;
             let (overslept, owed) = (std::mem::take(&mut child.overslept), child.owed.take());
-            let actions = child.server.come_to();
+            let actions = child.server.release_held();
             if thaws {
                 self.tell(&Fact::Thawed(link));
             }

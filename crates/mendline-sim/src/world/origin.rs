@@ -305,7 +305,7 @@ impl World {
         let host = &self.hosts[upstream];
         let (manner, rng) = (host.manner.clone(), host.rng.fork(1_000 + u64::from(conversation)));
         let server = match kind {
-            HttpServerKind::Stateless => Server::behind(Box::new(Stateless), conversation, manner, rng),
+            HttpServerKind::Stateless => Server::with_rules(Box::new(Stateless), conversation, manner, rng),
             HttpServerKind::Modern => Server::new(Era::Modern, conversation, manner, rng),
             HttpServerKind::Stateful | HttpServerKind::Sse => Server::new(Era::Legacy, conversation, manner, rng),
         };
@@ -446,7 +446,7 @@ impl World {
         let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {
             let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
-            let actions = conversation.server.come_to();
+            let actions = conversation.server.release_held();
             self.perform_in(upstream, number, actions);
         }
     }

@@ -84,7 +84,7 @@ impl World {
         let rng = host.rng.fork(u64::from(link.dial));
         let (era, manner) = (host.era, host.manner.clone());
         let server = if host.flipped {
-            Server::new(era.other(), link.dial, manner, rng.fork(1)).without_complaints()
+            Server::new(era.other(), link.dial, manner, rng.fork(1)).tolerating_violations()
         } else {
             Server::new(era, link.dial, manner, rng.fork(1))
         };

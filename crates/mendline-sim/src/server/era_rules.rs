@@ -11,23 +11,23 @@ pub enum Admission {
     /// It is answered at once with this error.
     Error(i64, &'static str),
     /// It needs no answer.
-    Taken,
+    Accepted,
 }
 
 /// The part of a server that belongs to one era.
-pub trait Door {
+pub trait EraRules {
     /// Lets a request or a notification in; complaints are sentences about what the peer did wrong.
-    fn admit(&mut self, message: &Message, complaints: &mut Vec<String>) -> Admission;
+    fn admit(&mut self, message: &Message, violations: &mut Vec<String>) -> Admission;
     /// Whether the server may ask its client something now.
-    fn may_ask(&self) -> bool;
+    fn may_send_requests(&self) -> bool;
     /// Whether the server may send notifications on its own now.
     fn may_notify(&self) -> bool;
     /// Whether it keeps nothing of a conversation but what its client sends along.
-    fn has_no_session(&self) -> bool {
+    fn is_stateless(&self) -> bool {
         false
     }
     /// Whether the same greeting may come twice.
-    fn greets_anybody(&self) -> bool {
+    fn allows_repeated_initialize(&self) -> bool {
         false
     }
 }
