@@ -21,7 +21,7 @@ use crate::client::Workload;
 use crate::rng::Rng;
 use crate::fault::{self, Fault};
 use crate::memory::Memory;
-use crate::server::{Era, Manner};
+use crate::server::{Era, ServerProfile};
 use crate::site::{Site, HttpServerKind};
 use crate::server_faults::ServerFaults;
 use crate::network_faults::NetworkFaults;
@@ -307,7 +307,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
     let odd = rng.percent(60);
     let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
     let baseline = ServerFaults { start: rng.millis(0, 600), ..ServerFaults::default() };
-    let manner = Manner { work, progress: 60, asks: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
+    let profile = ServerProfile { work, progress: 60, asks: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
     // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
     let left = *rng.pick(&[10, 20, 30, 60]);
     let mean = (storm.as_millis() as u64 / left).clamp(1, 4_000);
@@ -330,7 +330,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
         flipped: false,
         faults: baseline.clone(),
         baseline,
-        manner,
+        profile,
         capacity: *rng.pick(&[150, 400, 4_096, 65_536, 65_536]),
         pull_ahead: *rng.pick(&[0, 0, 500, 8_192]),
         latency: *rng.pick(&[(0, 0), (0, 1), (0, 5)]),
@@ -425,7 +425,7 @@ impl fmt::Display for Plan {
                 upstream.limits.in_flight,
                 upstream.limits.waiting,
                 pair.host.capacity,
-                pair.host.manner.work,
+                pair.host.profile.work,
                 pair.workload.left,
             )?;
         }

@@ -10,7 +10,7 @@ mod job;
 pub mod legacy;
 pub mod modern;
 pub mod stateless;
-mod words;
+mod encode;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Era {
 
 /// How fast and how talkative a server is.
 #[derive(Clone, Debug)]
-pub struct Manner {
+pub struct ServerProfile {
     /// Milliseconds of work per request, from and to.
     pub work: (u64, u64),
     /// Of a hundred jobs with a token, how many report progress.
@@ -86,7 +86,7 @@ pub struct Server {
     seen: BTreeSet<Id>,
     initialized_by: Option<Key>,
     rng: Rng,
-    manner: Manner,
+    profile: ServerProfile,
     actions: Vec<Action>,
     /// What it is sent may overtake other things on its way, and get lost on it.
     out_of_order: bool,
@@ -102,15 +102,15 @@ pub struct Server {
 
 impl Server {
     /// A fresh process of this era.
-    pub fn new(era: Era, dial: u32, manner: Manner, rng: Rng) -> Server {
+    pub fn new(era: Era, dial: u32, profile: ServerProfile, rng: Rng) -> Server {
         match era {
-            Era::Legacy => Server::with_rules(Box::new(legacy::Legacy::default()), dial, manner, rng),
-            Era::Modern => Server::with_rules(Box::new(modern::Modern), dial, manner, rng),
+            Era::Legacy => Server::with_rules(Box::new(legacy::Legacy::default()), dial, profile, rng),
+            Era::Modern => Server::with_rules(Box::new(modern::Modern), dial, profile, rng),
         }
     }
 
     /// A fresh mind behind this door.
-    pub fn with_rules(rules: Box<dyn EraRules>, dial: u32, manner: Manner, rng: Rng) -> Server {
+    pub fn with_rules(rules: Box<dyn EraRules>, dial: u32, profile: ServerProfile, rng: Rng) -> Server {
         Server {
             rules,
             dial,
@@ -123,7 +123,7 @@ impl Server {
             seen: BTreeSet::new(),
             initialized_by: None,
             rng,
-            manner,
+            profile,
             actions: Vec::new(),
             out_of_order: false,
             client_gone: false,
@@ -152,7 +152,7 @@ impl Server {
 
     /// Which edition of its lists it has.
     pub fn edition(&self) -> u32 {
-        self.manner.edition
+        self.profile.edition
     }
 
     /// Over which streams it says what this request listens for: more than one if it was not told of the end of the last.
@@ -237,8 +237,8 @@ impl Server {
         if self.bridge_lost {
             let stamp = self.stamp();
             let words = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
-            let body = words::error(-32000, words, stamp);
-            return self.answer(&id, key, reply_to, ("error", body), self.manner.odd, faults);
+            let body = encode::error(-32000, words, stamp);
+            return self.answer(&id, key, reply_to, ("error", body), self.profile.odd, faults);
         }
         let mut violations = Vec::new();
         if message.method() == Method::Initialize
@@ -259,13 +259,13 @@ impl Server {
             Admission::Result(body) => {
                 self.actions.extend(key.map(Action::Run));
                 let body = self.stamped(&body);
-                let odd = self.manner.odd && !faults.malformed_json;
+                let odd = self.profile.odd && !faults.malformed_json;
                 self.answer(&id, key, reply_to, ("result", body), odd, faults);
             }
             Admission::Error(code, text) => {
                 let stamp = self.stamp();
-                let body = words::error(code, text, stamp);
-                self.answer(&id, key, reply_to, ("error", body), self.manner.odd, faults);
+                let body = encode::error(code, text, stamp);
+                self.answer(&id, key, reply_to, ("error", body), self.profile.odd, faults);
             }
             Admission::Accepted => {}
         }
@@ -325,7 +325,7 @@ impl Server {
 
     fn notice(&mut self, stream: u32) {
         let stamp = self.stamp();
-        let line = words::notice(stamp, &mut self.rng);
+        let line = encode::notice(stamp, &mut self.rng);
         self.actions.push(Action::Notify(stream, line, stamp));
     }
 
@@ -341,7 +341,7 @@ impl Server {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
         let id =
             if faults.ids_as_strings && !faults.malformed_json && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
-        let line = words::response(&id, member, &body, odd, &mut self.rng);
+        let line = encode::response(&id, member, &body, odd, &mut self.rng);
         if faults.malformed_json {
             // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
             self.actions.push(Action::WriteMalformed(stream, line.slice(..line.len() - 3)));
@@ -365,6 +365,6 @@ impl Server {
 
     fn stamped(&mut self, body: &str) -> String {
         let stamp = self.stamp();
-        words::with_stamp(body, stamp)
+        encode::with_stamp(body, stamp)
     }
 }

@@ -29,7 +29,7 @@ use crate::fault;
 use crate::journal::Journal;
 use crate::machine::Driven;
 use crate::oracle::{Effect, Key};
-use crate::server::{Era, Manner};
+use crate::server::{Era, ServerProfile};
 use crate::site::{Site, HttpServerKind};
 use crate::server_faults::ServerFaults;
 use crate::network_faults::NetworkFaults;
@@ -115,7 +115,7 @@ impl Stage {
             has_notice_stream: true,
             connect: (1, 1),
         };
-        let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false, edition: 0 };
+        let mut profile = ServerProfile { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false, edition: 0 };
         let mut baseline = ServerFaults { start: Duration::from_millis(10), ..ServerFaults::default() };
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {
@@ -133,7 +133,7 @@ impl Stage {
                 Some(("waiting", count)) => config.limits.waiting = number(count)?,
                 Some(("work", time)) => {
                     let millis = duration(time)?.as_millis() as u64;
-                    manner.work = (millis, millis);
+                    profile.work = (millis, millis);
                 }
                 Some(("start", time)) => baseline.start = duration(time)?,
                 Some(("startup", "at-once")) => config.catalogue = Catalogue::default(),
@@ -149,7 +149,7 @@ impl Stage {
             flipped: false,
             faults: baseline.clone(),
             baseline,
-            manner,
+            profile,
             capacity,
             pull_ahead: 0,
             latency: (0, 0),

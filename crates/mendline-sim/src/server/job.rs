@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Id, Message, Method};
 
-use super::{Action, ReplyStream, Server, words};
+use super::{Action, ReplyStream, Server, encode};
 use crate::rng::Rng;
 use crate::oracle::Key;
 use crate::server_faults::ServerFaults;
@@ -62,7 +62,7 @@ impl Server {
     pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
         self.record_state(message);
         if message.method() == Method::SubscriptionsListen {
-            self.actions.push(Action::Write(reply_to.stream, words::acknowledged(&id)));
+            self.actions.push(Action::Write(reply_to.stream, encode::acknowledged(&id)));
         }
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
         let steps = self.script(message, token.is_some(), reply_to, faults);
@@ -109,20 +109,20 @@ impl Server {
         reply_to: ReplyStream,
         faults: &ServerFaults,
     ) -> VecDeque<(Duration, Step)> {
-        let (low, high) = self.manner.work;
+        let (low, high) = self.profile.work;
         let is_list = matches!(message.method(), Method::ToolsList | Method::PromptsList | Method::ResourcesList);
         let is_call = message.method() == Method::ToolsCall;
         let mut steps = VecDeque::new();
         let share = |rng: &mut Rng, of: u64| rng.millis(low, high) * faults.slowdown / of as u32;
-        if reply_to.allows_interim && has_token && self.rng.percent(self.manner.progress) {
+        if reply_to.allows_interim && has_token && self.rng.percent(self.profile.progress) {
             for _ in 0..self.rng.between(1, 4) {
                 steps.push_back((share(&mut self.rng, 4), Step::Progress));
             }
         }
-        if reply_to.allows_interim && is_call && self.rules.may_send_requests() && self.rng.percent(self.manner.open_requests) {
+        if reply_to.allows_interim && is_call && self.rules.may_send_requests() && self.rng.percent(self.profile.open_requests) {
             steps.push_back((share(&mut self.rng, 2), Step::Ask));
         }
-        if self.rules.may_notify() && self.rng.percent(self.manner.notices) {
+        if self.rules.may_notify() && self.rng.percent(self.profile.notices) {
             steps.push_back((share(&mut self.rng, 2), Step::Notice));
         }
         let place = self.rng.below(steps.len() as u64 + 1) as usize;
@@ -153,7 +153,7 @@ impl Server {
                 let so_far = job.progress;
                 let stamp = self.stamp();
                 if let Some(token) = token {
-                    let line = words::progress(&token, so_far, key, stamp);
+                    let line = encode::progress(&token, so_far, key, stamp);
                     self.actions.push(Action::Write(reply_to.stream, line));
                 }
             }
@@ -175,8 +175,8 @@ impl Server {
                 let Some(mut job) = self.jobs.remove(&name) else { return };
                 let stamp = self.stamp();
                 if job.fails {
-                    let body = words::error(-32603, "database is locked", stamp);
-                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.manner.odd, faults);
+                    let body = encode::error(-32603, "database is locked", stamp);
+                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.profile.odd, faults);
                 }
                 if job.names_session {
                     let (code, text) = *self.rng.pick(&[
@@ -184,15 +184,15 @@ impl Server {
                         (-32000, "the browser session is not initialized"),
                         (-32001, "Session not found"),
                     ]);
-                    let body = words::error(code, text, stamp);
-                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.manner.odd, faults);
+                    let body = encode::error(code, text, stamp);
+                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.profile.odd, faults);
                 }
                 let body = if job.needs_input {
-                    words::input_required(job.key, stamp)
+                    encode::input_required(job.key, stamp)
                 } else {
-                    words::result(job.method, job.key, stamp, &self.manner, &mut self.rng)
+                    encode::result(job.method, job.key, stamp, &self.profile, &mut self.rng)
                 };
-                self.answer(&job.id, job.key, reply_to, ("result", body), self.manner.odd, faults);
+                self.answer(&job.id, job.key, reply_to, ("result", body), self.profile.odd, faults);
                 if faults.malformed_json {
                     // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
                     job.held = true;
@@ -215,7 +215,7 @@ impl Server {
         let nonce = self.requests_sent;
         let id = if self.rng.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
         let stamp = self.stamp();
-        let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
+        let line = encode::ask(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
         self.open_requests.insert(Id::from_raw(id.as_bytes()), (job, nonce));
         self.actions.push(Action::Request(reply_to.stream, line));
     }

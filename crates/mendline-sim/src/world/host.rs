@@ -12,7 +12,7 @@ use crate::clock::{Due, Ending};
 use crate::rng::Rng;
 use crate::fact::{Fact, Via};
 use crate::oracle::Key;
-use crate::server::{Action, Era, Manner, ReplyStream};
+use crate::server::{Action, Era, ServerProfile, ReplyStream};
 use crate::site::Site;
 use crate::server_faults::{SpawnResult, ServerFaults};
 
@@ -33,7 +33,7 @@ pub struct Host {
     /// How it behaves when nothing is wrong.
     pub baseline: ServerFaults,
     /// How fast and how talkative its server is.
-    pub manner: Manner,
+    pub profile: ServerProfile,
     /// How many bytes a pipe to it holds.
     pub capacity: u64,
     /// How many bytes the shell keeps ready beyond what the pipe has accepted.
@@ -264,7 +264,7 @@ impl World {
 
     /// What is started from now on is another edition, with other lists.
     pub fn change_edition(&mut self, upstream: usize) {
-        self.hosts[upstream].manner.edition += 1;
+        self.hosts[upstream].profile.edition += 1;
         self.tell(&Fact::NewEdition(upstream));
     }
 

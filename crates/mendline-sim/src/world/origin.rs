@@ -303,11 +303,11 @@ impl World {
 
     pub(super) fn fresh_server(&mut self, upstream: usize, conversation: u32, kind: HttpServerKind) -> Server {
         let host = &self.hosts[upstream];
-        let (manner, rng) = (host.manner.clone(), host.rng.fork(1_000 + u64::from(conversation)));
+        let (profile, rng) = (host.profile.clone(), host.rng.fork(1_000 + u64::from(conversation)));
         let server = match kind {
-            HttpServerKind::Stateless => Server::with_rules(Box::new(Stateless), conversation, manner, rng),
-            HttpServerKind::Modern => Server::new(Era::Modern, conversation, manner, rng),
-            HttpServerKind::Stateful | HttpServerKind::Sse => Server::new(Era::Legacy, conversation, manner, rng),
+            HttpServerKind::Stateless => Server::with_rules(Box::new(Stateless), conversation, profile, rng),
+            HttpServerKind::Modern => Server::new(Era::Modern, conversation, profile, rng),
+            HttpServerKind::Stateful | HttpServerKind::Sse => Server::new(Era::Legacy, conversation, profile, rng),
         };
         server.over_http()
     }

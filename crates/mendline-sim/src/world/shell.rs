@@ -82,11 +82,11 @@ impl World {
             return self.tell(&Fact::Misbehaved("the engine dialed an upstream that is not configured"));
         };
         let rng = host.rng.fork(u64::from(link.dial));
-        let (era, manner) = (host.era, host.manner.clone());
+        let (era, profile) = (host.era, host.profile.clone());
         let server = if host.flipped {
-            Server::new(era.other(), link.dial, manner, rng.fork(1)).tolerating_violations()
+            Server::new(era.other(), link.dial, profile, rng.fork(1)).tolerating_violations()
         } else {
-            Server::new(era, link.dial, manner, rng.fork(1))
+            Server::new(era, link.dial, profile, rng.fork(1))
         };
         let child = Child::new(link, host.capacity, server, rng);
         let takes = host.rng.millis(1, LONGEST_SPAWN.as_millis() as u64);

@@ -12,7 +12,7 @@ use mendline_wire::{Id, Method};
 use crate::rng::Rng;
 use crate::fact::Stamp;
 use crate::oracle::Key;
-use crate::server::Manner;
+use crate::server::ServerProfile;
 
 /// The tools that every server has: a read, an idempotent one and one that must not be run twice. The last one wants to see
 /// an argument as a header.
@@ -26,8 +26,8 @@ pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
     }
 }
 
-pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, manner: &Manner, rng: &mut Rng) -> String {
-    let Manner { odd, edition, .. } = *manner;
+pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, profile: &ServerProfile, rng: &mut Rng) -> String {
+    let ServerProfile { odd, edition, .. } = *profile;
     let body = match method {
         Method::ToolsList if edition == 0 => TOOLS.to_owned(),
         Method::ToolsList => TOOLS.replace("caf\\u00e9", &format!("edition {edition}")),
