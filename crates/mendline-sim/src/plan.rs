@@ -307,7 +307,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
     let odd = rng.percent(60);
     let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
     let baseline = ServerFaults { start: rng.millis(0, 600), ..ServerFaults::default() };
-    let profile = ServerProfile { work, progress: 60, asks: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
+    let profile = ServerProfile { work, progress: 60, server_requests: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
     // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
     let left = *rng.pick(&[10, 20, 30, 60]);
     let mean = (storm.as_millis() as u64 / left).clamp(1, 4_000);

@@ -54,7 +54,7 @@ pub struct ServerProfile {
     /// Of a hundred jobs with a token, how many report progress.
     pub progress: u64,
     /// Of a hundred tool calls, how many ask the client something.
-    pub open_requests: u64,
+    pub server_requests: u64,
     /// Of a hundred jobs, how many say something to everybody.
     pub notices: u64,
     /// Whether texts are written with odd spacing and order.
@@ -162,11 +162,11 @@ impl Server {
     }
 
     /// Reads one message; gives back what it does about it.
-    pub fn hear(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) -> Vec<Action> {
+    pub fn receive(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) -> Vec<Action> {
         match message.kind() {
-            Kind::Request => self.hear_request(message, key, reply_to, faults),
-            Kind::Notification => self.hear_notification(message, faults),
-            Kind::Result | Kind::Error => self.hear_reply(message),
+            Kind::Request => self.receive_request(message, key, reply_to, faults),
+            Kind::Notification => self.receive_notification(message, faults),
+            Kind::Result | Kind::Error => self.receive_reply(message),
         }
         if self.tolerant {
             self.actions.retain(|action| !matches!(action, Action::Violation(_)));
@@ -220,7 +220,7 @@ impl Server {
     }
 
     /// Requests that it has read and not answered.
-    pub fn busy(&self) -> usize {
+    pub fn open_jobs(&self) -> usize {
         self.jobs.len()
     }
 
@@ -229,7 +229,7 @@ impl Server {
         self.jobs.values().next().map(|job| job.id.clone())
     }
 
-    fn hear_request(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
+    fn receive_request(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         if !self.seen.insert(id.clone()) {
             self.actions.push(Action::Violation(format!("was given the id {id} twice")));
@@ -271,7 +271,7 @@ impl Server {
         }
     }
 
-    fn hear_notification(&mut self, message: &Message, faults: &ServerFaults) {
+    fn receive_notification(&mut self, message: &Message, faults: &ServerFaults) {
         let mut violations = Vec::new();
         self.rules.admit(message, &mut violations);
         self.actions.extend(violations.into_iter().map(Action::Violation));
@@ -287,7 +287,7 @@ impl Server {
         }
     }
 
-    fn hear_reply(&mut self, message: &Message) {
+    fn receive_reply(&mut self, message: &Message) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         // An answer whose fate nobody knew is sent again over HTTP, and servers ignore the second; it must still be the same.
         let again = self.answered.get(&id).filter(|_| self.out_of_order).map(|nonce| (None, *nonce));

@@ -19,7 +19,7 @@ impl Fault for ExitIdle {
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let idle = |link| world.children.get(link).is_some_and(|child| child.server.busy() == 0);
+        let idle = |link| world.children.get(link).is_some_and(|child| child.server.open_jobs() == 0);
         match world.living(at).iter().find(|link| idle(link)) {
             Some(_) => {
                 world.kill(at, Ending::Code(0));

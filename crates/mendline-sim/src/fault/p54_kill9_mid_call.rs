@@ -21,7 +21,7 @@ impl Fault for Kill9MidCall {
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         let hit = |link| {
             let child = world.children.get(link);
-            child.is_some_and(|child| child.server.busy() > 0 || child.stdin.is_within_a_line())
+            child.is_some_and(|child| child.server.open_jobs() > 0 || child.stdin.is_within_a_line())
         };
         if world.living(at).iter().any(hit) {
             world.kill(at, Ending::Signal(9));

@@ -115,7 +115,7 @@ impl Stage {
             has_notice_stream: true,
             connect: (1, 1),
         };
-        let mut profile = ServerProfile { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false, edition: 0 };
+        let mut profile = ServerProfile { work: (10, 10), progress: 0, server_requests: 0, notices: 0, odd: false, edition: 0 };
         let mut baseline = ServerFaults { start: Duration::from_millis(10), ..ServerFaults::default() };
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {

@@ -109,7 +109,7 @@ pub(super) fn notice(stamp: Stamp, rng: &mut Rng) -> Bytes {
     })
 }
 
-pub(super) fn ask(id: &str, nonce: u32, stamp: Stamp, rng: &mut Rng) -> Bytes {
+pub(super) fn server_request(id: &str, nonce: u32, stamp: Stamp, rng: &mut Rng) -> Bytes {
     let method = *rng.pick(&["sampling/createMessage", "roots/list", "elicitation/create"]);
     Bytes::from(format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{{"sim/ask":{nonce},"sim/at":[{},{}]}}}}}}"#,

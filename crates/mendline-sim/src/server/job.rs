@@ -19,7 +19,7 @@ use crate::server_faults::ServerFaults;
 pub(super) enum Step {
     Run,
     Progress,
-    Ask,
+    ServerRequest,
     Notice,
     Reply,
     /// Waits until the world heals; then replies.
@@ -119,8 +119,8 @@ impl Server {
                 steps.push_back((share(&mut self.rng, 4), Step::Progress));
             }
         }
-        if reply_to.allows_interim && is_call && self.rules.may_send_requests() && self.rng.percent(self.profile.open_requests) {
-            steps.push_back((share(&mut self.rng, 2), Step::Ask));
+        if reply_to.allows_interim && is_call && self.rules.may_send_requests() && self.rng.percent(self.profile.server_requests) {
+            steps.push_back((share(&mut self.rng, 2), Step::ServerRequest));
         }
         if self.rules.may_notify() && self.rng.percent(self.profile.notices) {
             steps.push_back((share(&mut self.rng, 2), Step::Notice));
@@ -157,8 +157,8 @@ impl Server {
                     self.actions.push(Action::Write(reply_to.stream, line));
                 }
             }
-            Step::Ask => {
-                self.ask(name, reply_to);
+            Step::ServerRequest => {
+                self.send_request(name, reply_to);
                 return;
             }
             Step::Notice => self.notice(reply_to.stream),
@@ -206,7 +206,7 @@ impl Server {
         }
     }
 
-    fn ask(&mut self, job: u32, reply_to: ReplyStream) {
+    fn send_request(&mut self, job: u32, reply_to: ReplyStream) {
         if self.client_gone {
             self.actions.push(Action::Continue(job, Duration::from_micros(50)));
             return;
@@ -215,7 +215,7 @@ impl Server {
         let nonce = self.requests_sent;
         let id = if self.rng.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
         let stamp = self.stamp();
-        let line = encode::ask(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
+        let line = encode::server_request(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
         self.open_requests.insert(Id::from_raw(id.as_bytes()), (job, nonce));
         self.actions.push(Action::Request(reply_to.stream, line));
     }

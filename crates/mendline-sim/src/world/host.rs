@@ -116,7 +116,7 @@ impl World {
                 self.tell(&Fact::Read { by: Via::Child(link), key, message: &parcel.message });
             }
             let Some(child) = self.children.get_mut(&link) else { return };
-            let actions = child.server.hear(&parcel.message, parcel.key, ReplyStream::PIPE, &faults);
+            let actions = child.server.receive(&parcel.message, parcel.key, ReplyStream::PIPE, &faults);
             self.perform(link, actions);
         }
         self.wake_reader(link);

@@ -343,7 +343,7 @@ impl World {
             self.answer_status(exchange, 202);
         }
         let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
-        let actions = conversation.server.hear(&message, key, reply_to, &faults);
+        let actions = conversation.server.receive(&message, key, reply_to, &faults);
         self.perform_in(upstream, number, actions);
     }
 
