@@ -17,7 +17,7 @@ use crate::server::Server;
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulse {
+pub enum ProcessState {
     /// Asked for; the operating system is at it.
     Spawning,
     /// Alive.
@@ -33,7 +33,7 @@ pub struct Child {
     /// Its link.
     pub link: LinkId,
     /// Where it stands.
-    pub pulse: Pulse,
+    pub state: ProcessState,
     /// Its stdin.
     pub stdin: Pipe,
     /// The engine asked to close its stdin.
@@ -41,7 +41,7 @@ pub struct Child {
     /// Its stdin has come to the end: closed by us and all written.
     pub stdin_closed: bool,
     /// It reads its first byte no sooner than this.
-    pub awake_from: Moment,
+    pub reads_from: Moment,
     /// A read of its stdin is planned.
     pub will_read: bool,
     /// Its mind.
@@ -51,13 +51,13 @@ pub struct Child {
     /// What it wrote to its stderr.
     pub stderr: VecDeque<Bytes>,
     /// The shell has said that the stdin pipe is broken.
-    pub said_broken: bool,
+    pub reported_broken: bool,
     /// It is stopped: alive, and doing nothing at all.
     pub stopped: bool,
     /// Jobs that were due while it was stopped.
-    pub overslept: Vec<u32>,
+    pub missed_jobs: Vec<u32>,
     /// An end that it could not react to: it was stopped, or not even started.
-    pub owed: Option<Ending>,
+    pub pending_end: Option<Ending>,
     /// Its own dice.
     pub rng: Rng,
 }
@@ -67,26 +67,26 @@ impl Child {
     pub fn new(link: LinkId, capacity: u64, server: Server, rng: Rng) -> Child {
         Child {
             link,
-            pulse: Pulse::Spawning,
+            state: ProcessState::Spawning,
             stdin: Pipe::new(capacity),
             stdin_closing: false,
             stdin_closed: false,
-            awake_from: Moment::ZERO,
+            reads_from: Moment::ZERO,
             will_read: false,
             server,
             stdout: VecDeque::new(),
             stderr: VecDeque::new(),
-            said_broken: false,
+            reported_broken: false,
             stopped: false,
-            overslept: Vec::new(),
-            owed: None,
+            missed_jobs: Vec::new(),
+            pending_end: None,
             rng,
         }
     }
 
     /// Whether it can do anything.
     pub fn is_alive(&self) -> bool {
-        self.pulse == Pulse::Alive
+        self.state == ProcessState::Alive
     }
 
     /// Whether a line of its stdout can be read now.

@@ -14,7 +14,7 @@ use mendline_core::config::{OpenFor, Transport};
 use mendline_core::{ClientId, Moment, UpstreamConfig, defaults};
 
 use crate::check::Violation;
-use crate::child::Pulse;
+use crate::child::ProcessState;
 use crate::client::{Client, Probe};
 use crate::clock::Due;
 use crate::coverage::Coverage;
@@ -238,7 +238,7 @@ fn drain(world: &mut World, plan: &Plan) {
         // A good moment to end is while a child or a connection is being made; if none comes, any other will do.
         let until = world.clock.now() + Duration::from_secs(3);
         let is_starting = |world: &World| {
-            world.children.values().any(|child| child.pulse == Pulse::Spawning)
+            world.children.values().any(|child| child.state == ProcessState::Spawning)
                 || world.exchanges.values().any(|exchange| matches!(exchange.phase, Phase::Connecting(_)))
         };
         while !is_starting(world) && world.violation.is_none() && world.step(until) {}

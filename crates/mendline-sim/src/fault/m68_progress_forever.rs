@@ -14,8 +14,8 @@ impl Fault for ProgressForever {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let pulse = world.oracle.terms[at].call / 3;
-        world.hosts[at].faults.progress_forever = Some(pulse);
+        let interval = world.oracle.terms[at].call / 3;
+        world.hosts[at].faults.progress_forever = Some(interval);
         None
     }
 }

@@ -165,9 +165,9 @@ impl Server {
             Step::Hang => {
                 let Some(job) = self.jobs.get_mut(&name) else { return };
                 job.steps.push_front((Duration::ZERO, Step::Hang));
-                if let Some(pulse) = faults.progress_forever.filter(|_| job.token.is_some()) {
+                if let Some(interval) = faults.progress_forever.filter(|_| job.token.is_some()) {
                     job.steps.push_front((Duration::ZERO, Step::Progress));
-                    self.actions.push(Action::Continue(name, pulse));
+                    self.actions.push(Action::Continue(name, interval));
                 }
                 return;
             }

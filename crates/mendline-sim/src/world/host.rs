@@ -7,7 +7,7 @@ use mendline_core::port::{Exit, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkId};
 
 use super::World;
-use crate::child::{Child, Pulse};
+use crate::child::{Child, ProcessState};
 use crate::clock::{Due, Ending};
 use crate::rng::Rng;
 use crate::fact::{Fact, Via};
@@ -67,15 +67,15 @@ impl World {
         self.pids += 1;
         let (pid, now) = (self.pids, self.clock.now());
         let Some(child) = self.children.get_mut(&link) else { return };
-        child.pulse = Pulse::Alive;
-        child.awake_from = now + faults.start;
-        let owed = child.owed.take();
+        child.state = ProcessState::Alive;
+        child.reads_from = now + faults.start;
+        let pending_end = child.pending_end.take();
         self.tell(&Fact::Started(link));
         self.tell_engine(Input::Spawned { link, pid });
         if let Some(after) = faults.crashes_after {
             self.clock.after(after, Due::ChildEnds(link, Ending::Code(1)));
         }
-        if let Some(ending) = owed {
+        if let Some(ending) = pending_end {
             self.clock.at(now, Due::ChildEnds(link, ending));
         }
     }
@@ -91,7 +91,7 @@ impl World {
         }
         if child.stdin.unread() > 0 && !child.will_read {
             child.will_read = true;
-            let at = (now + child.rng.millis(0, 1)).max(child.awake_from);
+            let at = (now + child.rng.millis(0, 1)).max(child.reads_from);
             self.clock.at(at, Due::ChildReads(link));
         } else if child.stdin_closing && !child.stdin_closed && child.stdin.unread() + child.stdin.unaccepted() == 0 {
             child.stdin_closed = true;
@@ -126,7 +126,7 @@ impl World {
         let faults = self.hosts[usize::from(link.upstream.0)].faults.clone();
         let Some(child) = self.children.get_mut(&link).filter(|child| child.is_alive()) else { return };
         if child.stopped {
-            child.overslept.push(job);
+            child.missed_jobs.push(job);
             return;
         }
         let actions = child.server.go_on(job, &faults);
@@ -184,14 +184,14 @@ impl World {
         let reap_delay = self.hosts[usize::from(link.upstream.0)].faults.reap_delay;
         let Some(child) = self.children.get_mut(&link) else { return };
         let killed = ending == Ending::Signal(9);
-        if child.pulse == Pulse::Spawning || (child.is_alive() && child.stopped && !killed) {
-            child.owed = Some(if child.owed == Some(Ending::Signal(9)) { Ending::Signal(9) } else { ending });
+        if child.state == ProcessState::Spawning || (child.is_alive() && child.stopped && !killed) {
+            child.pending_end = Some(if child.pending_end == Some(Ending::Signal(9)) { Ending::Signal(9) } else { ending });
             return;
         }
         if !child.is_alive() {
             return;
         }
-        child.pulse = Pulse::Dead(match ending {
+        child.state = ProcessState::Dead(match ending {
             Ending::Code(code) => Exit::Code(code),
             Ending::Signal(signal) => Exit::Signal(signal),
         });
@@ -203,9 +203,9 @@ impl World {
 
     pub(super) fn reap(&mut self, link: LinkId) {
         if let Some(child) = self.children.get_mut(&link)
-            && let Pulse::Dead(how) = child.pulse
+            && let ProcessState::Dead(how) = child.state
         {
-            child.pulse = Pulse::Reaped(how);
+            child.state = ProcessState::Reaped(how);
         }
     }
 
@@ -225,7 +225,7 @@ impl World {
     /// As [`World::kill`], and those that are just being started end as soon as they run.
     pub fn kill_all(&mut self, upstream: usize, ending: Ending) {
         self.kill(upstream, ending);
-        let starting = |child: &Child| child.pulse == Pulse::Spawning;
+        let starting = |child: &Child| child.state == ProcessState::Spawning;
         let links: Vec<LinkId> =
             self.children.iter().filter(|(_, child)| starting(child)).map(|(link, _)| *link).collect();
         for link in links.into_iter().filter(|link| usize::from(link.upstream.0) == upstream) {
@@ -274,17 +274,17 @@ impl World {
         for link in self.living(upstream) {
             let Some(child) = self.children.get_mut(&link) else { continue };
             let thaws = std::mem::take(&mut child.stopped);
-            child.awake_from = child.awake_from.min(now + Duration::from_millis(100));
+            child.reads_from = child.reads_from.min(now + Duration::from_millis(100));
             child.will_read = false;
-            let (overslept, owed) = (std::mem::take(&mut child.overslept), child.owed.take());
+            let (missed_jobs, pending_end) = (std::mem::take(&mut child.missed_jobs), child.pending_end.take());
             let actions = child.server.release_held();
             if thaws {
                 self.tell(&Fact::Thawed(link));
             }
-            for job in overslept {
+            for job in missed_jobs {
                 self.clock.at(now, Due::JobGoesOn(link, job));
             }
-            if let Some(ending) = owed {
+            if let Some(ending) = pending_end {
                 self.clock.at(now, Due::ChildEnds(link, ending));
             }
             self.perform(link, actions);

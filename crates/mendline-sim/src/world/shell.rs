@@ -7,7 +7,7 @@ use mendline_wire::{Limits, Line, Message, Received};
 
 use super::World;
 use super::host::LONGEST_SPAWN;
-use crate::child::{Child, Pulse};
+use crate::child::{Child, ProcessState};
 use crate::clock::{Due, Ending};
 use crate::fact::{Fact, Via};
 use crate::machine::Act;
@@ -112,24 +112,24 @@ impl World {
     /// Lets the shell write to a child as much as it can.
     fn feed(&mut self, link: LinkId) -> bool {
         let Some(child) = self.children.get(&link) else { return false };
-        match child.pulse {
-            Pulse::Alive => self.write_to(link),
-            Pulse::Dead(_) if child.stdin.unaccepted() > 0 && !child.said_broken => {
+        match child.state {
+            ProcessState::Alive => self.write_to(link),
+            ProcessState::Dead(_) if child.stdin.unaccepted() > 0 && !child.reported_broken => {
                 // A write to a pipe without a reader: the shell learns of it before it learns of the end.
                 if let Some(child) = self.children.get_mut(&link) {
-                    child.said_broken = true;
+                    child.reported_broken = true;
                 }
                 self.tell_engine(Input::LinkBroken { link, pipe: Pipe::Stdin });
                 true
             }
-            Pulse::Reaped(how) if child.stdout.is_empty() => {
+            ProcessState::Reaped(how) if child.stdout.is_empty() => {
                 let written = child.stdin.accepted();
                 self.children.remove(&link);
                 self.tell_engine(Input::ChildExited { link, how, written });
                 self.tell(&Fact::Exited(link));
                 true
             }
-            Pulse::Spawning | Pulse::Dead(_) | Pulse::Reaped(_) => false,
+            ProcessState::Spawning | ProcessState::Dead(_) | ProcessState::Reaped(_) => false,
         }
     }
 
@@ -186,7 +186,7 @@ impl World {
     fn fetch(&mut self, link: LinkId) -> bool {
         let now = self.clock.now();
         let Some(child) = self.children.get_mut(&link) else { return false };
-        if child.pulse == Pulse::Spawning {
+        if child.state == ProcessState::Spawning {
             return false;
         }
         if let Some(line) = child.stderr.pop_front() {
