@@ -18,14 +18,14 @@ use crate::oracle::Key;
 
 /// One message on its way through a pipe.
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct QueuedMessage {
     /// The message as it was handed out.
     pub message: Message,
     /// The request that it carries, if it is one of those that the oracle knows.
     pub key: Option<Key>,
     /// The offset of the byte after its newline.
     end: u64,
-    told: bool,
+    reported: bool,
 }
 
 /// A pipe with a reader at one end and a shell at the other.
@@ -35,19 +35,19 @@ pub struct Pipe {
     pulled: u64,
     accepted: u64,
     read: u64,
-    parcels: VecDeque<Parcel>,
+    queue: VecDeque<QueuedMessage>,
 }
 
 impl Pipe {
     /// An empty pipe that holds this many bytes.
     pub fn new(capacity: u64) -> Pipe {
-        Pipe { capacity: capacity.max(1), pulled: 0, accepted: 0, read: 0, parcels: VecDeque::new() }
+        Pipe { capacity: capacity.max(1), pulled: 0, accepted: 0, read: 0, queue: VecDeque::new() }
     }
 
     /// Takes a message over from the engine. Its newline is added here.
     pub fn pull(&mut self, message: Message, key: Option<Key>) {
         self.pulled += message.text().len() as u64 + 1;
-        self.parcels.push_back(Parcel { message, key, end: self.pulled, told: false });
+        self.queue.push_back(QueuedMessage { message, key, end: self.pulled, reported: false });
     }
 
     /// Lets the pipe accept what it has room for; says which requests the reader can have had all of. The newline does not
@@ -59,21 +59,21 @@ impl Pipe {
         let mut whole = Vec::new();
         if self.accepted > before {
             let accepted = self.accepted;
-            for parcel in self.parcels.iter_mut().filter(|parcel| parcel.end <= accepted + 1 && !parcel.told) {
-                parcel.told = true;
-                whole.extend(parcel.key);
+            for queued in self.queue.iter_mut().filter(|queued| queued.end <= accepted + 1 && !queued.reported) {
+                queued.reported = true;
+                whole.extend(queued.key);
             }
         }
         whole
     }
 
     /// Reads up to this many bytes; gives back the messages that came to their end.
-    pub fn read(&mut self, at_most: u64) -> Vec<Parcel> {
+    pub fn read(&mut self, at_most: u64) -> Vec<QueuedMessage> {
         self.read = self.accepted.min(self.read + at_most);
         let read = self.read;
         let mut out = Vec::new();
-        while self.parcels.front().is_some_and(|parcel| parcel.end <= read) {
-            out.extend(self.parcels.pop_front());
+        while self.queue.front().is_some_and(|queued| queued.end <= read) {
+            out.extend(self.queue.pop_front());
         }
         out
     }
@@ -95,8 +95,8 @@ impl Pipe {
 
     /// Whether a line has been accepted in part.
     pub fn is_within_a_line(&self) -> bool {
-        self.parcels.iter().any(|parcel| {
-            parcel.end > self.accepted && parcel.end - (parcel.message.text().len() as u64 + 1) < self.accepted
+        self.queue.iter().any(|queued| {
+            queued.end > self.accepted && queued.end - (queued.message.text().len() as u64 + 1) < self.accepted
         })
     }
 }

@@ -107,8 +107,8 @@ impl World {
         if !client.reads || client.stage == Stage::Gone {
             return;
         }
-        for parcel in client.inbox.read(1 << 16) {
-            self.client_hears(place, &parcel.message);
+        for queued in client.inbox.read(1 << 16) {
+            self.client_hears(place, &queued.message);
         }
     }
 

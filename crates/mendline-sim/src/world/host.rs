@@ -111,12 +111,12 @@ impl World {
             return;
         }
         let at_most = if child.rng.percent(20) { child.rng.between(1, 200) } else { 1 << 20 };
-        for parcel in child.stdin.read(at_most) {
-            if let Some(key) = parcel.key {
-                self.tell(&Fact::Read { by: Via::Child(link), key, message: &parcel.message });
+        for queued in child.stdin.read(at_most) {
+            if let Some(key) = queued.key {
+                self.tell(&Fact::Read { by: Via::Child(link), key, message: &queued.message });
             }
             let Some(child) = self.children.get_mut(&link) else { return };
-            let actions = child.server.receive(&parcel.message, parcel.key, ReplyStream::PIPE, &faults);
+            let actions = child.server.receive(&queued.message, queued.key, ReplyStream::PIPE, &faults);
             self.perform(link, actions);
         }
         self.wake_reader(link);
