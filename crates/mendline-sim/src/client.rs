@@ -5,7 +5,7 @@
 //! answer belongs to which request by the id alone, as any client does; the oracle's key travels in `_meta` only so that
 //! servers and checkers can name requests.
 
-mod belief;
+mod expected_state;
 mod requests;
 mod incoming;
 mod workload;
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use mendline_core::{ClientId, Moment};
 use mendline_wire::Id;
 
-pub use belief::Belief;
+pub use expected_state::ExpectedState;
 pub use incoming::{Incoming, stamp_of};
 pub use workload::Workload;
 
@@ -100,7 +100,7 @@ pub struct Client {
     /// It wants nothing for a while.
     pub resting: bool,
     /// What it relies on.
-    pub belief: Belief,
+    pub expected: ExpectedState,
     goes_on_with: Option<&'static str>,
     waiting: BTreeMap<Id, Vec<Key>>,
     tokens: BTreeMap<Bytes, Key>,
@@ -135,7 +135,7 @@ impl Client {
             closing: false,
             probe: Probe::None,
             resting: false,
-            belief: Belief::default(),
+            expected: ExpectedState::default(),
             goes_on_with: None,
             waiting: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -206,7 +206,7 @@ impl Client {
         let id = oracle.of(key).id.clone();
         for twin in self.waiting.get(&id).into_iter().flatten() {
             oracle.of_mut(*twin).cancelled.get_or_insert(now);
-            self.belief.gives_up(*twin);
+            self.expected.give_up(*twin);
         }
         self.outbox.push_back((requests::cancelled(&id), Vec::new()));
     }

@@ -10,7 +10,7 @@ use mendline_core::port::{ExchangeId, Signal};
 use mendline_core::{ClientId, LinkId, Moment};
 use mendline_wire::Message;
 
-use crate::client::Belief;
+use crate::client::ExpectedState;
 use crate::machine::{Act, Heard, Load, Standing};
 use crate::oracle::{Key, Verdict};
 use crate::server::Memory;
@@ -216,7 +216,7 @@ pub enum Fact<'a> {
         /// Which client.
         client: ClientId,
         /// What it relies on.
-        belief: &'a Belief,
+        expected: &'a ExpectedState,
         /// What its server has been told, if it is one that keeps such things.
         memory: Option<&'a Memory>,
         /// Which lists that server has.

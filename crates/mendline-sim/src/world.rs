@@ -302,12 +302,12 @@ impl World {
             if stage != Stage::Ready || self.clients[place].probe != Probe::Done {
                 continue;
             }
-            let belief = self.clients[place].belief.clone();
+            let expected = self.clients[place].expected.clone();
             let memory = self.server_of(upstream).map(|server| (server.memory.clone(), server.edition()));
             let unserved = self.unserved(upstream, id);
             let (memory, edition) = memory.map_or((None, 0), |(memory, edition)| (Some(memory), edition));
             let memory = memory.as_ref();
-            self.tell(&Fact::AtRest { client: id, belief: &belief, memory, edition, unserved });
+            self.tell(&Fact::AtRest { client: id, expected: &expected, memory, edition, unserved });
         }
     }
 

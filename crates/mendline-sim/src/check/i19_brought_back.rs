@@ -15,7 +15,7 @@ use mendline_core::{ClientId, Moment};
 use mendline_wire::{Kind, Message, Method};
 
 use super::Check;
-use crate::client::Belief;
+use crate::client::ExpectedState;
 use crate::fact::{Fact, Via};
 use crate::oracle::{Key, Oracle, Verdict};
 use crate::server::Memory;
@@ -39,13 +39,13 @@ fn is_change(method: Method) -> bool {
     matches!(method, Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged)
 }
 
-fn compare(client: ClientId, belief: &Belief, memory: &Memory, edition: u32) -> Result<(), String> {
-    if let Some(level) = belief.level()
+fn compare(client: ClientId, expected: &ExpectedState, memory: &Memory, edition: u32) -> Result<(), String> {
+    if let Some(level) = expected.level()
         && level != memory.level.as_deref()
     {
         return Err(format!("client {} chose the level {level:?}, and its server knows {:?}", client.0, memory.level));
     }
-    for (uri, wanted) in &belief.subscriptions {
+    for (uri, wanted) in &expected.subscriptions {
         let known = memory.subscriptions.contains(uri);
         if wanted.is_some_and(|wanted| wanted != known) {
             let state = if known { "has" } else { "has not" };
@@ -55,10 +55,10 @@ fn compare(client: ClientId, belief: &Belief, memory: &Memory, edition: u32) -> 
             ));
         }
     }
-    if let Some(uri) = memory.subscriptions.iter().find(|uri| !belief.subscriptions.contains_key(*uri)) {
+    if let Some(uri) = memory.subscriptions.iter().find(|uri| !expected.subscriptions.contains_key(*uri)) {
         return Err(format!("the server of client {} has a subscription to {uri}, which it never wanted", client.0));
     }
-    match belief.lists.iter().find(|(_, read)| read.edition != edition && !read.stale) {
+    match expected.lists.iter().find(|(_, read)| read.edition != edition && !read.stale) {
         Some((method, read)) => Err(format!(
             "client {} has read edition {} of {method:?}, its server has {edition}, and nobody said so",
             client.0, read.edition
@@ -122,8 +122,8 @@ impl Check for BroughtBack {
                 }
             }
             Fact::AtRest { unserved: Some(key), .. } => return Self::unserved(*key, oracle),
-            Fact::AtRest { client, belief, memory: Some(memory), edition, .. } => {
-                return compare(*client, belief, memory, *edition);
+            Fact::AtRest { client, expected, memory: Some(memory), edition, .. } => {
+                return compare(*client, expected, memory, *edition);
             }
             _ => {}
         }

@@ -38,7 +38,7 @@ impl Client {
             Kind::Notification if message.method() == Method::Progress => self.hear_progress(message),
             Kind::Notification if message.method() == Method::Cancelled => Incoming::Notice(None),
             Kind::Notification => {
-                self.belief.hears(message.method());
+                self.expected.notice_received(message.method());
                 Incoming::Notice(stamp(message, &["_meta", "sim/at"]))
             }
         }
@@ -79,9 +79,9 @@ impl Client {
             self.tokens.remove(token);
         }
         let went_well = matches!(verdict, Verdict::Passed(_)) && message.kind() == Kind::Result;
-        self.belief.settles(key, went_well);
+        self.expected.settle(key, went_well);
         if let (true, Verdict::Passed(body)) = (went_well, &verdict) {
-            self.belief.reads(record.method, body);
+            self.expected.read_list(record.method, body);
             if self.era == crate::server::Era::Modern && contains(body, b"input_required") && self.is_here() {
                 self.goes_on_with = Some(record.what);
             }

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use mendline_wire::{Id, Method};
 
-use super::belief::Change;
+use super::expected_state::Change;
 use super::workload::Plan;
 use super::{Client, Wish};
 use crate::oracle::{Key, Oracle, Record};
@@ -43,7 +43,7 @@ impl Client {
     pub(super) fn follow(&mut self, plan: Plan, oracle: &mut Oracle) {
         match plan {
             // Whoever changes its mind about something waits until the last change is settled.
-            Plan::Ask(wish) if is_change(wish.method) && self.workload.varied && self.belief.is_changing() => {}
+            Plan::Ask(wish) if is_change(wish.method) && self.workload.varied && self.expected.is_changing() => {}
             Plan::Ask(wish) => {
                 self.ask(wish, oracle);
             }
@@ -89,7 +89,7 @@ impl Client {
         let params = self.params(wish, key, token.as_deref());
         let line = self.envelope(wish.method, id, &params);
         if let Some(change) = change_in(wish.method, &params) {
-            self.belief.begins(key, change);
+            self.expected.begin_change(key, change);
         }
         let token = token.map(Bytes::from);
         let record = Record {

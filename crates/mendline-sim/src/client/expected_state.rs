@@ -21,7 +21,7 @@ pub enum Change {
 
 /// What was read of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct ListRead {
     /// Which edition.
     pub edition: u32,
     /// It is said to have changed since.
@@ -30,18 +30,18 @@ pub struct Read {
 
 /// What a client relies on.
 #[derive(Clone, Debug, Default)]
-pub struct Belief {
+pub struct ExpectedState {
     /// The log level; nothing if it does not know.
     pub level: Option<Option<String>>,
     /// Its subscriptions; nothing for one if it does not know.
     pub subscriptions: BTreeMap<String, Option<bool>>,
     /// The lists that it has read, by the method.
-    pub lists: Vec<(Method, Read)>,
+    pub lists: Vec<(Method, ListRead)>,
     under_way: Option<(Key, Change)>,
     ever_chose: bool,
 }
 
-impl Belief {
+impl ExpectedState {
     /// Whether a change is under way: another has to wait.
     pub fn is_changing(&self) -> bool {
         self.under_way.is_some()
@@ -53,7 +53,7 @@ impl Belief {
     }
 
     /// Asks for a change.
-    pub fn begins(&mut self, key: Key, change: Change) {
+    pub fn begin_change(&mut self, key: Key, change: Change) {
         match &change {
             Change::Level(_) => (self.level, self.ever_chose) = (None, true),
             Change::Subscription(uri, _) => drop(self.subscriptions.insert(uri.clone(), None)),
@@ -62,7 +62,7 @@ impl Belief {
     }
 
     /// A request was answered.
-    pub fn settles(&mut self, key: Key, went_well: bool) {
+    pub fn settle(&mut self, key: Key, went_well: bool) {
         match self.under_way.take_if(|(it, _)| *it == key) {
             Some((_, Change::Level(level))) if went_well => self.level = Some(Some(level)),
             Some((_, Change::Subscription(uri, wanted))) if went_well => {
@@ -73,21 +73,21 @@ impl Belief {
     }
 
     /// A request was called off: whatever becomes of it, nobody will say.
-    pub fn gives_up(&mut self, key: Key) {
-        self.settles(key, false);
+    pub fn give_up(&mut self, key: Key) {
+        self.settle(key, false);
     }
 
     /// Reads the answer to a request, perhaps a list.
-    pub fn reads(&mut self, method: Method, body: &[u8]) {
+    pub fn read_list(&mut self, method: Method, body: &[u8]) {
         if !matches!(method, Method::ToolsList | Method::PromptsList | Method::ResourcesList) {
             return;
         }
         self.lists.retain(|(it, _)| *it != method);
-        self.lists.push((method, Read { edition: edition_in(body), stale: false }));
+        self.lists.push((method, ListRead { edition: edition_in(body), stale: false }));
     }
 
     /// Is told something; perhaps that a list has changed.
-    pub fn hears(&mut self, notice: Method) {
+    pub fn notice_received(&mut self, notice: Method) {
         let meant = match notice {
             Method::ToolsListChanged => Method::ToolsList,
             Method::PromptsListChanged => Method::PromptsList,
