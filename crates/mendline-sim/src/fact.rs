@@ -13,7 +13,7 @@ use mendline_wire::Message;
 use crate::client::ExpectedState;
 use crate::machine::{Act, Heard, Load, Standing};
 use crate::oracle::{Key, Verdict};
-use crate::server::Memory;
+use crate::server::SessionState;
 
 /// The place of a message among all that one child wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,7 +218,7 @@ pub enum Fact<'a> {
         /// What it relies on.
         expected: &'a ExpectedState,
         /// What its server has been told, if it is one that keeps such things.
-        memory: Option<&'a Memory>,
+        state: Option<&'a SessionState>,
         /// Which lists that server has.
         edition: u32,
         /// A subscription of the client's that is open and that no server serves.

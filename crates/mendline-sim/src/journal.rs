@@ -138,9 +138,9 @@ impl fmt::Display for Told<'_> {
             Fact::Shaken(later) => {
                 write!(f, "the engine is told that what it knows of the network is old; it is {later:?} later")
             }
-            Fact::AtRest { client, expected, memory, edition, unserved } => write!(
+            Fact::AtRest { client, expected, state, edition, unserved } => write!(
                 f,
-                "client {} relies on {expected:?}; its server knows {memory:?}, edition {edition}, without {unserved:?}",
+                "client {} relies on {expected:?}; its server knows {state:?}, edition {edition}, without {unserved:?}",
                 client.0
             ),
             Fact::Asked { client, .. } => write!(f, "client {} was asked something", client.0),

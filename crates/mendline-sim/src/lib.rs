@@ -21,7 +21,7 @@ pub mod fact;
 pub mod fault;
 pub mod journal;
 pub mod machine;
-pub mod memory;
+pub mod catalogue;
 pub mod oracle;
 pub mod pipe;
 pub mod plan;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use mendline_core::{ClientId, Moment, UpstreamConfig};
 use mendline_wire::{Id, Method};
 
-use crate::memory;
+use crate::catalogue;
 
 /// A request of a client, by its place in the oracle's book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,7 +180,7 @@ pub struct Oracle {
     /// What each server that is remembered ever said, today or on an earlier day.
     pub said: BTreeMap<usize, Vec<Bytes>>,
     /// Upstreams of which something was remembered when the world began.
-    pub remembered: BTreeSet<usize>,
+    pub cached: BTreeSet<usize>,
     /// Which clients are still there to read answers.
     pub readers: BTreeMap<ClientId, Reader>,
 }
@@ -226,7 +226,7 @@ impl Oracle {
     /// and an errand as any other.
     pub fn may_be_read_again(&self, key: Key) -> bool {
         let record = self.of(key);
-        self.said.contains_key(&record.upstream) && memory::is_kept(record.method)
+        self.said.contains_key(&record.upstream) && catalogue::is_cacheable(record.method)
     }
 
     /// One record, if a peer did not make the key up.
@@ -235,12 +235,12 @@ impl Oracle {
     }
 
     /// Whether a client may be told this from memory, or in its server's stead.
-    pub fn may_be_from_memory(&self, record: &Record, body: &[u8]) -> bool {
-        let Some(said) = self.said.get(&record.upstream).filter(|_| memory::is_kept(record.method)) else {
+    pub fn may_be_from_cache(&self, record: &Record, body: &[u8]) -> bool {
+        let Some(said) = self.said.get(&record.upstream).filter(|_| catalogue::is_cacheable(record.method)) else {
             return false;
         };
-        said.iter().any(|said| memory::is_the_same(body, said))
-            || (record.method == Method::Initialize && memory::is_stand_in(body))
+        said.iter().any(|said| catalogue::is_same_but_for_ttl(body, said))
+            || (record.method == Method::Initialize && catalogue::is_provisional(body))
     }
 
     /// One record, to write in.

@@ -20,7 +20,7 @@ use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 use crate::client::Workload;
 use crate::rng::Rng;
 use crate::fault::{self, Fault};
-use crate::memory::Memory;
+use crate::catalogue::CachedCatalogue;
 use crate::server::{Era, ServerProfile};
 use crate::site::{Site, HttpServerKind};
 use crate::server_faults::ServerFaults;
@@ -61,7 +61,7 @@ pub struct Pair {
     /// Whether both write oddly.
     pub odd: bool,
     /// What the engine remembers of it.
-    pub memory: Option<Memory>,
+    pub catalogue: Option<CachedCatalogue>,
 }
 
 /// One fault to come.
@@ -227,7 +227,7 @@ fn start_at_once(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mut Rng) 
     if upstream.catalogue.cache && rng.percent(65) {
         // Either what it has today, or what it had on another day.
         let edition = *rng.pick(&[0, 90, 91]);
-        pair.memory = Some(Memory { name: upstream.name.clone(), era: pair.host.era, edition });
+        pair.catalogue = Some(CachedCatalogue { name: upstream.name.clone(), era: pair.host.era, edition });
     }
 }
 
@@ -339,7 +339,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
         rng: rng.fork(3),
     };
     let client_capacity = if unharmed { 65_536 } else { *rng.pick(&[200, 4_096, 65_536]) };
-    Pair { host, workload, client_capacity, odd, memory: None }
+    Pair { host, workload, client_capacity, odd, catalogue: None }
 }
 
 /// Puts a server behind a URL instead of into a child process.
@@ -446,7 +446,7 @@ impl fmt::Display for Plan {
         }
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
             if upstream.catalogue.cache || upstream.catalogue.startup == Startup::AtOnce {
-                writeln!(f, "  starting {}: {:?}, remembers {:?}", upstream.name, upstream.catalogue, pair.memory)?;
+                writeln!(f, "  starting {}: {:?}, remembers {:?}", upstream.name, upstream.catalogue, pair.catalogue)?;
             }
         }
         for strike in &self.strikes {

@@ -99,8 +99,8 @@ fn populate(world: &mut World, plan: &Plan) {
             pair.odd,
             rng.fork(place as u64),
         );
-        if let Some(memory) = &pair.memory {
-            world.remember(place, memory);
+        if let Some(catalogue) = &pair.catalogue {
+            world.preload_catalogue(place, catalogue);
         }
         world.admit(client);
         world.clock.after(rng.fork(90 + place as u64).millis(0, 50), Due::ClientActs(id));

@@ -65,7 +65,7 @@ pub struct ServerProfile {
 
 /// What a legacy server was told to keep in mind about its client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct SessionState {
     /// The log level.
     pub level: Option<String>,
     /// The resources that are subscribed to.
@@ -97,7 +97,7 @@ pub struct Server {
     /// It is a bridge, and what it bridges to is gone.
     bridge_lost: bool,
     /// What it was told to keep in mind.
-    pub memory: Memory,
+    pub state: SessionState,
 }
 
 impl Server {
@@ -129,7 +129,7 @@ impl Server {
             client_gone: false,
             tolerant: false,
             bridge_lost: false,
-            memory: Memory::default(),
+            state: SessionState::default(),
         }
     }
 
@@ -314,10 +314,10 @@ impl Server {
     fn record_state(&mut self, message: &Message) {
         let text = |name: &str| message.get_str(&[name]).map(std::borrow::Cow::into_owned);
         match message.method() {
-            Method::LoggingSetLevel => self.memory.level = text("level"),
-            Method::ResourcesSubscribe => self.memory.subscriptions.extend(text("uri")),
+            Method::LoggingSetLevel => self.state.level = text("level"),
+            Method::ResourcesSubscribe => self.state.subscriptions.extend(text("uri")),
             Method::ResourcesUnsubscribe => {
-                text("uri").map(|uri| self.memory.subscriptions.remove(&uri));
+                text("uri").map(|uri| self.state.subscriptions.remove(&uri));
             }
             _ => {}
         }

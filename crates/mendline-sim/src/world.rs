@@ -33,7 +33,7 @@ use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, Driven, Machine};
-use crate::memory::Memory;
+use crate::catalogue::CachedCatalogue;
 use crate::oracle::{Key, Oracle, Terms};
 use crate::server::{Era, Server};
 use crate::site::{Origin, HttpServerKind};
@@ -126,12 +126,12 @@ impl World {
     }
 
     /// The engine remembers this of an upstream.
-    pub fn remember(&mut self, upstream: usize, memory: &Memory) {
+    pub fn preload_catalogue(&mut self, upstream: usize, catalogue: &CachedCatalogue) {
         let said = self.oracle.said.entry(upstream).or_default();
-        said.extend(memory.answers().into_iter().map(|(_, body)| body));
-        self.oracle.remembered.insert(upstream);
+        said.extend(catalogue.answers().into_iter().map(|(_, body)| body));
+        self.oracle.cached.insert(upstream);
         self.tell(&Fact::NewEdition(upstream));
-        self.tell_engine(Input::Remembered { upstream: UpstreamId(upstream as u16), what: memory.remembered() });
+        self.tell_engine(Input::Remembered { upstream: UpstreamId(upstream as u16), what: catalogue.to_core() });
     }
 
     /// Lets a client in.
@@ -303,11 +303,11 @@ impl World {
                 continue;
             }
             let expected = self.clients[place].expected.clone();
-            let memory = self.server_of(upstream).map(|server| (server.memory.clone(), server.edition()));
+            let state = self.server_of(upstream).map(|server| (server.state.clone(), server.edition()));
             let unserved = self.unserved(upstream, id);
-            let (memory, edition) = memory.map_or((None, 0), |(memory, edition)| (Some(memory), edition));
-            let memory = memory.as_ref();
-            self.tell(&Fact::AtRest { client: id, expected: &expected, memory, edition, unserved });
+            let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
+            let state = state.as_ref();
+            self.tell(&Fact::AtRest { client: id, expected: &expected, state, edition, unserved });
         }
     }
 

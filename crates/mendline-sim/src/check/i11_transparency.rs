@@ -55,7 +55,7 @@ impl Check for Transparency {
                     })
                 };
                 let is_its_own = record.replies.contains(body) || (record.twin && twins());
-                if !is_its_own && !oracle.may_be_from_memory(record, body) {
+                if !is_its_own && !oracle.may_be_from_cache(record, body) {
                     return Err(format!(
                         "{} ({}) was answered {}, which no server wrote for it",
                         record.id,

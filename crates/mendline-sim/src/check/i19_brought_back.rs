@@ -18,7 +18,7 @@ use super::Check;
 use crate::client::ExpectedState;
 use crate::fact::{Fact, Via};
 use crate::oracle::{Key, Oracle, Verdict};
-use crate::server::Memory;
+use crate::server::SessionState;
 
 /// Which lists have a reason to be said to have changed.
 #[derive(Default)]
@@ -39,14 +39,14 @@ fn is_change(method: Method) -> bool {
     matches!(method, Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged)
 }
 
-fn compare(client: ClientId, expected: &ExpectedState, memory: &Memory, edition: u32) -> Result<(), String> {
+fn compare(client: ClientId, expected: &ExpectedState, state: &SessionState, edition: u32) -> Result<(), String> {
     if let Some(level) = expected.level()
-        && level != memory.level.as_deref()
+        && level != state.level.as_deref()
     {
-        return Err(format!("client {} chose the level {level:?}, and its server knows {:?}", client.0, memory.level));
+        return Err(format!("client {} chose the level {level:?}, and its server knows {:?}", client.0, state.level));
     }
     for (uri, wanted) in &expected.subscriptions {
-        let known = memory.subscriptions.contains(uri);
+        let known = state.subscriptions.contains(uri);
         if wanted.is_some_and(|wanted| wanted != known) {
             let state = if known { "has" } else { "has not" };
             return Err(format!(
@@ -55,7 +55,7 @@ fn compare(client: ClientId, expected: &ExpectedState, memory: &Memory, edition:
             ));
         }
     }
-    if let Some(uri) = memory.subscriptions.iter().find(|uri| !expected.subscriptions.contains_key(*uri)) {
+    if let Some(uri) = state.subscriptions.iter().find(|uri| !expected.subscriptions.contains_key(*uri)) {
         return Err(format!("the server of client {} has a subscription to {uri}, which it never wanted", client.0));
     }
     match expected.lists.iter().find(|(_, read)| read.edition != edition && !read.stale) {
@@ -122,8 +122,8 @@ impl Check for BroughtBack {
                 }
             }
             Fact::AtRest { unserved: Some(key), .. } => return Self::unserved(*key, oracle),
-            Fact::AtRest { client, expected, memory: Some(memory), edition, .. } => {
-                return compare(*client, expected, memory, *edition);
+            Fact::AtRest { client, expected, state: Some(state), edition, .. } => {
+                return compare(*client, expected, state, *edition);
             }
             _ => {}
         }

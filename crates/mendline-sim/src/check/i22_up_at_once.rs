@@ -41,7 +41,7 @@ impl UpAtOnce {
             return;
         }
         self.first.insert(record.upstream, key);
-        if oracle.remembered.contains(&record.upstream) {
+        if oracle.cached.contains(&record.upstream) {
             self.due_now = Some(key);
         }
     }

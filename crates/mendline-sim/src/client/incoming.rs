@@ -68,7 +68,7 @@ impl Client {
         let key = keys.remove(place.unwrap_or(0));
         // What comes from memory has its place among what was said then, not now.
         let is_old = matches!(&verdict, Verdict::Passed(body)
-            if !oracle.of(key).replies.contains(body) && oracle.may_be_from_memory(oracle.of(key), body));
+            if !oracle.of(key).replies.contains(body) && oracle.may_be_from_cache(oracle.of(key), body));
         if keys.is_empty() {
             self.waiting.remove(&id);
         }

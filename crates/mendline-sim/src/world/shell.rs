@@ -61,7 +61,7 @@ impl World {
             Act::Remember(..) => {}
             // The new way leads to where nobody knows the sessions of the old one, and of which nothing is remembered.
             Act::Renew(upstream) => {
-                self.oracle.remembered.remove(upstream);
+                self.oracle.cached.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {
                     origin.conversations.values_mut().for_each(|conversation| conversation.known = false);
                 }

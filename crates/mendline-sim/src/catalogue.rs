@@ -11,7 +11,7 @@ use crate::server::Era;
 
 /// What is remembered of one upstream.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct CachedCatalogue {
     /// Whose it is.
     pub name: String,
     /// What it spoke.
@@ -20,9 +20,9 @@ pub struct Memory {
     pub edition: u32,
 }
 
-impl Memory {
+impl CachedCatalogue {
     /// As it was kept.
-    pub fn remembered(&self) -> Remembered {
+    pub fn to_core(&self) -> Remembered {
         let version = match self.era {
             Era::Legacy => "2025-11-25",
             Era::Modern => "2026-07-28",
@@ -41,7 +41,7 @@ impl Memory {
 
     /// What it said, by what it was asked.
     pub fn answers(&self) -> Vec<(&'static str, Bytes)> {
-        let Memory { name, edition, .. } = self;
+        let CachedCatalogue { name, edition, .. } = self;
         let mut answers = vec![
             (
                 "tools/list",
@@ -77,7 +77,7 @@ impl Memory {
 }
 
 /// Whether a body can be what the server once said: the same but for the time to live, which is a declared field.
-pub fn is_the_same(told: &[u8], said: &[u8]) -> bool {
+pub fn is_same_but_for_ttl(told: &[u8], said: &[u8]) -> bool {
     told == said || without_time(told).is_some_and(|told| Some(told) == without_time(said))
 }
 
@@ -96,7 +96,7 @@ fn without_time(body: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether an answer to this can come from memory at all.
-pub fn is_kept(method: Method) -> bool {
+pub fn is_cacheable(method: Method) -> bool {
     matches!(
         method,
         Method::Initialize
@@ -109,7 +109,7 @@ pub fn is_kept(method: Method) -> bool {
 }
 
 /// Whether a greeting was answered in a server's stead, as it may be.
-pub fn is_stand_in(body: &[u8]) -> bool {
+pub fn is_provisional(body: &[u8]) -> bool {
     let text = String::from_utf8_lossy(body);
     text.contains(r#""protocolVersion":"2025-11-25""#) && text.contains(r#""version":"unknown""#)
 }
