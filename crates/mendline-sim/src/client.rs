@@ -28,11 +28,11 @@ use crate::server::Era;
 
 /// How far a client's conversation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ClientState {
     /// It has not said anything.
-    Fresh,
+    New,
     /// It waits for the answer to its greeting.
-    Greeting(Key),
+    Initializing(Key),
     /// It may call.
     Ready,
     /// It has closed its end and still reads.
@@ -43,7 +43,7 @@ pub enum Stage {
 
 /// What a client may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct RequestSpec {
     /// The method.
     pub method: &'static str,
     /// The tool, for `tools/call`.
@@ -51,16 +51,16 @@ pub struct Wish {
     /// What a second run would do.
     pub effect: Effect,
     /// It goes on with something that the server has begun.
-    pub goes_on: bool,
+    pub continues: bool,
 }
 
 /// The tool that only reads: what probes call.
-pub const READ_NOTE: Wish =
-    Wish { method: "tools/call", tool: Some("read_note"), effect: Effect::Read, goes_on: false };
+pub const READ_NOTE: RequestSpec =
+    RequestSpec { method: "tools/call", tool: Some("read_note"), effect: Effect::Read, continues: false };
 
 /// The tool that must not run twice.
-pub const CREATE_NOTE: Wish =
-    Wish { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe, goes_on: false };
+pub const CREATE_NOTE: RequestSpec =
+    RequestSpec { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe, continues: false };
 
 /// The first call after the healing, and its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub struct Client {
     /// What it speaks.
     pub era: Era,
     /// How far it is.
-    pub stage: Stage,
+    pub state: ClientState,
     /// What it still means to do.
     pub workload: Workload,
     /// Lines that it has written and the engine has not read.
@@ -101,11 +101,11 @@ pub struct Client {
     pub resting: bool,
     /// What it relies on.
     pub expected: ExpectedState,
-    goes_on_with: Option<&'static str>,
+    continues_with: Option<&'static str>,
     waiting: BTreeMap<Id, Vec<Key>>,
     tokens: BTreeMap<Bytes, Key>,
-    questions: BTreeMap<u32, (Bytes, Bytes)>,
-    asked: u32,
+    server_requests: BTreeMap<u32, (Bytes, Bytes)>,
+    server_requests_seen: u32,
     counter: u32,
     odd: bool,
     rng: Rng,
@@ -126,7 +126,7 @@ impl Client {
             id,
             upstream,
             era,
-            stage: Stage::Fresh,
+            state: ClientState::New,
             workload,
             outbox: VecDeque::new(),
             inbox: Pipe::new(capacity),
@@ -136,11 +136,11 @@ impl Client {
             probe: Probe::None,
             resting: false,
             expected: ExpectedState::default(),
-            goes_on_with: None,
+            continues_with: None,
             waiting: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            questions: BTreeMap::new(),
-            asked: 0,
+            server_requests: BTreeMap::new(),
+            server_requests_seen: 0,
             counter: 0,
             odd,
             rng,
@@ -149,55 +149,55 @@ impl Client {
 
     /// Does the next thing; says when it wants to do another.
     pub fn act(&mut self, oracle: &mut Oracle) -> Option<Duration> {
-        match self.stage {
-            Stage::Fresh => {
-                self.greet(oracle);
+        match self.state {
+            ClientState::New => {
+                self.initialize(oracle);
                 Some(self.rng.millis(100, 800))
             }
             // An SDK waits for the answer; so does this one, and looks again later.
-            Stage::Greeting(_) => Some(Duration::from_millis(200)),
-            Stage::Ready if self.resting => Some(Duration::from_millis(200)),
-            Stage::Ready => {
+            ClientState::Initializing(_) => Some(Duration::from_millis(200)),
+            ClientState::Ready if self.resting => Some(Duration::from_millis(200)),
+            ClientState::Ready => {
                 let next = self.workload.next(&mut self.rng)?;
-                self.follow(next, oracle);
+                self.perform(next, oracle);
                 Some(self.workload.pause(&mut self.rng))
             }
-            Stage::Ended | Stage::Gone => None,
+            ClientState::Ended | ClientState::Gone => None,
         }
     }
 
     /// Makes a request of this kind now; says under which key.
-    pub fn ask(&mut self, wish: Wish, oracle: &mut Oracle) -> Key {
+    pub fn send_request(&mut self, spec: RequestSpec, oracle: &mut Oracle) -> Key {
         let id = self.an_id();
-        self.ask_with_id(wish, &id, oracle)
+        self.send_request_with_id(spec, &id, oracle)
     }
 
     /// Makes a request with an id of the caller's choice.
-    pub fn ask_with_id(&mut self, wish: Wish, id: &str, oracle: &mut Oracle) -> Key {
-        let (line, key) = self.write_request(wish, id, oracle);
+    pub fn send_request_with_id(&mut self, spec: RequestSpec, id: &str, oracle: &mut Oracle) -> Key {
+        let (line, key) = self.write_request(spec, id, oracle);
         self.outbox.push_back((line, vec![key]));
         key
     }
 
     /// Begins, or begins again after a greeting that failed.
-    pub fn greet(&mut self, oracle: &mut Oracle) {
+    pub fn initialize(&mut self, oracle: &mut Oracle) {
         let method = match self.era {
             Era::Legacy => "initialize",
             Era::Modern => "server/discover",
         };
         let effect = if self.era == Era::Legacy { Effect::Idempotent } else { Effect::Read };
-        let key = self.ask(Wish { method, tool: None, effect, goes_on: false }, oracle);
-        self.stage = Stage::Greeting(key);
+        let key = self.send_request(RequestSpec { method, tool: None, effect, continues: false }, oracle);
+        self.state = ClientState::Initializing(key);
     }
 
     /// Asks for something that must work, unless the greeting comes first.
-    pub fn try_out(&mut self, oracle: &mut Oracle) {
-        match self.stage {
-            Stage::Fresh => self.greet(oracle),
-            Stage::Ready => {
-                self.ask(READ_NOTE, oracle);
+    pub fn probe_call(&mut self, oracle: &mut Oracle) {
+        match self.state {
+            ClientState::New => self.initialize(oracle),
+            ClientState::Ready => {
+                self.send_request(READ_NOTE, oracle);
             }
-            Stage::Greeting(_) | Stage::Ended | Stage::Gone => {}
+            ClientState::Initializing(_) | ClientState::Ended | ClientState::Gone => {}
         }
     }
 
@@ -213,7 +213,7 @@ impl Client {
 
     /// Whether it can still act and read.
     pub fn is_here(&self) -> bool {
-        !matches!(self.stage, Stage::Ended | Stage::Gone)
+        !matches!(self.state, ClientState::Ended | ClientState::Gone)
     }
 
     /// An id that it waits for, of a request that it has not called off.

@@ -249,7 +249,7 @@ fn drain(world: &mut World, plan: &Plan) {
         world.client_resumes(place);
         let World { clients, oracle, .. } = &mut *world;
         if clients[place].is_here() && !clients[place].closing {
-            clients[place].try_out(oracle);
+            clients[place].probe_call(oracle);
         }
     }
     world.come_to_rest();

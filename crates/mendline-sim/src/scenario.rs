@@ -16,7 +16,7 @@
 //!
 //! [`stage`] lists the commands.
 
-pub mod stage;
+pub mod runner;
 mod story;
 
 pub use story::Story;
@@ -30,7 +30,7 @@ struct Block {
 
 /// Plays a scenario; gives it back with the answers that came out, in the form of the file.
 pub fn play(text: &str) -> Result<String, String> {
-    let mut stage = stage::Stage::default();
+    let mut runner = runner::Runner::default();
     let mut out = String::new();
     for block in blocks(text) {
         if !out.is_empty() {
@@ -45,10 +45,10 @@ pub fn play(text: &str) -> Result<String, String> {
             continue;
         }
         for command in commands {
-            stage.obey(command).map_err(|why| format!("`{command}`: {why}"))?;
+            runner.execute(command).map_err(|why| format!("`{command}`: {why}"))?;
         }
         out.push_str("----\n");
-        for line in stage.take_lines() {
+        for line in runner.take_lines() {
             out.push_str(&format!("{line}\n"));
         }
     }

@@ -25,7 +25,7 @@ pub use host::Host;
 
 use crate::check::{self, Check, Violation};
 use crate::child::Child;
-use crate::client::{Client, Probe, Stage, Workload};
+use crate::client::{Client, Probe, ClientState, Workload};
 use crate::clock::{Clock, Due};
 use crate::coverage::Coverage;
 use crate::rng::Rng;
@@ -298,8 +298,8 @@ impl World {
     /// What each client relies on, and what its server knows of it: for when everything has healed.
     pub fn compare_notes(&mut self) {
         for place in 0..self.clients.len() {
-            let Client { id, upstream, stage, .. } = self.clients[place];
-            if stage != Stage::Ready || self.clients[place].probe != Probe::Done {
+            let Client { id, upstream, state, .. } = self.clients[place];
+            if state != ClientState::Ready || self.clients[place].probe != Probe::Done {
                 continue;
             }
             let expected = self.clients[place].expected.clone();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method};
 
-use super::{Client, Stage, Wish};
+use super::{Client, ClientState, RequestSpec};
 use crate::fact::Stamp;
 use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
 
@@ -24,18 +24,18 @@ pub enum Incoming {
     /// A notice.
     Notice(Option<Stamp>),
     /// A question; it will be answered under this number after a while.
-    Question(u32, Duration, Option<Stamp>),
+    ServerRequest(u32, Duration, Option<Stamp>),
     /// Something that it should not have been sent.
     Wrong(String),
 }
 
 impl Client {
     /// Reads one message.
-    pub fn hear(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
+    pub fn receive(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
         match message.kind() {
-            Kind::Result | Kind::Error => self.hear_answer(message, oracle),
-            Kind::Request => self.hear_question(message),
-            Kind::Notification if message.method() == Method::Progress => self.hear_progress(message),
+            Kind::Result | Kind::Error => self.receive_answer(message, oracle),
+            Kind::Request => self.receive_server_request(message),
+            Kind::Notification if message.method() == Method::Progress => self.receive_progress(message),
             Kind::Notification if message.method() == Method::Cancelled => Incoming::Notice(None),
             Kind::Notification => {
                 self.expected.notice_received(message.method());
@@ -45,8 +45,8 @@ impl Client {
     }
 
     /// Writes the answer to a question.
-    pub fn reply(&mut self, question: u32) {
-        let Some((id, nonce)) = self.questions.remove(&question) else { return };
+    pub fn reply(&mut self, number: u32) {
+        let Some((id, nonce)) = self.server_requests.remove(&number) else { return };
         let (id, nonce) = (String::from_utf8_lossy(&id), String::from_utf8_lossy(&nonce));
         let line = if self.rng.percent(90) {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sim/ask":{nonce},"role":"assistant"}}}}"#)
@@ -56,7 +56,7 @@ impl Client {
         self.outbox.push_back((Bytes::from(line), Vec::new()));
     }
 
-    fn hear_answer(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
+    fn receive_answer(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
         let id = Id::from_raw(message.id().unwrap_or_default());
         let verdict = verdict(message);
         let Some(keys) = self.waiting.get_mut(&id) else { return Incoming::Surplus };
@@ -83,41 +83,41 @@ impl Client {
         if let (true, Verdict::Passed(body)) = (went_well, &verdict) {
             self.expected.read_list(record.method, body);
             if self.era == crate::server::Era::Modern && contains(body, b"input_required") && self.is_here() {
-                self.goes_on_with = Some(record.what);
+                self.continues_with = Some(record.what);
             }
         }
-        if self.stage == Stage::Greeting(key) {
+        if self.state == ClientState::Initializing(key) {
             self.initialized(&verdict, message.kind());
         }
-        if let Some(tool) = self.goes_on_with.take() {
-            self.ask(Wish { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, goes_on: true }, oracle);
+        if let Some(tool) = self.continues_with.take() {
+            self.send_request(RequestSpec { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, continues: true }, oracle);
         }
         Incoming::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
     }
 
     fn initialized(&mut self, verdict: &Verdict, kind: Kind) {
         let well = matches!(verdict, Verdict::Passed(_)) && kind == Kind::Result;
-        self.stage = if well { Stage::Ready } else { Stage::Fresh };
+        self.state = if well { ClientState::Ready } else { ClientState::New };
         if well && self.era == crate::server::Era::Legacy {
             let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
             self.outbox.push_back((line, Vec::new()));
         }
     }
 
-    fn hear_question(&mut self, message: &Message) -> Incoming {
+    fn receive_server_request(&mut self, message: &Message) -> Incoming {
         let Some(nonce) = message.get(&["_meta", "sim/ask"]) else {
             return Incoming::Wrong(format!("was asked {} by nobody", message.method_name()));
         };
-        self.asked += 1;
+        self.server_requests_seen += 1;
         let id = Bytes::copy_from_slice(message.id().unwrap_or_default());
-        if self.questions.values().any(|(open, _)| *open == id) {
+        if self.server_requests.values().any(|(open, _)| *open == id) {
             return Incoming::Wrong(format!("was asked two things under the id {}", String::from_utf8_lossy(&id)));
         }
-        self.questions.insert(self.asked, (id, Bytes::copy_from_slice(nonce)));
-        Incoming::Question(self.asked, self.rng.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
+        self.server_requests.insert(self.server_requests_seen, (id, Bytes::copy_from_slice(nonce)));
+        Incoming::ServerRequest(self.server_requests_seen, self.rng.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
     }
 
-    fn hear_progress(&mut self, message: &Message) -> Incoming {
+    fn receive_progress(&mut self, message: &Message) -> Incoming {
         let token = message.progress_token().map(|span| message.slice(span)).unwrap_or_default();
         let meant = number(message.get(&["_meta", "sim/key"])).map(Key);
         let value = message.get(&["progress"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
@@ -152,15 +152,15 @@ fn verdict(message: &Message) -> Verdict {
             Some(b"false") => Some(false),
             _ => None,
         },
-        text: words_for_a_model(message),
+        text: failure_text(message),
     })
 }
 
-fn words_for_a_model(message: &Message) -> String {
-    let said = message.get_str(&["message"]).map(std::borrow::Cow::into_owned);
+fn failure_text(message: &Message) -> String {
+    let text = message.get_str(&["message"]).map(std::borrow::Cow::into_owned);
     let content =
         || message.elements(&["content"]).find_map(|item| item.get_str(&["text"]).map(|text| text.into_owned()));
-    said.or_else(content).unwrap_or_default()
+    text.or_else(content).unwrap_or_default()
 }
 
 fn number(raw: Option<&[u8]>) -> Option<u32> {

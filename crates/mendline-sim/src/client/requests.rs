@@ -8,8 +8,8 @@ use bytes::Bytes;
 use mendline_wire::{Id, Method};
 
 use super::expected_state::Change;
-use super::workload::Plan;
-use super::{Client, Wish};
+use super::workload::WorkItem;
+use super::{Client, RequestSpec};
 use crate::oracle::{Key, Oracle, Record};
 use crate::server::Era;
 
@@ -40,14 +40,14 @@ fn change_in(method: &str, params: &str) -> Option<Change> {
 
 impl Client {
     /// Does one thing of the workload.
-    pub(super) fn follow(&mut self, plan: Plan, oracle: &mut Oracle) {
-        match plan {
+    pub(super) fn perform(&mut self, item: WorkItem, oracle: &mut Oracle) {
+        match item {
             // Whoever changes its mind about something waits until the last change is settled.
-            Plan::Ask(wish) if is_change(wish.method) && self.workload.varied && self.expected.is_changing() => {}
-            Plan::Ask(wish) => {
-                self.ask(wish, oracle);
+            WorkItem::Request(spec) if is_change(spec.method) && self.workload.varied && self.expected.is_changing() => {}
+            WorkItem::Request(spec) => {
+                self.send_request(spec, oracle);
             }
-            Plan::Cancel => {
+            WorkItem::Cancel => {
                 let open: Vec<Key> = self.open_keys().collect();
                 if !open.is_empty() {
                     let key = *self.rng.pick(&open);
@@ -55,7 +55,7 @@ impl Client {
                     self.cancel(key, mendline_core::Moment::ZERO, oracle);
                 }
             }
-            Plan::Notify => {
+            WorkItem::Notify => {
                 let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
                 self.outbox.push_back((line, Vec::new()));
             }
@@ -82,13 +82,13 @@ impl Client {
     }
 
     /// Writes a request and opens its record.
-    pub(super) fn write_request(&mut self, wish: Wish, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
+    pub(super) fn write_request(&mut self, spec: RequestSpec, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
         let key = oracle.next_key();
-        let wants_progress = wish.method == "tools/call" && self.rng.percent(40);
+        let wants_progress = spec.method == "tools/call" && self.rng.percent(40);
         let token = wants_progress.then(|| self.a_token(key));
-        let params = self.params(wish, key, token.as_deref());
-        let line = self.envelope(wish.method, id, &params);
-        if let Some(change) = change_in(wish.method, &params) {
+        let params = self.params(spec, key, token.as_deref());
+        let line = self.envelope(spec.method, id, &params);
+        if let Some(change) = change_in(spec.method, &params) {
             self.expected.begin_change(key, change);
         }
         let token = token.map(Bytes::from);
@@ -96,9 +96,9 @@ impl Client {
             client: self.id,
             upstream: self.upstream,
             id: Id::from_raw(id.as_bytes()),
-            method: Method::from_name(wish.method),
-            what: wish.tool.unwrap_or(wish.method),
-            effect: wish.effect,
+            method: Method::from_name(spec.method),
+            what: spec.tool.unwrap_or(spec.method),
+            effect: spec.effect,
             params: Bytes::from(params),
             token: token.clone(),
             twin: self.waiting.contains_key(&Id::from_raw(id.as_bytes())),
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    fn params(&mut self, wish: Wish, key: Key, token: Option<&str>) -> String {
+    fn params(&mut self, spec: RequestSpec, key: Key, token: Option<&str>) -> String {
         let mut meta = format!("\"sim/key\":{}", key.0);
         if let Some(token) = token {
             meta = if self.rng.percent(50) {
@@ -145,15 +145,15 @@ impl Client {
         if self.era == Era::Modern {
             meta.push_str(r#","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#);
         }
-        let own = match wish.method {
-            "tools/call" if wish.goes_on => format!(
+        let own = match spec.method {
+            "tools/call" if spec.continues => format!(
                 r#""name":"{}","inputResponses":{{"name":{{"n":{}}}}},"requestState":"state""#,
-                wish.tool.unwrap_or("read_note"),
+                spec.tool.unwrap_or("read_note"),
                 key.0
             ),
             "tools/call" => format!(
                 r#""name":"{}","arguments":{{"n":{}.50e+1,"text":"\u00e9\/x"}}"#,
-                wish.tool.unwrap_or("read_note"),
+                spec.tool.unwrap_or("read_note"),
                 key.0
             ),
             "initialize" => {
@@ -171,7 +171,7 @@ impl Client {
             "subscriptions/listen" => r#""notifications":{"toolsListChanged":true}"#.into(),
             _ => r#""later":[1.0,null]"#.into(),
         };
-        if self.workload.plain && (wish.method.ends_with("/list") || wish.method == "server/discover") {
+        if self.workload.plain && (spec.method.ends_with("/list") || spec.method == "server/discover") {
             // What else is asked for may matter to a list, and such a one is never answered from memory.
             return format!("{{\"_meta\":{{{meta}}}}}");
         }

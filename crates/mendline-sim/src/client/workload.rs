@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::Wish;
+use super::RequestSpec;
 use crate::rng::Rng;
 use crate::oracle::Effect;
 use crate::server::Era;
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum WorkItem {
     /// Ask for this.
-    Ask(Wish),
+    Request(RequestSpec),
     /// Call off something that is open.
     Cancel,
     /// Tell the server something.
@@ -67,22 +67,22 @@ impl Workload {
     }
 
     /// The next thing, if any is left.
-    pub(super) fn next(&mut self, rng: &mut Rng) -> Option<Plan> {
+    pub(super) fn next(&mut self, rng: &mut Rng) -> Option<WorkItem> {
         self.left = self.left.checked_sub(1)?;
         if std::mem::take(&mut self.lists_first) {
-            return Some(Plan::Ask(Wish { method: "tools/list", tool: None, effect: Effect::Read, goes_on: false }));
+            return Some(WorkItem::Request(RequestSpec { method: "tools/list", tool: None, effect: Effect::Read, continues: false }));
         }
         if rng.percent(self.cancels) {
-            return Some(Plan::Cancel);
+            return Some(WorkItem::Cancel);
         }
         if self.era == Era::Legacy && rng.percent(3) {
-            return Some(Plan::Notify);
+            return Some(WorkItem::Notify);
         }
         if self.era == Era::Legacy && self.varied && rng.percent(25) {
             let &(method, effect) = rng.pick(VARIED);
-            return Some(Plan::Ask(Wish { method, tool: None, effect, goes_on: false }));
+            return Some(WorkItem::Request(RequestSpec { method, tool: None, effect, continues: false }));
         }
-        Some(Plan::Ask(if rng.percent(70) { self.a_call(rng) } else { self.something_else(rng) }))
+        Some(WorkItem::Request(if rng.percent(70) { self.a_call(rng) } else { self.something_else(rng) }))
     }
 
     /// How long until the thing after.
@@ -90,7 +90,7 @@ impl Workload {
         rng.millis(self.pace.0, self.pace.1)
     }
 
-    fn a_call(&self, rng: &mut Rng) -> Wish {
+    fn a_call(&self, rng: &mut Rng) -> RequestSpec {
         let (tool, effect) = if rng.percent(self.unsafes) {
             ("create_note", Effect::Unsafe)
         } else if rng.percent(70) {
@@ -98,10 +98,10 @@ impl Workload {
         } else {
             ("put_note", Effect::Idempotent)
         };
-        Wish { method: "tools/call", tool: Some(tool), effect, goes_on: false }
+        RequestSpec { method: "tools/call", tool: Some(tool), effect, continues: false }
     }
 
-    fn something_else(&self, rng: &mut Rng) -> Wish {
+    fn something_else(&self, rng: &mut Rng) -> RequestSpec {
         const BOTH: &[(&str, Effect)] = &[
             ("tools/list", Effect::Read),
             ("tools/list", Effect::Read),
@@ -126,6 +126,6 @@ impl Workload {
         };
         let usual = if self.varied && self.era == Era::Modern { 50 } else { 80 };
         let &(method, effect) = if rng.percent(usual) { rng.pick(BOTH) } else { rng.pick(own) };
-        Wish { method, tool: None, effect, goes_on: false }
+        RequestSpec { method, tool: None, effect, continues: false }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::client::{READ_NOTE, Stage};
+use crate::client::{READ_NOTE, ClientState};
 use crate::world::World;
 
 /// See the module.
@@ -22,8 +22,8 @@ impl Fault for ReusesId {
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
         match client.an_open_id(oracle) {
-            Some(id) if client.stage == Stage::Ready => {
-                client.ask_with_id(READ_NOTE, &id, oracle);
+            Some(id) if client.state == ClientState::Ready => {
+                client.send_request_with_id(READ_NOTE, &id, oracle);
                 None
             }
             _ => Some(Duration::from_millis(40)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::client::{CREATE_NOTE, READ_NOTE, Stage};
+use crate::client::{CREATE_NOTE, READ_NOTE, ClientState};
 use crate::world::World;
 
 /// See the module.
@@ -19,9 +19,9 @@ impl Fault for Burst1000 {
         let calls = if world.rng.percent(5) { 1_000 } else { world.rng.between(20, 150) };
         let World { clients, oracle, rng, .. } = world;
         let client = &mut clients[at];
-        if client.stage == Stage::Ready {
+        if client.state == ClientState::Ready {
             for _ in 0..calls {
-                client.ask(if rng.percent(50) { READ_NOTE } else { CREATE_NOTE }, oracle);
+                client.send_request(if rng.percent(50) { READ_NOTE } else { CREATE_NOTE }, oracle);
             }
         }
         None

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::client::{CREATE_NOTE, Stage};
+use crate::client::{CREATE_NOTE, ClientState};
 use crate::world::World;
 
 /// See the module.
@@ -21,9 +21,9 @@ impl Fault for QueueFull {
         let calls = if places <= 64 || world.rng.percent(10) { places + 8 } else { 100 };
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
-        if client.stage == Stage::Ready {
+        if client.state == ClientState::Ready {
             for _ in 0..calls {
-                client.ask(CREATE_NOTE, oracle);
+                client.send_request(CREATE_NOTE, oracle);
             }
         }
         None

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Fault;
-use crate::client::Stage;
+use crate::client::ClientState;
 use crate::server::Era;
 use crate::world::World;
 
@@ -22,7 +22,7 @@ impl Fault for NotificationBurst {
         let count = world.rng.between(20, 100);
         let client = &mut world.clients[at];
         // The modern era knows no notification that a client may send at any time.
-        if client.stage == Stage::Ready && client.era == Era::Legacy {
+        if client.state == ClientState::Ready && client.era == Era::Legacy {
             let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
             client.outbox.extend((0..count).map(|_| (line.clone(), Vec::new())));
         }

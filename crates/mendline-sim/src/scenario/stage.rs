@@ -22,7 +22,7 @@ use mendline_core::config::{Catalogue, Dialect, Startup, Transport};
 use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 
 use super::Story;
-use crate::client::{Client, Wish, Workload};
+use crate::client::{Client, RequestSpec, Workload};
 use crate::clock::Ending;
 use crate::rng::Rng;
 use crate::fault;
@@ -37,15 +37,15 @@ use crate::world::{Host, World};
 
 /// A world in the making, then a world.
 #[derive(Default)]
-pub struct Stage {
+pub struct Runner {
     upstreams: Vec<UpstreamConfig>,
     hosts: Vec<Host>,
     world: Option<World>,
 }
 
-impl Stage {
+impl Runner {
     /// Does what a line says.
-    pub fn obey(&mut self, line: &str) -> Result<(), String> {
+    pub fn execute(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let ["upstream", name, kind @ ("child" | "http"), options @ ..] = words.as_slice() {
             return self.configure(name, *kind == "http", options);
@@ -184,10 +184,10 @@ impl Stage {
         let World { clients, oracle, clock, .. } = &mut *world;
         let client = clients.get_mut(place).ok_or("no such client")?;
         match words {
-            ["greets"] => client.greet(oracle),
+            ["greets"] => client.initialize(oracle),
             ["asks", id, method, rest @ ..] => {
                 let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
-                client.ask_with_id(wish(method, rest.first().copied())?, id, oracle);
+                client.send_request_with_id(spec(method, rest.first().copied())?, id, oracle);
             }
             ["cancels", id] => {
                 let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
@@ -259,7 +259,7 @@ impl Stage {
     }
 }
 
-fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
+fn spec(method: &str, tool: Option<&str>) -> Result<RequestSpec, String> {
     const METHODS: &[(&str, Effect)] = &[
         ("tools/list", Effect::Read),
         ("resources/read", Effect::Read),
@@ -271,10 +271,10 @@ fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
         &[("read_note", Effect::Read), ("put_note", Effect::Idempotent), ("create_note", Effect::Unsafe)];
     if method == "tools/call" {
         let (tool, effect) = TOOLS.iter().find(|(name, _)| Some(*name) == tool).ok_or("no such tool")?;
-        return Ok(Wish { method: "tools/call", tool: Some(tool), effect: *effect, goes_on: false });
+        return Ok(RequestSpec { method: "tools/call", tool: Some(tool), effect: *effect, continues: false });
     }
     let (method, effect) = METHODS.iter().find(|(name, _)| *name == method).ok_or("no such method")?;
-    Ok(Wish { method, tool: None, effect: *effect, goes_on: false })
+    Ok(RequestSpec { method, tool: None, effect: *effect, continues: false })
 }
 
 /// What a word says about an HTTP server.

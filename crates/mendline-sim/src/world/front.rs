@@ -6,7 +6,7 @@ use mendline_core::{ClientId, Input, Port};
 use mendline_wire::{Limits, Line, Message, Received};
 
 use super::World;
-use crate::client::{Probe, Incoming, Stage};
+use crate::client::{Probe, Incoming, ClientState};
 use crate::clock::Due;
 use crate::fact::Fact;
 use crate::oracle::{Key, Verdict};
@@ -25,17 +25,17 @@ impl World {
     pub(super) fn client_acts(&mut self, id: ClientId) {
         let Some(place) = self.client(id) else { return };
         if let Probe::Under(_) = self.clients[place].probe {
-            self.clients[place].try_out(&mut self.oracle);
+            self.clients[place].probe_call(&mut self.oracle);
         } else if let Some(wait) = self.clients[place].act(&mut self.oracle) {
             self.clock.after(wait, Due::ClientActs(id));
         }
     }
 
-    pub(super) fn client_replies(&mut self, id: ClientId, question: u32) {
+    pub(super) fn client_replies(&mut self, id: ClientId, number: u32) {
         if let Some(place) = self.client(id)
             && self.clients[place].is_here()
         {
-            self.clients[place].reply(question);
+            self.clients[place].reply(number);
         }
     }
 
@@ -44,13 +44,13 @@ impl World {
         let client = &mut self.clients[place];
         let id = client.id;
         // A shell that was told that everything is finished reads no more.
-        if client.stage == Stage::Gone || self.finished.is_some() || !self.machine.may_read(Port::Client(id)) {
+        if client.state == ClientState::Gone || self.finished.is_some() || !self.machine.may_read(Port::Client(id)) {
             return false;
         }
         let Some((line, keys)) = client.outbox.pop_front() else {
             let closes = std::mem::take(&mut client.closing);
             if closes {
-                client.stage = Stage::Ended;
+                client.state = ClientState::Ended;
                 self.tell_engine(Input::ClientEnded { client: id });
             }
             return closes;
@@ -77,7 +77,7 @@ impl World {
     /// The shell writes to a client as much as it takes.
     pub(super) fn serve(&mut self, place: usize) -> bool {
         let id = self.clients[place].id;
-        if self.clients[place].stage == Stage::Gone {
+        if self.clients[place].state == ClientState::Gone {
             return false;
         }
         let mut moved = false;
@@ -104,17 +104,17 @@ impl World {
         let Some(place) = self.client(id) else { return };
         let client = &mut self.clients[place];
         client.will_read = false;
-        if !client.reads || client.stage == Stage::Gone {
+        if !client.reads || client.state == ClientState::Gone {
             return;
         }
         for queued in client.inbox.read(1 << 16) {
-            self.client_hears(place, &queued.message);
+            self.client_receives(place, &queued.message);
         }
     }
 
-    fn client_hears(&mut self, place: usize, message: &Message) {
+    fn client_receives(&mut self, place: usize, message: &Message) {
         let client = self.clients[place].id;
-        match self.clients[place].hear(message, &mut self.oracle) {
+        match self.clients[place].receive(message, &mut self.oracle) {
             Incoming::Answer(key, verdict, stamp) => {
                 self.tell(&Fact::Answered { key, verdict: &verdict, stamp });
                 self.judge_probe(place, key, &verdict);
@@ -124,7 +124,7 @@ impl World {
                 self.tell(&Fact::Progressed { client, named, meant, value, stamp });
             }
             Incoming::Notice(stamp) => self.tell(&Fact::Told { client, message, stamp }),
-            Incoming::Question(number, wait, stamp) => {
+            Incoming::ServerRequest(number, wait, stamp) => {
                 self.tell(&Fact::Asked { client, stamp });
                 self.clock.after(wait, Due::ClientReplies(client, number));
             }
@@ -182,10 +182,10 @@ impl World {
     /// A client goes away without a word.
     pub fn client_vanishes(&mut self, place: usize) {
         let client = &mut self.clients[place];
-        if client.stage == Stage::Gone {
+        if client.state == ClientState::Gone {
             return;
         }
-        client.stage = Stage::Gone;
+        client.state = ClientState::Gone;
         client.outbox.clear();
         let id = client.id;
         self.oracle.readers.entry(id).or_default().gone = true;
