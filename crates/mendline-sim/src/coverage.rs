@@ -65,7 +65,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// Takes a fact in.
-    pub fn note(&mut self, fact: &Fact<'_>) {
+    pub fn record(&mut self, fact: &Fact<'_>) {
         match fact {
             Fact::Arrived(_) => self.requests += 1,
             Fact::Happened(heard) => match heard.what {

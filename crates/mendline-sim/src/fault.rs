@@ -342,7 +342,7 @@ pub fn mend(world: &mut World, at: usize) {
 pub fn begin(world: &mut World, place: usize) {
     let Planned { fault, upstream, lasts, .. } = world.faults[place];
     let now = world.clock.now();
-    world.journal.say(now, &format!("fault {} strikes upstream {upstream}", fault.name()));
+    world.journal.write_line(now, &format!("fault {} strikes upstream {upstream}", fault.name()));
     world.coverage.struck(fault.name());
     if let Some(wait) = fault.begin(world, upstream) {
         world.clock.after(wait, Due::FaultGoesOn(place));
@@ -364,7 +364,7 @@ pub fn end(world: &mut World, place: usize) {
     if !over {
         world.faults[place].over = true;
         let now = world.clock.now();
-        world.journal.say(now, &format!("fault {} is over at upstream {upstream}", fault.name()));
+        world.journal.write_line(now, &format!("fault {} is over at upstream {upstream}", fault.name()));
         fault.end(world, upstream);
     }
 }

@@ -58,7 +58,7 @@ impl Journal {
     }
 
     /// Writes down a line that is no fact.
-    pub fn say(&mut self, now: Moment, text: &str) {
+    pub fn write_line(&mut self, now: Moment, text: &str) {
         let _ = write!(self.hash, "{now} {text}");
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{now} {text}"));
@@ -66,7 +66,7 @@ impl Journal {
     }
 
     /// Writes down a fact.
-    pub fn note(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
+    pub fn record(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
         if matches!(
             fact,
             Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } | Fact::Wanted(Act::Happened(_))
@@ -74,14 +74,14 @@ impl Journal {
             return;
         }
         // The hash is fed without making a text of it first: this runs for every fact of every world.
-        let _ = write!(self.hash, "{} {}", now.0, Told { fact, oracle });
+        let _ = write!(self.hash, "{} {}", now.0, FactText { fact, oracle });
         if let Some(lines) = &mut self.lines {
-            lines.push(format!("{now} {}", Told { fact, oracle }));
+            lines.push(format!("{now} {}", FactText { fact, oracle }));
         }
     }
 }
 
-struct Told<'a> {
+struct FactText<'a> {
     fact: &'a Fact<'a>,
     oracle: &'a Oracle,
 }
@@ -95,7 +95,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for FactText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |key: &Key| Name(*key, self.oracle);
         match self.fact {
@@ -126,10 +126,10 @@ impl fmt::Display for Told<'_> {
             Fact::Progressed { client, named, meant, .. } => {
                 write!(f, "client {} read progress of {named:?} (meant {meant:?})", client.0)
             }
-            Fact::Told { client, stamp: stamp @ Some(_), .. } => {
+            Fact::FactText { client, stamp: stamp @ Some(_), .. } => {
                 write!(f, "client {} read a notice {stamp:?}", client.0)
             }
-            Fact::Told { client, message, .. } => {
+            Fact::FactText { client, message, .. } => {
                 write!(f, "client {} read {}", client.0, String::from_utf8_lossy(message.text()))
             }
             Fact::Froze(link) => write!(f, "{} is stopped", Via::Child(*link)),

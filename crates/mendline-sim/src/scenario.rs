@@ -17,14 +17,14 @@
 //! [`stage`] lists the commands.
 
 pub mod runner;
-mod story;
+mod log;
 
-pub use story::Story;
+pub use log::ScenarioLog;
 
 /// One step of a story: what is written before the line, and what comes out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Block {
-    told: Vec<String>,
+    input: Vec<String>,
     recorded: Vec<String>,
 }
 
@@ -36,11 +36,11 @@ pub fn play(text: &str) -> Result<String, String> {
         if !out.is_empty() {
             out.push('\n');
         }
-        for line in &block.told {
+        for line in &block.input {
             out.push_str(&format!("{line}\n"));
         }
         let commands: Vec<&str> =
-            block.told.iter().map(|line| line.trim()).filter(|line| !line.starts_with('#')).collect();
+            block.input.iter().map(|line| line.trim()).filter(|line| !line.starts_with('#')).collect();
         if commands.is_empty() {
             continue;
         }
@@ -69,7 +69,7 @@ fn blocks(text: &str) -> Vec<Block> {
             }
             "----" => answering = true,
             line if answering => block.recorded.push(line.to_owned()),
-            line => block.told.push(line.to_owned()),
+            line => block.input.push(line.to_owned()),
         }
     }
     if block != Block::default() {
@@ -86,9 +86,9 @@ mod tests {
     fn a_file_is_read_as_steps_of_prose_commands_and_answers() {
         let read = blocks("# One.\nupstream a child\n----\na  Idle → Dialing\n\n# Only prose.\n\ntick 1s\n----\n");
         assert_eq!(read.len(), 3);
-        assert_eq!(read[0].told, ["# One.", "upstream a child"]);
+        assert_eq!(read[0].input, ["# One.", "upstream a child"]);
         assert_eq!(read[0].recorded, ["a  Idle → Dialing"]);
-        assert_eq!(read[2].told, ["tick 1s"]);
+        assert_eq!(read[2].input, ["tick 1s"]);
     }
 
     #[test]

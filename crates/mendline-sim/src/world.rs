@@ -64,7 +64,7 @@ pub struct World {
     /// What happened, for people and for comparison.
     pub journal: Journal,
     /// What is told to people who read a scenario.
-    pub story: Option<crate::scenario::Story>,
+    pub scenario_log: Option<crate::scenario::ScenarioLog>,
     /// The faults of the plan: what, where, when.
     pub faults: Vec<crate::fault::Planned>,
     /// The first promise that was broken.
@@ -108,7 +108,7 @@ impl World {
             children: BTreeMap::new(),
             coverage: Coverage::default(),
             journal,
-            story: None,
+            scenario_log: None,
             faults: Vec::new(),
             violation: None,
             finished: None,
@@ -186,10 +186,10 @@ impl World {
     /// Tells the checkers.
     pub fn tell(&mut self, fact: &Fact<'_>) {
         let now = self.clock.now();
-        self.journal.note(now, fact, &self.oracle);
-        self.coverage.note(fact);
-        if let Some(story) = &mut self.story {
-            story.note(fact, &self.oracle);
+        self.journal.record(now, fact, &self.oracle);
+        self.coverage.record(fact);
+        if let Some(log) = &mut self.scenario_log {
+            log.record(fact, &self.oracle);
         }
         if self.violation.is_some() {
             return;

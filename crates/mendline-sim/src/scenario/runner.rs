@@ -21,7 +21,7 @@ use bytes::Bytes;
 use mendline_core::config::{Catalogue, Dialect, Startup, Transport};
 use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 
-use super::Story;
+use super::ScenarioLog;
 use crate::client::{Client, RequestSpec, Workload};
 use crate::clock::Ending;
 use crate::rng::Rng;
@@ -90,7 +90,7 @@ impl Runner {
     pub fn take_lines(&mut self) -> Vec<String> {
         let Some(world) = &mut self.world else { return Vec::new() };
         world.come_to_rest();
-        let mut lines = world.story.as_mut().map(Story::take).unwrap_or_default();
+        let mut lines = world.scenario_log.as_mut().map(ScenarioLog::take).unwrap_or_default();
         lines.extend(world.violation.take().map(|violation| format!("BROKEN    {violation}")));
         lines
     }
@@ -168,7 +168,7 @@ impl Runner {
         let mut config = Config::new(self.upstreams.clone());
         config.lifetime = Lifetime::WithClients;
         let mut world = World::new(Driven::Engine, &config, 1, self.hosts.clone(), Journal::default());
-        world.story = Some(Story::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
+        world.scenario_log = Some(ScenarioLog::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
         for (place, host) in self.hosts.iter().enumerate() {
             let plain = config.upstreams[place].catalogue.cache;
             let workload = Workload { plain, ..Workload::none(host.era) };
@@ -236,8 +236,8 @@ impl Runner {
                 format!("{} id={} ran {}×, was sent {}×", record.what, record.id, record.runs, record.whole)
             })
             .collect();
-        if let Some(story) = &mut world.story {
-            ran.iter().for_each(|line| story.say("oracle", line));
+        if let Some(log) = &mut world.scenario_log {
+            ran.iter().for_each(|line| log.write("oracle", line));
         }
         Ok(())
     }
