@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::coverage::Coverage;
 use crate::defect;
-use crate::machine::Driven;
+use crate::machine::EngineKind;
 use crate::plan::Plan;
 use crate::run::{self, Report};
 
@@ -35,7 +35,7 @@ struct Options {
     seeds: u64,
     from: u64,
     log: bool,
-    driven: Driven,
+    engine_kind: EngineKind,
     threads: u64,
     coverage: bool,
     all: bool,
@@ -62,7 +62,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
 
 fn parse(args: &[String]) -> Result<Options, String> {
     let mut options =
-        Options { seeds: 1_000, from: 0, log: false, driven: Driven::Engine, threads: 2, coverage: false, all: false };
+        Options { seeds: 1_000, from: 0, log: false, engine_kind: EngineKind::Engine, threads: 2, coverage: false, all: false };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -76,7 +76,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--threads" => options.threads = number()?.clamp(1, 64),
             "--defect" => {
                 let defect = u32::try_from(number()?).map_err(|_| "no such defect".to_owned())?;
-                options.driven = Driven::Planted(defect);
+                options.engine_kind = EngineKind::Planted(defect);
             }
             "--log" => options.log = true,
             "--all" => options.all = true,
@@ -90,7 +90,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
 /// Prints the log of every seed.
 fn print_logs(options: &Options, out: &mut impl Write) -> Result<(), String> {
     for seed in options.from..options.from + options.seeds {
-        let report = run::run(seed, options.driven, true);
+        let report = run::run(seed, options.engine_kind, true);
         let mut text = Plan::new(seed).to_string();
         for line in &report.lines {
             text.push_str(line);
@@ -109,7 +109,7 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let mut broken: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let mut coverage = Coverage::default();
     for seed in options.from..options.from + options.seeds {
-        let report = run::run_and_compare(seed, options.driven);
+        let report = run::run_and_compare(seed, options.engine_kind);
         coverage.add(&report.coverage);
         if let Some(violation) = report.violation {
             broken
@@ -133,7 +133,7 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
 fn live(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let say = |out: &mut dyn Write, text: String| out.write_all(text.as_bytes()).map_err(|error| error.to_string());
     let started = Instant::now();
-    let Lived { failed, coverage, seeds, time } = many(options.from, options.seeds, options.driven, options.threads);
+    let Lived { failed, coverage, seeds, time } = many(options.from, options.seeds, options.engine_kind, options.threads);
     let took = started.elapsed().as_secs_f64();
     let rate = seeds as f64 / took;
     let hours = time.as_secs() / 3_600;
@@ -147,9 +147,9 @@ fn live(options: &Options, out: &mut impl Write) -> Result<(), String> {
     }
     let Some(report) = failed else { return Ok(()) };
     let violation = report.violation.map(|violation| violation.to_string()).unwrap_or_default();
-    let planted = match options.driven {
-        Driven::Engine => String::new(),
-        Driven::Planted(number) => format!(" --defect {number}"),
+    let planted = match options.engine_kind {
+        EngineKind::Engine => String::new(),
+        EngineKind::Planted(number) => format!(" --defect {number}"),
     };
     Err(format!(
         "{violation}\n  reproduce: cargo xtask sim --seed {}{planted} --log\n  keep it:   echo '# {violation}' > crates/mendline-sim/regressions/{}.txt",
@@ -197,7 +197,7 @@ impl Lived {
 }
 
 /// Lives these seeds on several threads, and stops soon after one breaks a promise.
-pub fn many(from: u64, seeds: u64, driven: Driven, threads: u64) -> Lived {
+pub fn many(from: u64, seeds: u64, engine_kind: EngineKind, threads: u64) -> Lived {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
     let all = Mutex::new(Lived::default());
@@ -210,7 +210,7 @@ pub fn many(from: u64, seeds: u64, driven: Driven, threads: u64) -> Lived {
                     if seed >= from + seeds {
                         break;
                     }
-                    mine.take_in(run::run_and_compare(seed, driven));
+                    mine.take_in(run::run_and_compare(seed, engine_kind));
                     if mine.failed.is_some() {
                         stop.store(true, Ordering::Relaxed);
                     }

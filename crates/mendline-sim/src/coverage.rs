@@ -10,7 +10,7 @@ use mendline_core::port::{EndHow, Written};
 
 use crate::fact::Fact;
 use crate::fault;
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::Verdict;
 
 /// The edges of a link that must be walked: from, to.
@@ -68,9 +68,9 @@ impl Coverage {
     pub fn record(&mut self, fact: &Fact<'_>) {
         match fact {
             Fact::Arrived(_) => self.requests += 1,
-            Fact::Happened(heard) => match heard.what {
-                What::Moved(from, to) => *self.edges.entry((from, to)).or_default() += 1,
-                What::Dropped(why) => *self.dropped.entry(why).or_default() += 1,
+            Fact::Happened(event) => match event.kind {
+                EventKind::Moved(from, to) => *self.edges.entry((from, to)).or_default() += 1,
+                EventKind::Dropped(why) => *self.dropped.entry(why).or_default() += 1,
                 _ => {}
             },
             Fact::Answered { verdict: Verdict::Failed(failure), .. } => {

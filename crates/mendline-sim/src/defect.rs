@@ -5,7 +5,7 @@
 //! the same seeds must be clean.
 
 use crate::check::Violation;
-use crate::machine::Driven;
+use crate::machine::EngineKind;
 use crate::run;
 
 /// One planted mistake.
@@ -26,8 +26,8 @@ pub const ALL: &[Defect] = include!(concat!(env!("OUT_DIR"), "/defects.rs"));
 /// the copy without the defect as well proves nothing and does not count.
 pub fn hunt(defect: u32, seeds: std::ops::Range<u64>) -> Option<(u64, Violation)> {
     seeds.into_iter().find_map(|seed| {
-        let violation = run::run_and_compare(seed, Driven::Planted(defect)).violation?;
-        let innocent = run::run_and_compare(seed, Driven::Planted(0)).violation;
+        let violation = run::run_and_compare(seed, EngineKind::Planted(defect)).violation?;
+        let innocent = run::run_and_compare(seed, EngineKind::Planted(0)).violation;
         innocent.is_none().then_some((seed, violation))
     })
 }

@@ -11,7 +11,7 @@ use mendline_core::{ClientId, LinkId, Moment};
 use mendline_wire::Message;
 
 use crate::client::ExpectedState;
-use crate::machine::{Act, Heard, Load, Standing};
+use crate::machine::{EngineOutput, EngineEvent, Load, UpstreamState};
 use crate::oracle::{Key, Verdict};
 use crate::server::SessionState;
 
@@ -178,7 +178,7 @@ pub enum Fact<'a> {
     /// A client reads no more.
     Left(ClientId),
     /// The engine asked for something.
-    Wanted(&'a Act),
+    Wanted(&'a EngineOutput),
     /// The plan has no fault for this upstream.
     Unharmed(usize),
     /// Somebody asked for a new connection to this upstream by hand.
@@ -254,7 +254,7 @@ pub enum Fact<'a> {
         stamp: Stamp,
     },
     /// The engine said that something happened.
-    Happened(&'a Heard),
+    Happened(&'a EngineEvent),
     /// One step is over: every queue is carried as far as it goes.
     Settled {
         /// When the engine wants to be woken.
@@ -267,7 +267,7 @@ pub enum Fact<'a> {
         /// Which.
         upstream: usize,
         /// How.
-        standing: &'a Standing,
+        state: &'a UpstreamState,
     },
     /// All faults are over.
     Healed,

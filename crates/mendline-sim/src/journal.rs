@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use mendline_core::Moment;
 
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle, Verdict};
 
 /// The journal.
@@ -69,7 +69,7 @@ impl Journal {
     pub fn record(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
         if matches!(
             fact,
-            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } | Fact::Wanted(Act::Happened(_))
+            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } | Fact::Wanted(EngineOutput::Event(_))
         ) {
             return;
         }
@@ -147,7 +147,7 @@ impl fmt::Display for FactText<'_> {
             Fact::Objected { client, words } => write!(f, "client {} {words}", client.0),
             Fact::Came(upstream) => write!(f, "a client comes to upstream {upstream}"),
             Fact::Left(client) => write!(f, "client {} left", client.0),
-            Fact::Wanted(Act::Exchange(exchange, upstream, request)) => {
+            Fact::Wanted(EngineOutput::Exchange(exchange, upstream, request)) => {
                 let via = Via::Exchange(*upstream, *exchange);
                 write!(f, "engine wants {via}: {:?} {:?} {:?}", request.verb, request.target, request.headers)
             }
@@ -158,9 +158,9 @@ impl fmt::Display for FactText<'_> {
             Fact::Signalled(link, None) => write!(f, "{} saw the end of its stdin", Via::Child(*link)),
             Fact::Died(link) => write!(f, "{} died", Via::Child(*link)),
             Fact::Exited(link) => write!(f, "{} was reaped", Via::Child(*link)),
-            Fact::Happened(heard) => match heard.upstream {
-                Some(upstream) => write!(f, "upstream {upstream}: {}", heard.text),
-                None => write!(f, "engine: {}", heard.text),
+            Fact::Happened(event) => match event.upstream {
+                Some(upstream) => write!(f, "upstream {upstream}: {}", event.text),
+                None => write!(f, "engine: {}", event.text),
             },
             Fact::Unharmed(upstream) => write!(f, "upstream {upstream} is to be left alone"),
             Fact::ByHand(upstream) => write!(f, "somebody asks for a new connection to upstream {upstream}"),

@@ -21,7 +21,7 @@ pub trait Machine {
     /// Tells it that the moment that it asked for has come.
     fn handle_timeout(&mut self, now: Moment);
     /// What it wants.
-    fn poll_act(&mut self) -> Option<Act>;
+    fn poll_output(&mut self) -> Option<EngineOutput>;
     /// What it wants written.
     fn poll_write(&mut self, port: Port) -> Option<Spliced>;
     /// Whether it wants to be read to.
@@ -31,12 +31,12 @@ pub trait Machine {
     /// How much it says that it holds.
     fn load(&self) -> Load;
     /// How things stand by the fold of its events.
-    fn standing(&self, upstream: usize) -> Standing;
+    fn upstream_state(&self, upstream: usize) -> UpstreamState;
 }
 
 /// What a machine wants of its shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum EngineOutput {
     /// A child.
     Spawn(LinkId),
     /// The end of a child's stdin.
@@ -48,29 +48,29 @@ pub enum Act {
     /// The end of an exchange.
     Abort(ExchangeId),
     /// Something to be kept of this upstream.
-    Remember(usize, Vec<u8>),
+    StoreCatalogue(usize, Vec<u8>),
     /// The new way to this upstream from now on.
     Renew(usize),
     /// To be heard.
-    Happened(Heard),
+    Event(EngineEvent),
     /// To end.
     Finished,
 }
 
 /// An event as it was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct EngineEvent {
     /// Which upstream it is about.
     pub upstream: Option<usize>,
     /// The sentence.
     pub text: String,
     /// What checkers need of it.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// The events that checkers look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A link went from one state to another.
     Moved(&'static str, &'static str),
     /// A message was dropped, and for this reason.
@@ -103,7 +103,7 @@ pub enum What {
 
 /// How an upstream stands by the fold of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct UpstreamState {
     /// Its link.
     pub link: &'static str,
     /// Calls accepted and not yet over.
@@ -147,7 +147,7 @@ pub struct Load {
 
 /// Who is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driven {
+pub enum EngineKind {
     /// The engine itself.
     Engine,
     /// The copy, with this defect awake; 0 is none.
@@ -155,10 +155,10 @@ pub enum Driven {
 }
 
 /// A machine of that kind.
-pub fn build(driven: Driven, config: &Config, seed: u64) -> Box<dyn Machine> {
-    match driven {
-        Driven::Engine => Box::new(adapter::engine::Adapter::new(config, seed)),
-        Driven::Planted(defect) => {
+pub fn build(engine_kind: EngineKind, config: &Config, seed: u64) -> Box<dyn Machine> {
+    match engine_kind {
+        EngineKind::Engine => Box::new(adapter::engine::Adapter::new(config, seed)),
+        EngineKind::Planted(defect) => {
             crate::plant::set(defect);
             Box::new(adapter::copy::Adapter::new(config, seed))
         }

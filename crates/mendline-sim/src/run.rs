@@ -23,7 +23,7 @@ use crate::exchange::Phase;
 use crate::fact::Fact;
 use crate::fault::{self, Planned};
 use crate::journal::Journal;
-use crate::machine::Driven;
+use crate::machine::EngineKind;
 use crate::plan::{Ending, Plan};
 use crate::world::World;
 
@@ -49,11 +49,11 @@ pub struct Report {
 const RECOVERY: Duration = Duration::from_secs(10 + 5 + 4);
 
 /// Lives one seed.
-pub fn run(seed: u64, driven: Driven, keep_lines: bool) -> Report {
+pub fn run(seed: u64, engine_kind: EngineKind, keep_lines: bool) -> Report {
     let plan = Plan::new(seed);
     let journal = if keep_lines { Journal::kept() } else { Journal::default() };
     let hosts = plan.pairs.iter().map(|pair| pair.host.clone()).collect();
-    let mut world = World::new(driven, &plan.config, seed, hosts, journal);
+    let mut world = World::new(engine_kind, &plan.config, seed, hosts, journal);
     populate(&mut world, &plan);
     storm(&mut world, &plan);
     if !plan.abrupt {
@@ -74,10 +74,10 @@ pub fn run(seed: u64, driven: Driven, keep_lines: bool) -> Report {
 }
 
 /// Lives one seed and, for one in sixteen, lives it again: the two must be the same to the letter (I15).
-pub fn run_and_compare(seed: u64, driven: Driven) -> Report {
-    let mut report = run(seed, driven, false);
+pub fn run_and_compare(seed: u64, engine_kind: EngineKind) -> Report {
+    let mut report = run(seed, engine_kind, false);
     if report.violation.is_none() && seed.is_multiple_of(16) {
-        let again = run(seed, driven, false);
+        let again = run(seed, engine_kind, false);
         if again.number != report.number {
             let words = format!("two runs of one seed differ: {:x} and {:x}", report.number, again.number);
             report.violation = Some(Violation { promise: "I15 deterministic", at: Moment::ZERO, words });

@@ -32,7 +32,7 @@ use crate::rng::Rng;
 use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
-use crate::machine::{self, Driven, Machine};
+use crate::machine::{self, EngineKind, Machine};
 use crate::catalogue::CachedCatalogue;
 use crate::oracle::{Key, Oracle, Terms};
 use crate::server::{Era, Server};
@@ -90,7 +90,7 @@ pub struct World {
 
 impl World {
     /// A world without anybody in it.
-    pub fn new(driven: Driven, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
+    pub fn new(engine_kind: EngineKind, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
         let mut oracle = Oracle::new(config.upstreams.iter().map(Terms::new).collect());
         // What is answered from memory is what was said before, and so all of that is noted.
         let is_noted = |upstream: &mendline_core::UpstreamConfig| {
@@ -114,7 +114,7 @@ impl World {
             finished: None,
             healed: false,
             slept: Duration::ZERO,
-            machine: machine::build(driven, config, seed),
+            machine: machine::build(engine_kind, config, seed),
             configured: config.upstreams.clone(),
             checks: check::all(config),
             wakes: (Moment::ZERO, 0),
@@ -387,12 +387,12 @@ impl World {
 
     /// Does nothing hold calls to this upstream back, by what the engine says?
     pub fn flows(&self, upstream: usize) -> bool {
-        self.machine.standing(upstream).flows
+        self.machine.upstream_state(upstream).flows
     }
 
     /// Where the engine says that the link of an upstream stands.
     pub fn link(&self, upstream: usize) -> &'static str {
-        self.machine.standing(upstream).own_link
+        self.machine.upstream_state(upstream).own_link
     }
 
     fn look(&mut self) {
@@ -404,8 +404,8 @@ impl World {
             return;
         }
         for upstream in 0..self.hosts.len() {
-            let standing = self.machine.standing(upstream);
-            self.tell(&Fact::Stands { upstream, standing: &standing });
+            let state = self.machine.upstream_state(upstream);
+            self.tell(&Fact::Stands { upstream, state: &state });
         }
     }
 

@@ -1,6 +1,6 @@
 //! The checkers are proven to see: every planted defect is caught, and the copy without any is clean.
 
-use mendline_sim::{cli, defect, machine::Driven};
+use mendline_sim::{cli, defect, machine::EngineKind};
 
 /// Within how many seeds a defect must be caught.
 const SEEDS: u64 = 1_000;
@@ -25,15 +25,15 @@ fn every_planted_defect_is_caught_within_a_thousand_seeds() {
 
 #[test]
 fn the_copy_without_a_defect_is_clean_on_the_same_seeds() {
-    let failed = cli::many(0, SEEDS, Driven::Planted(0), 2).failed;
+    let failed = cli::many(0, SEEDS, EngineKind::Planted(0), 2).failed;
     assert!(failed.is_none(), "seed {:?}", failed.map(|report| (report.seed, report.violation)));
 }
 
 #[test]
 fn the_copy_without_a_defect_lives_every_seed_as_the_engine_does() {
     for seed in 0..50 {
-        let engine = mendline_sim::run::run(seed, Driven::Engine, false);
-        let copy = mendline_sim::run::run(seed, Driven::Planted(0), false);
+        let engine = mendline_sim::run::run(seed, EngineKind::Engine, false);
+        let copy = mendline_sim::run::run(seed, EngineKind::Planted(0), false);
         assert_eq!(engine.number, copy.number, "seed {seed}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use mendline_sim::machine::Driven;
+use mendline_sim::machine::EngineKind;
 use mendline_sim::run;
 
 #[test]
@@ -13,7 +13,7 @@ fn no_seed_that_once_broke_a_promise_breaks_one_again() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let seed: u64 = path.file_stem().unwrap().to_str().unwrap().parse().expect("the file is named after its seed");
-        let report = run::run_and_compare(seed, Driven::Engine);
+        let report = run::run_and_compare(seed, EngineKind::Engine);
         assert!(report.violation.is_none(), "seed {seed}: {}", report.violation.unwrap());
         lived += 1;
     }

@@ -1,11 +1,11 @@
 //! A few hundred seeds for every `cargo test`, and what they visit. The ten thousand are `cargo xtask sim --seeds 10000`.
 
 use mendline_sim::cli;
-use mendline_sim::machine::Driven;
+use mendline_sim::machine::EngineKind;
 
 #[test]
 fn five_hundred_worlds_keep_every_promise_and_visit_every_fault_and_edge() {
-    let cli::Lived { failed, coverage, .. } = cli::many(0, 500, Driven::Engine, 2);
+    let cli::Lived { failed, coverage, .. } = cli::many(0, 500, EngineKind::Engine, 2);
     if let Some(report) = failed {
         let violation = report.violation.map(|violation| violation.to_string()).unwrap_or_default();
         panic!("{violation}\nreproduce: cargo xtask sim --seed {} --log", report.seed);

@@ -17,7 +17,7 @@ use mendline_wire::headers;
 use super::Check;
 use crate::exchange::Request;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle};
 
 #[derive(Clone, Default)]
@@ -70,7 +70,7 @@ impl Check for BoundedAttempts {
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
-        if let Fact::Wanted(Act::Exchange(exchange, upstream, request)) = fact {
+        if let Fact::Wanted(EngineOutput::Exchange(exchange, upstream, request)) = fact {
             self.named.extend(session_of(request).map(|session| (*exchange, format!("{upstream} {session}"))));
         }
         let Fact::Accepted { by, key } = fact else { return Ok(()) };

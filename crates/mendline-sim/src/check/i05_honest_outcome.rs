@@ -18,7 +18,7 @@ use mendline_core::port::ExchangeId;
 
 use super::Check;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
 
 /// Remembers which calls are out over ways whose end is not known.
@@ -103,7 +103,7 @@ impl Check for HonestOutcome {
                 }
                 Ok(())
             }
-            Fact::Wanted(Act::Abort(exchange)) => {
+            Fact::Wanted(EngineOutput::Abort(exchange)) => {
                 let is_meant = |via: &Via| matches!(via, Via::Exchange(_, it) if it == exchange);
                 let found = self.out.iter().find(|(_, (via, _))| is_meant(via)).map(|(key, (_, whole))| (*key, *whole));
                 if let Some((key, whole)) = found {

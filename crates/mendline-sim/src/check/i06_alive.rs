@@ -13,7 +13,7 @@ use mendline_core::{Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
 /// All are tried within this time.
@@ -61,8 +61,8 @@ impl Check for Alive {
             Fact::Settled { .. } if self.hurried.values().any(|since| now - *since > HURRY) => {
                 Err("the network has changed, and a link that waits was not tried".into())
             }
-            Fact::Happened(heard) => {
-                if let (Some(upstream), What::Moved(_, to)) = (heard.upstream, &heard.what) {
+            Fact::Happened(event) => {
+                if let (Some(upstream), EventKind::Moved(_, to)) = (event.upstream, &event.kind) {
                     self.links[upstream] = to;
                     // That it waits instead of being parked is only the first step.
                     if *to != "Waiting" {

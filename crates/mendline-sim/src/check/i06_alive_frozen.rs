@@ -11,7 +11,7 @@ use mendline_wire::{Kind, Method};
 
 use super::Check;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle};
 
 /// Since when which child has been frozen.
@@ -70,7 +70,7 @@ impl Check for AliveFrozen {
                     self.frozen.insert(*link, now);
                 }
             }
-            Fact::Thawed(link) | Fact::Died(link) | Fact::Wanted(Act::CloseStdin(link)) => {
+            Fact::Thawed(link) | Fact::Died(link) | Fact::Wanted(EngineOutput::CloseStdin(link)) => {
                 self.frozen.remove(link);
             }
             Fact::TakenOut(upstream) => {

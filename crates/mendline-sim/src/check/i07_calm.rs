@@ -14,7 +14,7 @@ use mendline_core::{Config, LinkId, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
 const PER_MINUTE: usize = 30;
@@ -81,7 +81,7 @@ impl Check for Calm {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Spawn(link)) => {
+            Fact::Wanted(EngineOutput::Spawn(link)) => {
                 let Some(dials) = self.upstreams.get_mut(usize::from(link.upstream.0)) else { return Ok(()) };
                 if let Some(open) = dials.open {
                     return Err(format!("dial {} was begun before dial {} was over", link.dial, open.dial));
@@ -111,7 +111,7 @@ impl Check for Calm {
                     (dials.lost, dials.short_lived) = (None, 0);
                 }
             }
-            Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::Wanted(EngineOutput::Renew(upstream)) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived, dials.renewed) = (None, 0, dials.open.is_some());
                 }

@@ -20,7 +20,7 @@ use super::Check;
 use super::i07_calm::least_wait;
 use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::{Act, What};
+use crate::machine::{EngineOutput, EventKind};
 use crate::oracle::{Key, Oracle, Record};
 use crate::site;
 
@@ -181,7 +181,7 @@ impl Check for CalmHttp {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Exchange(id, upstream, request)) => self.begin(*id, *upstream, request, now),
+            Fact::Wanted(EngineOutput::Exchange(id, upstream, request)) => self.begin(*id, *upstream, request, now),
             Fact::Handed { by: Via::Exchange(..), key: Some(key), .. } => {
                 let times = self.sent.entry(*key).or_default().add(now);
                 if times > PER_MINUTE {
@@ -189,7 +189,7 @@ impl Check for CalmHttp {
                 }
                 Ok(())
             }
-            Fact::Wanted(Act::Abort(id)) => {
+            Fact::Wanted(EngineOutput::Abort(id)) => {
                 for upstream in &mut self.upstreams {
                     upstream.looking.remove(id);
                 }
@@ -203,7 +203,7 @@ impl Check for CalmHttp {
                 self.report(*exchange, *upstream, *report);
                 Ok(())
             }
-            Fact::ByHand(upstream) | Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::ByHand(upstream) | Fact::Wanted(EngineOutput::Renew(upstream)) => {
                 let it = &mut self.upstreams[*upstream];
                 (it.lost, it.short_lived) = (None, 0);
                 Ok(())
@@ -215,8 +215,8 @@ impl Check for CalmHttp {
                 }
                 Ok(())
             }
-            Fact::Happened(heard) => match (heard.upstream, &heard.what) {
-                (Some(upstream), What::Moved(_, to)) if self.upstreams[upstream].over_http => {
+            Fact::Happened(event) => match (event.upstream, &event.kind) {
+                (Some(upstream), EventKind::Moved(_, to)) if self.upstreams[upstream].over_http => {
                     self.upstreams[upstream].move_to(to, now)
                 }
                 _ => Ok(()),

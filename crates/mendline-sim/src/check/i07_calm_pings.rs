@@ -20,7 +20,7 @@ struct Line {
     out: BTreeMap<Id, Key>,
     pings: BTreeSet<Id>,
     last: Option<Moment>,
-    heard: Option<Moment>,
+    last_received: Option<Moment>,
 }
 
 impl Line {
@@ -83,7 +83,7 @@ impl Check for CalmPings {
             }
             Fact::Given { by: Via::Child(link), message } => {
                 let Some(line) = self.lines.get_mut(link) else { return Ok(()) };
-                line.heard = message.map(|_| now).or(line.heard);
+                line.last_received = message.map(|_| now).or(line.last_received);
                 match message {
                     Some(message) if matches!(message.kind(), Kind::Result | Kind::Error) => {
                         let id = Id::from_raw(message.id().unwrap_or_default());
@@ -100,12 +100,12 @@ impl Check for CalmPings {
                 }
                 Ok(())
             }
-            Fact::Happened(heard) if heard.text.contains("did not answer") && heard.text.contains("pings") => {
-                let Some(upstream) = heard.upstream else { return Ok(()) };
+            Fact::Happened(event) if event.text.contains("did not answer") && event.text.contains("pings") => {
+                let Some(upstream) = event.upstream else { return Ok(()) };
                 let mut lines = self.lines.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
                 let spoke = |line: &Line| {
                     let timeout = self.timeout[upstream].unwrap_or_default();
-                    line.heard.is_some_and(|heard| now - heard < timeout)
+                    line.last_received.is_some_and(|at| now - at < timeout)
                 };
                 if lines.any(|(_, line)| spoke(line)) {
                     return Err("a child that speaks was given up for a ping that it did not answer".into());

@@ -8,7 +8,7 @@ use mendline_core::{Config, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::{Act, What};
+use crate::machine::{EngineOutput, EventKind};
 use crate::oracle::Oracle;
 
 struct Choice {
@@ -76,15 +76,15 @@ impl Check for CalmRetries {
         match fact {
             Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].asked = true,
             Fact::ByHand(upstream) | Fact::Came(upstream) => self.upstreams[*upstream].asked = true,
-            Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::Wanted(EngineOutput::Renew(upstream)) => {
                 // What is dialed now is another server, of which nothing is known.
                 let it = &mut self.upstreams[*upstream];
                 (it.asked, it.redials, it.in_trouble, it.renewed) = (true, 0, false, it.up_since.is_some());
             }
             Fact::Shaken(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
             Fact::Stopped | Fact::Closing => self.stopping = true,
-            Fact::Happened(heard) => {
-                let (Some(upstream), What::Moved(from, to)) = (heard.upstream, &heard.what) else { return Ok(()) };
+            Fact::Happened(event) => {
+                let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) else { return Ok(()) };
                 let it = &mut self.upstreams[upstream];
                 match (*from, *to) {
                     // Finding out what a server speaks is part of the same dial.

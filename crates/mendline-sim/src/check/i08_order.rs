@@ -14,7 +14,7 @@ use mendline_core::{ClientId, Moment};
 
 use super::Check;
 use crate::fact::{Fact, Stamp};
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::{Key, Oracle, Verdict};
 
 #[derive(Clone, Copy, Default)]
@@ -95,8 +95,8 @@ impl Check for Order {
                 self.delivered.entry((*upstream, *stamp)).or_insert(place);
             }
             Fact::Noticed { by, .. } => self.notices[by.upstream()].written += 1,
-            Fact::Happened(heard) => {
-                if let (Some(upstream), What::Dropped(_)) = (heard.upstream, &heard.what) {
+            Fact::Happened(event) => {
+                if let (Some(upstream), EventKind::Dropped(_)) = (event.upstream, &event.kind) {
                     self.notices[upstream].dropped += 1;
                 }
             }

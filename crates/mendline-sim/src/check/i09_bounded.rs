@@ -12,7 +12,7 @@ use mendline_wire::{Kind, Message, Method};
 use super::Check;
 use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::{Act, Load};
+use crate::machine::{EngineOutput, Load};
 use crate::oracle::Oracle;
 
 /// What an upstream may hold besides clients' calls: subscriptions, which have their own limit, and errands of ours.
@@ -66,7 +66,7 @@ impl Check for Bounded {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Exchange(id, upstream, request)) => {
+            Fact::Wanted(EngineOutput::Exchange(id, upstream, request)) => {
                 if let Some(is_cancellation) = is_note(request) {
                     let kind = (*upstream, is_cancellation);
                     self.notes.insert(*id, kind);
@@ -76,7 +76,7 @@ impl Check for Bounded {
                     }
                 }
             }
-            Fact::Wanted(Act::Abort(id)) => _ = self.notes.remove(id),
+            Fact::Wanted(EngineOutput::Abort(id)) => _ = self.notes.remove(id),
             // What was answered before is not the client's any more.
             Fact::Handed { by, message, key: Some(key) }
                 if is_restore(message.method()) && oracle.of(*key).answers > 0 =>
@@ -100,7 +100,7 @@ impl Check for Bounded {
             Fact::Given { by: Via::Exchange(upstream, _), .. } => {
                 self.restores.retain(|(it, _), _| it != upstream);
             }
-            Fact::Wanted(Act::Finished) => self.finished = true,
+            Fact::Wanted(EngineOutput::Finished) => self.finished = true,
             Fact::Settled { load, .. } => {
                 self.last = *load;
                 let limits = [

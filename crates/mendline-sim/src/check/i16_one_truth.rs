@@ -11,7 +11,7 @@ use mendline_core::{Config, LinkId, Moment};
 
 use super::Check;
 use crate::fact::{Fact, Report};
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
 /// Which children there are.
@@ -51,8 +51,8 @@ impl Check for OneTruth {
             Fact::Reported { upstream, report: Report::Reached | Report::Head(_) | Report::Event(_), .. } => {
                 self.reached[*upstream] = true;
             }
-            Fact::Happened(heard) => {
-                if let (Some(upstream), What::Moved(from, to)) = (heard.upstream, &heard.what) {
+            Fact::Happened(event) => {
+                if let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) {
                     if self.links[upstream] != *from {
                         return Err(format!(
                             "upstream {upstream} is said to leave {from} and was {}",
@@ -65,33 +65,33 @@ impl Check for OneTruth {
                     }
                 }
             }
-            Fact::Stands { upstream, standing } => {
-                if standing.link != standing.own_link {
+            Fact::Stands { upstream, state } => {
+                if state.link != state.own_link {
                     return Err(format!(
                         "upstream {upstream}: the events say {}, the engine {}",
-                        standing.link, standing.own_link
+                        state.link, state.own_link
                     ));
                 }
-                if standing.breaker != standing.own_breaker {
+                if state.breaker != state.own_breaker {
                     return Err(format!(
                         "upstream {upstream}: by the events the breaker is {}, by the engine {}",
-                        standing.breaker, standing.own_breaker
+                        state.breaker, state.own_breaker
                     ));
                 }
-                if standing.own_open != standing.open {
+                if state.own_open != state.open {
                     return Err(format!(
                         "upstream {upstream}: by the events {} calls are open, by the engine {}",
-                        standing.open, standing.own_open
+                        state.open, state.own_open
                     ));
                 }
-                if standing.own_out != standing.out {
+                if state.own_out != state.out {
                     return Err(format!(
                         "upstream {upstream}: by the events {} calls are out, by the engine {}",
-                        standing.out, standing.own_out
+                        state.out, state.own_out
                     ));
                 }
                 if !self.is_child[*upstream] {
-                    return match standing.link {
+                    return match state.link {
                         "Up" if !self.reached[*upstream] => {
                             Err(format!("upstream {upstream} is Up and nothing has reached it"))
                         }
@@ -100,11 +100,11 @@ impl Check for OneTruth {
                     };
                 }
                 let running = !self.children[*upstream].is_empty();
-                let said = matches!(standing.link, "Up" | "Draining");
+                let said = matches!(state.link, "Up" | "Draining");
                 if running != said {
                     return Err(format!(
                         "upstream {upstream} is {} and has {} child",
-                        standing.link,
+                        state.link,
                         if running { "a" } else { "no" }
                     ));
                 }

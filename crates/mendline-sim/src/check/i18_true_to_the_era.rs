@@ -13,7 +13,7 @@ use mendline_wire::{Method, meta};
 
 use super::Check;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle};
 
 /// What each server was given under which id, and who has left.
@@ -45,7 +45,7 @@ impl Check for TrueToTheEra {
                     }
                 }
             }
-            Fact::Wanted(Act::Abort(exchange)) | Fact::Reported { exchange, report: Report::End, .. } => {
+            Fact::Wanted(EngineOutput::Abort(exchange)) | Fact::Reported { exchange, report: Report::End, .. } => {
                 self.open.remove(exchange);
             }
             Fact::Settled { .. } if !self.left.is_empty() => {

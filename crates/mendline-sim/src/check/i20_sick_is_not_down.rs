@@ -16,7 +16,7 @@ use mendline_wire::Kind;
 
 use super::Check;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::{Oracle, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,18 +72,18 @@ impl SickIsNotDown {
 }
 
 impl Upstream {
-    fn hear(&mut self, what: &What, now: Moment) -> Result<(), String> {
+    fn hear(&mut self, what: &EventKind, now: Moment) -> Result<(), String> {
         match what {
-            What::Accepted(call, true) => {
+            EventKind::Accepted(call, true) => {
                 self.passing.insert(*call);
             }
-            What::Answered(call) => {
+            EventKind::Answered(call) => {
                 self.answered += u32::from(self.trials.len() == 1 && self.trials.contains_key(call));
                 self.end(*call);
             }
-            What::Ended(call) => self.end(*call),
-            What::Sent(call) => return self.send(*call, now),
-            What::Opened(None, open_for) => {
+            EventKind::Ended(call) => self.end(*call),
+            EventKind::Sent(call) => return self.send(*call, now),
+            EventKind::Opened(None, open_for) => {
                 if self.state == State::Closed && self.failures < self.least {
                     return Err(format!(
                         "the breaker opened after {} failures, {} are chosen",
@@ -93,13 +93,13 @@ impl Upstream {
                 (self.state, self.open_for, self.failures, self.was_open) = (State::Open, *open_for, 0, true);
                 self.trials.clear();
             }
-            What::HalfOpened(None) => (self.state, self.answered) = (State::HalfOpen, 0),
-            What::Closed(None) | What::Resumed => (self.state, self.failures) = (State::Closed, 0),
-            What::Isolated => (self.state, self.was_open) = (State::TakenOut, true),
-            What::Opened(Some(tool), _) => {
+            EventKind::HalfOpened(None) => (self.state, self.answered) = (State::HalfOpen, 0),
+            EventKind::Closed(None) | EventKind::Resumed => (self.state, self.failures) = (State::Closed, 0),
+            EventKind::Isolated => (self.state, self.was_open) = (State::TakenOut, true),
+            EventKind::Opened(Some(tool), _) => {
                 self.tools_open.insert(tool.clone());
             }
-            What::Moved(from, "Dialing") if self.state == State::TakenOut && *from != "Up" => {
+            EventKind::Moved(from, "Dialing") if self.state == State::TakenOut && *from != "Up" => {
                 return Err("it was taken out by hand, and it is dialed".into());
             }
             _ => {}
@@ -141,9 +141,9 @@ impl Check for SickIsNotDown {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Happened(heard) => {
-                if let Some(upstream) = heard.upstream {
-                    return self.upstreams[upstream].hear(&heard.what, now);
+            Fact::Happened(event) => {
+                if let Some(upstream) = event.upstream {
+                    return self.upstreams[upstream].hear(&event.kind, now);
                 }
             }
             Fact::Handed { by: Via::Exchange(_, exchange), key: Some(_), .. } => {

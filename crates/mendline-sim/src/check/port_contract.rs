@@ -9,7 +9,7 @@ use mendline_core::{LinkId, Moment};
 
 use super::Check;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
 /// Which links were named and which are over.
@@ -40,7 +40,7 @@ impl Check for PortContract {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Spawn(link)) => {
+            Fact::Wanted(EngineOutput::Spawn(link)) => {
                 let Some(last) = self.dials.get_mut(usize::from(link.upstream.0)) else {
                     return Err(format!("a dial of upstream {}, which is not configured", link.upstream.0));
                 };
@@ -50,8 +50,8 @@ impl Check for PortContract {
                 *last = link.dial;
                 Ok(())
             }
-            Fact::Wanted(Act::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
-            Fact::Wanted(Act::Signal(link, _)) => self.alive(*link, "a signal"),
+            Fact::Wanted(EngineOutput::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
+            Fact::Wanted(EngineOutput::Signal(link, _)) => self.alive(*link, "a signal"),
             Fact::Handed { by: Via::Child(link), .. } => self.alive(*link, "a message"),
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 self.over.insert(*link);

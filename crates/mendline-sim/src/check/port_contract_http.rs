@@ -11,7 +11,7 @@ use mendline_core::port::{ExchangeId, Verb};
 
 use super::Check;
 use crate::fact::{Fact, Report};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Check for PortContractHttp {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Exchange(exchange, _, request)) => {
+            Fact::Wanted(EngineOutput::Exchange(exchange, _, request)) => {
                 if self.over.contains_key(exchange) || self.open.insert(*exchange, Course::default()).is_some() {
                     return Err(format!("the name of exchange {} was used before", exchange.0));
                 }
@@ -69,7 +69,7 @@ impl Check for PortContractHttp {
                 }
                 Ok(())
             }
-            Fact::Wanted(Act::Abort(exchange)) => {
+            Fact::Wanted(EngineOutput::Abort(exchange)) => {
                 let before = self.open.get_mut(exchange).map(|course| std::mem::replace(&mut course.given_up, true));
                 match before {
                     Some(false) => Ok(()),

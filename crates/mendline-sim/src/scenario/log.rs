@@ -6,7 +6,7 @@ use mendline_wire::{Message, Method, headers};
 
 use crate::exchange::Request;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Oracle, Verdict};
 
 /// The lines so far.
@@ -42,9 +42,9 @@ impl ScenarioLog {
     /// Takes a fact in, if a reader wants to know.
     pub fn record(&mut self, fact: &Fact<'_>, oracle: &Oracle) {
         match fact {
-            Fact::Happened(heard) => {
-                let who = heard.upstream.map_or("mendline".to_owned(), |upstream| self.names[upstream].clone());
-                let what = self.renumber_calls(heard.upstream.unwrap_or(0), &heard.text);
+            Fact::Happened(event) => {
+                let who = event.upstream.map_or("mendline".to_owned(), |upstream| self.names[upstream].clone());
+                let what = self.renumber_calls(event.upstream.unwrap_or(0), &event.text);
                 self.write(&who, &what);
             }
             Fact::Answered { key, verdict, .. } => {
@@ -71,11 +71,11 @@ impl ScenarioLog {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 self.write(&who, &format!("child {} is told to cancel", link.dial));
             }
-            Fact::Wanted(Act::Exchange(_, upstream, request)) => {
+            Fact::Wanted(EngineOutput::Exchange(_, upstream, request)) => {
                 let who = self.names[*upstream].clone();
                 self.write(&who, &http_request_line(request));
             }
-            Fact::Wanted(Act::Abort(_)) => self.write("mendline", "gives an exchange up"),
+            Fact::Wanted(EngineOutput::Abort(_)) => self.write("mendline", "gives an exchange up"),
             Fact::Signalled(link, signal) => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 match signal {
@@ -83,11 +83,11 @@ impl ScenarioLog {
                     None => self.write(&who, &format!("child {} sees the end of its stdin", link.dial)),
                 }
             }
-            Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::Wanted(EngineOutput::Renew(upstream)) => {
                 let who = self.names[*upstream].clone();
                 self.write(&who, "is reached the new way");
             }
-            Fact::Wanted(Act::Finished) => self.write("mendline", "finished"),
+            Fact::Wanted(EngineOutput::Finished) => self.write("mendline", "finished"),
             _ => {}
         }
     }

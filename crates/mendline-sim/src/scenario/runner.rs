@@ -27,7 +27,7 @@ use crate::clock::Ending;
 use crate::rng::Rng;
 use crate::fault;
 use crate::journal::Journal;
-use crate::machine::Driven;
+use crate::machine::EngineKind;
 use crate::oracle::{Effect, Key};
 use crate::server::{Era, ServerProfile};
 use crate::site::{Site, HttpServerKind};
@@ -167,7 +167,7 @@ impl Runner {
         }
         let mut config = Config::new(self.upstreams.clone());
         config.lifetime = Lifetime::WithClients;
-        let mut world = World::new(Driven::Engine, &config, 1, self.hosts.clone(), Journal::default());
+        let mut world = World::new(EngineKind::Engine, &config, 1, self.hosts.clone(), Journal::default());
         world.scenario_log = Some(ScenarioLog::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
         for (place, host) in self.hosts.iter().enumerate() {
             let plain = config.upstreams[place].catalogue.cache;

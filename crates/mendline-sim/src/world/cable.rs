@@ -89,8 +89,8 @@ impl World {
             exchange.accept(left);
             exchange.stalled = true;
             self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
-            let heard = self.rng.percent(chance);
-            return self.all_sent(id, heard);
+            let delivered = self.rng.percent(chance);
+            return self.all_sent(id, delivered);
         }
         if let Some((Cut::Request, chance)) = site.faults.cut
             && exchange.rng.percent(chance)
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// All of a request has been accepted; it goes on to the server, or is lost in between.
-    fn all_sent(&mut self, id: ExchangeId, heard: bool) {
+    fn all_sent(&mut self, id: ExchangeId, delivered: bool) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.phase = Phase::Sent;
         let (upstream, key, pending) = (exchange.upstream, exchange.key, exchange.pending.take());
@@ -119,7 +119,7 @@ impl World {
             self.oracle.of_mut(key).whole += 1;
             self.tell(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
         }
-        if let (true, Some(pending)) = (heard, pending) {
+        if let (true, Some(pending)) = (delivered, pending) {
             let number = self.origins[upstream].enqueue(pending);
             self.clock.after(wait, Due::RequestArrives(upstream, number));
         }

@@ -10,7 +10,7 @@ use super::host::LONGEST_SPAWN;
 use crate::child::{Child, ProcessState};
 use crate::clock::{Due, Ending};
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Key;
 use crate::server::Server;
 
@@ -22,8 +22,8 @@ impl World {
     pub(super) fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let mut moved = false;
-            while let Some(act) = self.machine.poll_act() {
-                self.carry_out(&act);
+            while let Some(act) = self.machine.poll_output() {
+                self.execute(&act);
                 moved = true;
             }
             let links: Vec<LinkId> = self.children.keys().copied().collect();
@@ -46,31 +46,31 @@ impl World {
         self.tell(&Fact::Misbehaved("the engine does not come to rest at one instant"));
     }
 
-    fn carry_out(&mut self, act: &Act) {
+    fn execute(&mut self, act: &EngineOutput) {
         self.tell(&Fact::Wanted(act));
         match act {
-            Act::Spawn(link) => self.spawn(*link),
-            Act::CloseStdin(link) => {
+            EngineOutput::Spawn(link) => self.spawn(*link),
+            EngineOutput::CloseStdin(link) => {
                 if let Some(child) = self.children.get_mut(link) {
                     child.stdin_closing = true;
                 }
             }
-            Act::Signal(link, signal) => self.signal(*link, *signal),
-            Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
-            Act::Abort(exchange) => self.abort(*exchange),
-            Act::Remember(..) => {}
+            EngineOutput::Signal(link, signal) => self.signal(*link, *signal),
+            EngineOutput::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
+            EngineOutput::Abort(exchange) => self.abort(*exchange),
+            EngineOutput::StoreCatalogue(..) => {}
             // The new way leads to where nobody knows the sessions of the old one, and of which nothing is remembered.
-            Act::Renew(upstream) => {
+            EngineOutput::Renew(upstream) => {
                 self.oracle.cached.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {
                     origin.conversations.values_mut().for_each(|conversation| conversation.known = false);
                 }
             }
-            Act::Happened(heard) => {
+            EngineOutput::Event(event) => {
                 self.stirred = true;
-                self.tell(&Fact::Happened(heard));
+                self.tell(&Fact::Happened(event));
             }
-            Act::Finished => {
+            EngineOutput::Finished => {
                 self.finished.get_or_insert(self.clock.now());
             }
         }
