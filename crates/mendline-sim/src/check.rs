@@ -59,12 +59,12 @@ pub struct Violation {
     /// When.
     pub at: Moment,
     /// What happened.
-    pub words: String,
+    pub text: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}: {}", self.promise, self.at, self.words)
+        write!(f, "{} at {}: {}", self.promise, self.at, self.text)
     }
 }
 

@@ -115,7 +115,7 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
             broken
                 .entry(violation.promise)
                 .or_default()
-                .push(format!("  seed {seed} at {}: {}", violation.at, violation.words));
+                .push(format!("  seed {seed} at {}: {}", violation.at, violation.text));
         }
     }
     for (promise, cases) in &broken {

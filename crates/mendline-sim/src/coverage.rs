@@ -68,7 +68,7 @@ impl Coverage {
     pub fn record(&mut self, fact: &Fact<'_>) {
         match fact {
             Fact::Arrived(_) => self.requests += 1,
-            Fact::Happened(event) => match event.kind {
+            Fact::Emitted(event) => match event.kind {
                 EventKind::Moved(from, to) => *self.edges.entry((from, to)).or_default() += 1,
                 EventKind::Dropped(why) => *self.dropped.entry(why).or_default() += 1,
                 _ => {}

@@ -76,7 +76,7 @@ pub enum Fact<'a> {
     /// The engine was given a request.
     Arrived(Key),
     /// The engine handed out a message for a child, or in an exchange.
-    Handed {
+    HandedOut {
         /// By whom, or by what.
         by: Via,
         /// The message.
@@ -108,18 +108,18 @@ pub enum Fact<'a> {
         key: Key,
     },
     /// A child wrote a notification that is meant for its client, or one of an HTTP server reached the engine.
-    Noticed {
+    NoticeWritten {
         /// By whom, or by what.
         by: Via,
         /// Its place.
         stamp: Stamp,
     },
     /// A server found something wrong with what it was sent.
-    Complained {
+    ServerViolation {
         /// By whom, or by what.
         by: Via,
         /// What is wrong, as a sentence.
-        words: &'a str,
+        text: &'a str,
     },
     /// A client read an answer to one of its requests.
     Answered {
@@ -151,7 +151,7 @@ pub enum Fact<'a> {
         stamp: Option<Stamp>,
     },
     /// A client read another notification.
-    Told {
+    NotificationRead {
         /// Which client.
         client: ClientId,
         /// The notification.
@@ -160,33 +160,33 @@ pub enum Fact<'a> {
         stamp: Option<Stamp>,
     },
     /// A client was asked something.
-    Asked {
+    ServerRequestRead {
         /// Which client.
         client: ClientId,
         /// Its place.
         stamp: Option<Stamp>,
     },
     /// A client found something wrong with what it was sent.
-    Objected {
+    ClientViolation {
         /// Which client.
         client: ClientId,
         /// What is wrong, as a sentence.
-        words: &'a str,
+        text: &'a str,
     },
     /// A client came to this upstream.
-    Came(usize),
+    ClientConnected(usize),
     /// A client reads no more.
-    Left(ClientId),
+    ClientLeft(ClientId),
     /// The engine asked for something.
-    Wanted(&'a EngineOutput),
+    Requested(&'a EngineOutput),
     /// The plan has no fault for this upstream.
     Unharmed(usize),
     /// Somebody asked for a new connection to this upstream by hand.
-    ByHand(usize),
+    ManualAction(usize),
     /// Somebody took this upstream out by hand.
-    TakenOut(usize),
+    Isolated(usize),
     /// The engine was told that this upstream wants to be left alone for so long.
-    Hinted {
+    RetryAfter {
         /// Which upstream.
         upstream: usize,
         /// How long.
@@ -197,22 +197,22 @@ pub enum Fact<'a> {
     /// A child could not be started.
     NotStarted(LinkId),
     /// A child was stopped: it is there, and does nothing.
-    Froze(LinkId),
+    Frozen(LinkId),
     /// A child that was stopped goes on.
-    Thawed(LinkId),
+    Continued(LinkId),
     /// What is started in the place of this upstream from now on has other lists.
     NewEdition(usize),
     /// The engine was told that the machine slept, or that the network has changed; its clock is later by this.
-    Shaken(Duration),
+    ConnectivityChanged(Duration),
     /// The engine was given something that a server said; none if it was no message.
-    Given {
+    Received {
         /// By whom, or by what.
         by: Via,
         /// What.
         message: Option<&'a Message>,
     },
     /// Everything has healed and calls are answered again: what a client relies on, and what its server knows of it.
-    AtRest {
+    StateCompared {
         /// Which client.
         client: ClientId,
         /// What it relies on.
@@ -240,7 +240,7 @@ pub enum Fact<'a> {
         report: Report,
     },
     /// The engine asks again for the response to a request.
-    Resumes {
+    ResponseResumed {
         /// Over which exchange.
         by: Via,
         /// Which request.
@@ -254,7 +254,7 @@ pub enum Fact<'a> {
         stamp: Stamp,
     },
     /// The engine said that something happened.
-    Happened(&'a EngineEvent),
+    Emitted(&'a EngineEvent),
     /// One step is over: every queue is carried as far as it goes.
     Settled {
         /// When the engine wants to be woken.
@@ -263,7 +263,7 @@ pub enum Fact<'a> {
         load: Load,
     },
     /// How an upstream stands by the fold of the events.
-    Stands {
+    UpstreamState {
         /// Which.
         upstream: usize,
         /// How.
@@ -284,5 +284,5 @@ pub enum Fact<'a> {
     /// The world ended without the engine saying that it is finished.
     NeverFinished,
     /// The rules of `port.rs`, or plain sense, were broken in a way that the shell itself notices.
-    Misbehaved(&'a str),
+    ContractBroken(&'a str),
 }

@@ -69,7 +69,7 @@ impl Journal {
     pub fn record(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
         if matches!(
             fact,
-            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } | Fact::Wanted(EngineOutput::Event(_))
+            Fact::Settled { .. } | Fact::UpstreamState { .. } | Fact::Received { .. } | Fact::Requested(EngineOutput::Event(_))
         ) {
             return;
         }
@@ -100,19 +100,19 @@ impl fmt::Display for FactText<'_> {
         let name = |key: &Key| Name(*key, self.oracle);
         match self.fact {
             Fact::Arrived(key) => write!(f, "client {} asks {}", self.oracle.of(*key).client.0, name(key)),
-            Fact::Handed { by, message, .. } => {
+            Fact::HandedOut { by, message, .. } => {
                 write!(f, "{by} is sent {}", String::from_utf8_lossy(message.text()))
             }
             Fact::Accepted { by: by @ Via::Child(_), key } => write!(f, "{by}'s stdin took all of {}", name(key)),
             Fact::Accepted { by, key } => write!(f, "{by} took all of {}", name(key)),
             Fact::Read { by, key, .. } => write!(f, "{by} read {}", name(key)),
             Fact::Ran { by, key } => write!(f, "{by} ran {}", name(key)),
-            Fact::Noticed { by, stamp } => write!(f, "{by} wrote notice {}", stamp.line),
-            Fact::Complained { by, words } => write!(f, "{by} {words}"),
+            Fact::NoticeWritten { by, stamp } => write!(f, "{by} wrote notice {}", stamp.line),
+            Fact::ServerViolation { by, text } => write!(f, "{by} {words}"),
             Fact::Reported { upstream, exchange, report } => {
                 write!(f, "{}: {report:?}", Via::Exchange(*upstream, *exchange))
             }
-            Fact::Resumes { by, key } => write!(f, "{by} asks again for the response to {}", name(key)),
+            Fact::ResponseResumed { by, key } => write!(f, "{by} asks again for the response to {}", name(key)),
             Fact::Delivered { upstream, stamp } => write!(f, "upstream {upstream} said {stamp:?}"),
             Fact::Answered { key, verdict: Verdict::Passed(body), .. } => {
                 write!(f, "answered {}: {}", name(key), String::from_utf8_lossy(body))
@@ -132,40 +132,40 @@ impl fmt::Display for FactText<'_> {
             Fact::FactText { client, message, .. } => {
                 write!(f, "client {} read {}", client.0, String::from_utf8_lossy(message.text()))
             }
-            Fact::Froze(link) => write!(f, "{} is stopped", Via::Child(*link)),
-            Fact::Thawed(link) => write!(f, "{} goes on", Via::Child(*link)),
+            Fact::Frozen(link) => write!(f, "{} is stopped", Via::Child(*link)),
+            Fact::Continued(link) => write!(f, "{} goes on", Via::Child(*link)),
             Fact::NewEdition(upstream) => write!(f, "upstream {upstream} has another edition"),
-            Fact::Shaken(later) => {
+            Fact::ConnectivityChanged(later) => {
                 write!(f, "the engine is told that what it knows of the network is old; it is {later:?} later")
             }
-            Fact::AtRest { client, expected, state, edition, unserved } => write!(
+            Fact::StateCompared { client, expected, state, edition, unserved } => write!(
                 f,
                 "client {} relies on {expected:?}; its server knows {state:?}, edition {edition}, without {unserved:?}",
                 client.0
             ),
-            Fact::Asked { client, .. } => write!(f, "client {} was asked something", client.0),
-            Fact::Objected { client, words } => write!(f, "client {} {words}", client.0),
-            Fact::Came(upstream) => write!(f, "a client comes to upstream {upstream}"),
-            Fact::Left(client) => write!(f, "client {} left", client.0),
-            Fact::Wanted(EngineOutput::Exchange(exchange, upstream, request)) => {
+            Fact::ServerRequestRead { client, .. } => write!(f, "client {} was asked something", client.0),
+            Fact::ClientViolation { client, text } => write!(f, "client {} {words}", client.0),
+            Fact::ClientConnected(upstream) => write!(f, "a client comes to upstream {upstream}"),
+            Fact::ClientLeft(client) => write!(f, "client {} left", client.0),
+            Fact::Requested(EngineOutput::Exchange(exchange, upstream, request)) => {
                 let via = Via::Exchange(*upstream, *exchange);
                 write!(f, "engine wants {via}: {:?} {:?} {:?}", request.verb, request.target, request.headers)
             }
-            Fact::Wanted(act) => write!(f, "engine wants {act:?}"),
+            Fact::Requested(act) => write!(f, "engine wants {act:?}"),
             Fact::Started(link) => write!(f, "{} runs", Via::Child(*link)),
             Fact::NotStarted(link) => write!(f, "{} could not be started", Via::Child(*link)),
             Fact::Signalled(link, Some(signal)) => write!(f, "{} got {signal:?}", Via::Child(*link)),
             Fact::Signalled(link, None) => write!(f, "{} saw the end of its stdin", Via::Child(*link)),
             Fact::Died(link) => write!(f, "{} died", Via::Child(*link)),
             Fact::Exited(link) => write!(f, "{} was reaped", Via::Child(*link)),
-            Fact::Happened(event) => match event.upstream {
+            Fact::Emitted(event) => match event.upstream {
                 Some(upstream) => write!(f, "upstream {upstream}: {}", event.text),
                 None => write!(f, "engine: {}", event.text),
             },
             Fact::Unharmed(upstream) => write!(f, "upstream {upstream} is to be left alone"),
-            Fact::ByHand(upstream) => write!(f, "somebody asks for a new connection to upstream {upstream}"),
-            Fact::TakenOut(upstream) => write!(f, "somebody takes upstream {upstream} out"),
-            Fact::Hinted { upstream, wait } => write!(f, "upstream {upstream} asks for a pause of {wait:?}"),
+            Fact::ManualAction(upstream) => write!(f, "somebody asks for a new connection to upstream {upstream}"),
+            Fact::Isolated(upstream) => write!(f, "somebody takes upstream {upstream} out"),
+            Fact::RetryAfter { upstream, wait } => write!(f, "upstream {upstream} asks for a pause of {wait:?}"),
             Fact::Healed => write!(f, "all faults are over"),
             Fact::Recovered(client) => write!(f, "client {} is served again", client.0),
             Fact::StillDown(client) => write!(f, "client {} is not served again in time", client.0),
@@ -173,8 +173,8 @@ impl fmt::Display for FactText<'_> {
             Fact::Closing => write!(f, "all clients close their ends"),
             Fact::Stopped => write!(f, "the engine is told to stop"),
             Fact::NeverFinished => write!(f, "the engine never said that it is finished"),
-            Fact::Misbehaved(words) => write!(f, "{words}"),
-            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } => Ok(()),
+            Fact::ContractBroken(words) => write!(f, "{words}"),
+            Fact::Settled { .. } | Fact::UpstreamState { .. } | Fact::Received { .. } => Ok(()),
         }
     }
 }

@@ -138,7 +138,7 @@ impl World {
     pub fn admit(&mut self, client: Client) {
         let (id, upstream) = (client.id, UpstreamId(client.upstream as u16));
         self.oracle.readers.entry(id).or_default();
-        self.tell(&Fact::Came(client.upstream));
+        self.tell(&Fact::ClientConnected(client.upstream));
         self.clients.push(client);
         self.tell_engine(Input::ClientOpened { client: id, upstream });
     }
@@ -162,7 +162,7 @@ impl World {
         let Some(next) = [wake, due].into_iter().flatten().min().filter(|next| *next <= end) else { return false };
         self.steps += 1;
         if self.steps > STEPS {
-            self.tell(&Fact::Misbehaved("the world does not come to rest"));
+            self.tell(&Fact::ContractBroken("the world does not come to rest"));
             return false;
         }
         if wake.is_some_and(|wake| wake <= next) {
@@ -230,21 +230,21 @@ impl World {
 
     /// Someone asks for a new connection by hand.
     pub fn reconnect(&mut self, upstream: usize) {
-        self.tell(&Fact::ByHand(upstream));
+        self.tell(&Fact::ManualAction(upstream));
         self.tell_engine(Input::Reconnect { upstream: UpstreamId(upstream as u16) });
         self.come_to_rest();
     }
 
     /// Someone takes an upstream out by hand.
     pub fn take_out(&mut self, upstream: usize) {
-        self.tell(&Fact::TakenOut(upstream));
+        self.tell(&Fact::Isolated(upstream));
         self.tell_engine(Input::Isolate { upstream: UpstreamId(upstream as u16) });
         self.come_to_rest();
     }
 
     /// Someone brings it back.
     pub fn bring_back(&mut self, upstream: usize) {
-        self.tell(&Fact::ByHand(upstream));
+        self.tell(&Fact::ManualAction(upstream));
         self.tell_engine(Input::Resume { upstream: UpstreamId(upstream as u16) });
         self.come_to_rest();
     }
@@ -268,14 +268,14 @@ impl World {
         let time = if self.hosts.len() == 1 { time } else { Duration::ZERO };
         self.slept += time;
         self.oracle.grow_older(time);
-        self.tell(&Fact::Shaken(time));
+        self.tell(&Fact::ConnectivityChanged(time));
         self.tell_engine(Input::Woke);
         self.come_to_rest();
     }
 
     /// The machine is in another network, and the shell has noticed.
     pub fn change_network(&mut self) {
-        self.tell(&Fact::Shaken(Duration::ZERO));
+        self.tell(&Fact::ConnectivityChanged(Duration::ZERO));
         self.tell_engine(Input::NetworkChanged);
         self.come_to_rest();
     }
@@ -307,7 +307,7 @@ impl World {
             let unserved = self.unserved(upstream, id);
             let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
             let state = state.as_ref();
-            self.tell(&Fact::AtRest { client: id, expected: &expected, state, edition, unserved });
+            self.tell(&Fact::StateCompared { client: id, expected: &expected, state, edition, unserved });
         }
     }
 
@@ -357,7 +357,7 @@ impl World {
         self.wakes = (now, again);
         self.machine.handle_timeout(now + self.slept);
         if again > WAKES {
-            self.tell(&Fact::Misbehaved("the engine wants to be woken again and again at one instant"));
+            self.tell(&Fact::ContractBroken("the engine wants to be woken again and again at one instant"));
         }
     }
 
@@ -405,7 +405,7 @@ impl World {
         }
         for upstream in 0..self.hosts.len() {
             let state = self.machine.upstream_state(upstream);
-            self.tell(&Fact::Stands { upstream, state: &state });
+            self.tell(&Fact::UpstreamState { upstream, state: &state });
         }
     }
 

@@ -70,7 +70,7 @@ impl Check for BoundedAttempts {
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
-        if let Fact::Wanted(EngineOutput::Exchange(exchange, upstream, request)) = fact {
+        if let Fact::Requested(EngineOutput::Exchange(exchange, upstream, request)) = fact {
             self.named.extend(session_of(request).map(|session| (*exchange, format!("{upstream} {session}"))));
         }
         let Fact::Accepted { by, key } = fact else { return Ok(()) };

@@ -92,7 +92,7 @@ impl Check for HonestOutcome {
             Fact::Answered { key, .. } | Fact::Accepted { key, .. } | Fact::Ran { key, .. } if oracle.of(*key).twin => {
                 Ok(())
             }
-            Fact::Handed { by: Via::Exchange(_, exchange), key: Some(key), .. } => {
+            Fact::HandedOut { by: Via::Exchange(_, exchange), key: Some(key), .. } => {
                 self.out.remove(key);
                 self.unconnected.insert(*exchange, *key);
                 Ok(())
@@ -103,7 +103,7 @@ impl Check for HonestOutcome {
                 }
                 Ok(())
             }
-            Fact::Wanted(EngineOutput::Abort(exchange)) => {
+            Fact::Requested(EngineOutput::Abort(exchange)) => {
                 let is_meant = |via: &Via| matches!(via, Via::Exchange(_, it) if it == exchange);
                 let found = self.out.iter().find(|(_, (via, _))| is_meant(via)).map(|(key, (_, whole))| (*key, *whole));
                 if let Some((key, whole)) = found {
@@ -112,7 +112,7 @@ impl Check for HonestOutcome {
                 }
                 Ok(())
             }
-            Fact::Handed { by, key: Some(key), .. } => {
+            Fact::HandedOut { by, key: Some(key), .. } => {
                 self.out.insert(*key, (*by, oracle.of(*key).whole));
                 Ok(())
             }

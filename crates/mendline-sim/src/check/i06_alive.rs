@@ -43,7 +43,7 @@ impl Check for Alive {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Shaken(_) => {
+            Fact::ConnectivityChanged(_) => {
                 let waits = |state: &&'static str| matches!(*state, "Waiting" | "Parked");
                 for (upstream, _) in self.links.iter().enumerate().filter(|(_, state)| waits(state)) {
                     let recent = &mut self.dials[upstream];
@@ -61,7 +61,7 @@ impl Check for Alive {
             Fact::Settled { .. } if self.hurried.values().any(|since| now - *since > HURRY) => {
                 Err("the network has changed, and a link that waits was not tried".into())
             }
-            Fact::Happened(event) => {
+            Fact::Emitted(event) => {
                 if let (Some(upstream), EventKind::Moved(_, to)) = (event.upstream, &event.kind) {
                     self.links[upstream] = to;
                     // That it waits instead of being parked is only the first step.

@@ -47,7 +47,7 @@ impl Check for AliveFrozen {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Handed { by: Via::Child(link), message, key } => {
+            Fact::HandedOut { by: Via::Child(link), message, key } => {
                 if message.method() == Method::Initialized {
                     self.known.insert(*link);
                 }
@@ -56,13 +56,13 @@ impl Check for AliveFrozen {
                     self.out.entry(*link).or_default().insert(*key);
                 }
             }
-            Fact::Given { by: Via::Child(link), message: Some(message) } if self.frozen.contains_key(link) => {
+            Fact::Received { by: Via::Child(link), message: Some(message) } if self.frozen.contains_key(link) => {
                 // Its last words were still under way.
                 if matches!(message.kind(), Kind::Result | Kind::Error | Kind::Notification | Kind::Request) {
                     self.frozen.insert(*link, now);
                 }
             }
-            Fact::Froze(link) => {
+            Fact::Frozen(link) => {
                 let is_open = |key: &Key| oracle.of(*key).is_open();
                 let busy = self.out.get(link).is_some_and(|keys| keys.iter().any(is_open));
                 let watched = self.bound[usize::from(link.upstream.0)].is_some();
@@ -70,17 +70,17 @@ impl Check for AliveFrozen {
                     self.frozen.insert(*link, now);
                 }
             }
-            Fact::Thawed(link) | Fact::Died(link) | Fact::Wanted(EngineOutput::CloseStdin(link)) => {
+            Fact::Continued(link) | Fact::Died(link) | Fact::Requested(EngineOutput::CloseStdin(link)) => {
                 self.frozen.remove(link);
             }
-            Fact::TakenOut(upstream) => {
+            Fact::Isolated(upstream) => {
                 self.taken_out.insert(*upstream);
             }
-            Fact::ByHand(upstream) if self.taken_out.remove(upstream) => {
+            Fact::ManualAction(upstream) if self.taken_out.remove(upstream) => {
                 let theirs = self.frozen.iter_mut().filter(|(link, _)| usize::from(link.upstream.0) == *upstream);
                 theirs.for_each(|(_, since)| *since = now);
             }
-            Fact::Stopped | Fact::Closing | Fact::Left(_) => self.frozen.clear(),
+            Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.frozen.clear(),
             Fact::Settled { .. } => {
                 let is_late = |(link, since): (&LinkId, &Moment)| {
                     let upstream = usize::from(link.upstream.0);

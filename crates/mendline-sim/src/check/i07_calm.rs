@@ -81,7 +81,7 @@ impl Check for Calm {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(EngineOutput::Spawn(link)) => {
+            Fact::Requested(EngineOutput::Spawn(link)) => {
                 let Some(dials) = self.upstreams.get_mut(usize::from(link.upstream.0)) else { return Ok(()) };
                 if let Some(open) = dials.open {
                     return Err(format!("dial {} was begun before dial {} was over", link.dial, open.dial));
@@ -106,17 +106,17 @@ impl Check for Calm {
                     return Err(format!("{} dials within a minute", dials.recent.len()));
                 }
             }
-            Fact::ByHand(upstream) => {
+            Fact::ManualAction(upstream) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived) = (None, 0);
                 }
             }
-            Fact::Wanted(EngineOutput::Renew(upstream)) => {
+            Fact::Requested(EngineOutput::Renew(upstream)) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived, dials.renewed) = (None, 0, dials.open.is_some());
                 }
             }
-            Fact::Shaken(later) => {
+            Fact::ConnectivityChanged(later) => {
                 // News of the network alone change nothing.
                 self.slept += *later;
                 for dials in &mut self.upstreams {

@@ -181,21 +181,21 @@ impl Check for CalmHttp {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(EngineOutput::Exchange(id, upstream, request)) => self.begin(*id, *upstream, request, now),
-            Fact::Handed { by: Via::Exchange(..), key: Some(key), .. } => {
+            Fact::Requested(EngineOutput::Exchange(id, upstream, request)) => self.begin(*id, *upstream, request, now),
+            Fact::HandedOut { by: Via::Exchange(..), key: Some(key), .. } => {
                 let times = self.sent.entry(*key).or_default().add(now);
                 if times > PER_MINUTE {
                     return Err(format!("one call was put into {times} exchanges within a minute"));
                 }
                 Ok(())
             }
-            Fact::Wanted(EngineOutput::Abort(id)) => {
+            Fact::Requested(EngineOutput::Abort(id)) => {
                 for upstream in &mut self.upstreams {
                     upstream.looking.remove(id);
                 }
                 Ok(())
             }
-            Fact::Resumes { key, .. } if !may_be_resumed(oracle.of(*key)) => Err(format!(
+            Fact::ResponseResumed { key, .. } if !may_be_resumed(oracle.of(*key)) => Err(format!(
                 "the response to {} was asked for again, but it is answered or called off",
                 oracle.of(*key).id
             )),
@@ -203,19 +203,19 @@ impl Check for CalmHttp {
                 self.report(*exchange, *upstream, *report);
                 Ok(())
             }
-            Fact::ByHand(upstream) | Fact::Wanted(EngineOutput::Renew(upstream)) => {
+            Fact::ManualAction(upstream) | Fact::Requested(EngineOutput::Renew(upstream)) => {
                 let it = &mut self.upstreams[*upstream];
                 (it.lost, it.short_lived) = (None, 0);
                 Ok(())
             }
-            Fact::Shaken(later) => {
+            Fact::ConnectivityChanged(later) => {
                 for it in &mut self.upstreams {
                     (it.lost, it.short_lived) = (None, 0);
                     it.dials.0.iter_mut().for_each(|at| *at = Moment(at.0.saturating_sub(later.as_nanos() as u64)));
                 }
                 Ok(())
             }
-            Fact::Happened(event) => match (event.upstream, &event.kind) {
+            Fact::Emitted(event) => match (event.upstream, &event.kind) {
                 (Some(upstream), EventKind::Moved(_, to)) if self.upstreams[upstream].over_http => {
                     self.upstreams[upstream].move_to(to, now)
                 }

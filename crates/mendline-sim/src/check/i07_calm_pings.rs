@@ -66,7 +66,7 @@ impl Check for CalmPings {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Handed { by: Via::Child(link), message, key: None } if message.method() == Method::Ping => {
+            Fact::HandedOut { by: Via::Child(link), message, key: None } if message.method() == Method::Ping => {
                 let timeout = self.timeout[usize::from(link.upstream.0)];
                 let line = self.lines.entry(*link).or_default();
                 let Some(timeout) = timeout else { return Err("a line was tested although nobody wants that".into()) };
@@ -76,12 +76,12 @@ impl Check for CalmPings {
                 }
                 line.ping(message, now, oracle)
             }
-            Fact::Handed { by: Via::Child(link), message, key: Some(key) } => {
+            Fact::HandedOut { by: Via::Child(link), message, key: Some(key) } => {
                 let id = Id::from_raw(message.id().unwrap_or_default());
                 self.lines.entry(*link).or_default().out.insert(id, *key);
                 Ok(())
             }
-            Fact::Given { by: Via::Child(link), message } => {
+            Fact::Received { by: Via::Child(link), message } => {
                 let Some(line) = self.lines.get_mut(link) else { return Ok(()) };
                 line.last_received = message.map(|_| now).or(line.last_received);
                 match message {
@@ -100,7 +100,7 @@ impl Check for CalmPings {
                 }
                 Ok(())
             }
-            Fact::Happened(event) if event.text.contains("did not answer") && event.text.contains("pings") => {
+            Fact::Emitted(event) if event.text.contains("did not answer") && event.text.contains("pings") => {
                 let Some(upstream) = event.upstream else { return Ok(()) };
                 let mut lines = self.lines.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
                 let spoke = |line: &Line| {
@@ -113,7 +113,7 @@ impl Check for CalmPings {
                 Ok(())
             }
             // A sleep is longer than any deadline, perhaps.
-            Fact::Shaken(later) if !later.is_zero() => {
+            Fact::ConnectivityChanged(later) if !later.is_zero() => {
                 for line in self.lines.values_mut() {
                     line.last = None;
                     line.pings.clear();

@@ -75,15 +75,15 @@ impl Check for CalmRetries {
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].asked = true,
-            Fact::ByHand(upstream) | Fact::Came(upstream) => self.upstreams[*upstream].asked = true,
-            Fact::Wanted(EngineOutput::Renew(upstream)) => {
+            Fact::ManualAction(upstream) | Fact::ClientConnected(upstream) => self.upstreams[*upstream].asked = true,
+            Fact::Requested(EngineOutput::Renew(upstream)) => {
                 // What is dialed now is another server, of which nothing is known.
                 let it = &mut self.upstreams[*upstream];
                 (it.asked, it.redials, it.in_trouble, it.renewed) = (true, 0, false, it.up_since.is_some());
             }
-            Fact::Shaken(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
+            Fact::ConnectivityChanged(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
             Fact::Stopped | Fact::Closing => self.stopping = true,
-            Fact::Happened(event) => {
+            Fact::Emitted(event) => {
                 let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) else { return Ok(()) };
                 let it = &mut self.upstreams[upstream];
                 match (*from, *to) {

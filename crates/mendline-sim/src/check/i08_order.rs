@@ -94,13 +94,13 @@ impl Check for Order {
                 // One that is given twice keeps its first place: it may be passed on once.
                 self.delivered.entry((*upstream, *stamp)).or_insert(place);
             }
-            Fact::Noticed { by, .. } => self.notices[by.upstream()].written += 1,
-            Fact::Happened(event) => {
+            Fact::NoticeWritten { by, .. } => self.notices[by.upstream()].written += 1,
+            Fact::Emitted(event) => {
                 if let (Some(upstream), EventKind::Dropped(_)) = (event.upstream, &event.kind) {
                     self.notices[upstream].dropped += 1;
                 }
             }
-            Fact::Told { client, stamp, .. } => {
+            Fact::NotificationRead { client, stamp, .. } => {
                 if stamp.is_some()
                     && let Some(upstream) = self.upstream_of.get(client)
                 {
@@ -111,13 +111,13 @@ impl Check for Order {
             // It waited for a ping while others went on; the order of answers to different calls is not promised.
             Fact::Answered { verdict, .. } if names_session(verdict) => {}
             Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp),
-            Fact::Asked { client, stamp } => return self.next(*client, *stamp),
+            Fact::ServerRequestRead { client, stamp } => return self.next(*client, *stamp),
             Fact::Progressed { client, named, value, stamp, .. } => {
                 self.grow(*named, *value, oracle)?;
                 return self.next(*client, *stamp);
             }
-            Fact::Complained { by, words } => return Err(format!("{by} {words}")),
-            Fact::Objected { client, words } => return Err(format!("client {} {words}", client.0)),
+            Fact::ServerViolation { by, text } => return Err(format!("{by} {words}")),
+            Fact::ClientViolation { client, text } => return Err(format!("client {} {words}", client.0)),
             _ => {}
         }
         Ok(())

@@ -66,7 +66,7 @@ impl Check for Bounded {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(EngineOutput::Exchange(id, upstream, request)) => {
+            Fact::Requested(EngineOutput::Exchange(id, upstream, request)) => {
                 if let Some(is_cancellation) = is_note(request) {
                     let kind = (*upstream, is_cancellation);
                     self.notes.insert(*id, kind);
@@ -76,9 +76,9 @@ impl Check for Bounded {
                     }
                 }
             }
-            Fact::Wanted(EngineOutput::Abort(id)) => _ = self.notes.remove(id),
+            Fact::Requested(EngineOutput::Abort(id)) => _ = self.notes.remove(id),
             // What was answered before is not the client's any more.
-            Fact::Handed { by, message, key: Some(key) }
+            Fact::HandedOut { by, message, key: Some(key) }
                 if is_restore(message.method()) && oracle.of(*key).answers > 0 =>
             {
                 self.restores.insert((by.upstream(), message.id().unwrap_or_default().to_vec()), *by);
@@ -87,7 +87,7 @@ impl Check for Bounded {
                     return Err(format!("a session is told {under_way} things at once, which is too much"));
                 }
             }
-            Fact::Given { by, message: Some(message) } => {
+            Fact::Received { by, message: Some(message) } => {
                 let id = String::from_utf8_lossy(message.id().unwrap_or_default()).trim_matches('"').to_owned();
                 self.restores.remove(&(by.upstream(), id.into_bytes()));
             }
@@ -97,10 +97,10 @@ impl Check for Bounded {
                 self.notes.remove(exchange);
                 self.restores.retain(|(it, _), _| it != upstream);
             }
-            Fact::Given { by: Via::Exchange(upstream, _), .. } => {
+            Fact::Received { by: Via::Exchange(upstream, _), .. } => {
                 self.restores.retain(|(it, _), _| it != upstream);
             }
-            Fact::Wanted(EngineOutput::Finished) => self.finished = true,
+            Fact::Requested(EngineOutput::Finished) => self.finished = true,
             Fact::Settled { load, .. } => {
                 self.last = *load;
                 let limits = [

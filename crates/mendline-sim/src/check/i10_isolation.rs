@@ -28,7 +28,7 @@ impl Check for Isolation {
             Fact::Unharmed(upstream) => {
                 self.unharmed.insert(*upstream);
             }
-            Fact::Stopped | Fact::Closing | Fact::Left(_) => self.stopping = true,
+            Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.stopping = true,
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
                 let record = oracle.of(*key);
                 if !self.stopping && self.unharmed.contains(&record.upstream) {

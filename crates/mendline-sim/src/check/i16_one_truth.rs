@@ -51,7 +51,7 @@ impl Check for OneTruth {
             Fact::Reported { upstream, report: Report::Reached | Report::Head(_) | Report::Event(_), .. } => {
                 self.reached[*upstream] = true;
             }
-            Fact::Happened(event) => {
+            Fact::Emitted(event) => {
                 if let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) {
                     if self.links[upstream] != *from {
                         return Err(format!(
@@ -65,7 +65,7 @@ impl Check for OneTruth {
                     }
                 }
             }
-            Fact::Stands { upstream, state } => {
+            Fact::UpstreamState { upstream, state } => {
                 if state.link != state.own_link {
                     return Err(format!(
                         "upstream {upstream}: the events say {}, the engine {}",

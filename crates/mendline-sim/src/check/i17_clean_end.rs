@@ -34,13 +34,13 @@ impl Check for CleanEnd {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(EngineOutput::Spawn(link)) => {
+            Fact::Requested(EngineOutput::Spawn(link)) => {
                 self.children.insert(*link);
             }
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 self.children.remove(link);
             }
-            Fact::Wanted(EngineOutput::Exchange(exchange, ..)) => {
+            Fact::Requested(EngineOutput::Exchange(exchange, ..)) => {
                 self.exchanges.insert(*exchange);
             }
             Fact::Reported { exchange, report: Report::End, .. } => {
@@ -49,7 +49,7 @@ impl Check for CleanEnd {
             Fact::Stopped => {
                 self.stopped.get_or_insert(now);
             }
-            Fact::Wanted(EngineOutput::Finished) => {
+            Fact::Requested(EngineOutput::Finished) => {
                 if let Some(child) = self.children.first() {
                     return Err(format!("finished although child {}.{} is not reaped", child.upstream.0, child.dial));
                 }
@@ -64,7 +64,7 @@ impl Check for CleanEnd {
             Fact::NeverFinished => return Err("it was told to stop and does not end".into()),
             _ => {}
         }
-        if self.finished && matches!(fact, Fact::Wanted(act) if **act != EngineOutput::Finished) {
+        if self.finished && matches!(fact, Fact::Requested(act) if **act != EngineOutput::Finished) {
             return Err("it wants something after it said that it is finished".into());
         }
         match self.stopped {

@@ -33,10 +33,10 @@ impl Check for TrueToTheEra {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Left(client) => {
+            Fact::ClientLeft(client) => {
                 self.left.insert(*client);
             }
-            Fact::Handed { by, message, key: Some(key) } => {
+            Fact::HandedOut { by, message, key: Some(key) } => {
                 self.given.insert((by.upstream(), message.id().unwrap_or_default().to_vec()), *key);
                 if meta::is_modern(message) {
                     self.modern.insert(*key);
@@ -45,7 +45,7 @@ impl Check for TrueToTheEra {
                     }
                 }
             }
-            Fact::Wanted(EngineOutput::Abort(exchange)) | Fact::Reported { exchange, report: Report::End, .. } => {
+            Fact::Requested(EngineOutput::Abort(exchange)) | Fact::Reported { exchange, report: Report::End, .. } => {
                 self.open.remove(exchange);
             }
             Fact::Settled { .. } if !self.left.is_empty() => {
@@ -54,7 +54,7 @@ impl Check for TrueToTheEra {
                     return Err(format!("{} of a modern client that left was not cancelled", oracle.of(*key).id));
                 }
             }
-            Fact::Handed { by, message, key: None } if message.method() == Method::Cancelled => {
+            Fact::HandedOut { by, message, key: None } if message.method() == Method::Cancelled => {
                 let Some(named) = message.get(&["requestId"]) else { return Ok(()) };
                 let Some(key) = self.given.get(&(by.upstream(), named.to_vec())) else {
                     return Err(format!(

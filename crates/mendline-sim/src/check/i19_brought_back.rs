@@ -99,19 +99,19 @@ impl Check for BroughtBack {
             Fact::NewEdition(upstream) => {
                 self.changed.insert(*upstream);
             }
-            Fact::Handed { by, message, key: None } if is_list(message.method()) => {
+            Fact::HandedOut { by, message, key: None } if is_list(message.method()) => {
                 self.lists.insert((by.upstream(), message.id().unwrap_or_default().to_vec()));
             }
             // Who could not have a list has seen nothing of it, and anything is news.
             Fact::Answered { key, verdict: Verdict::Failed(_), .. } if is_list(oracle.of(*key).method) => {
                 self.changed.insert(oracle.of(*key).upstream);
             }
-            Fact::Given { by, message: Some(message) } => self.given(*by, message),
+            Fact::Received { by, message: Some(message) } => self.given(*by, message),
             // What cannot be read may be a list, and a list that cannot be read is not what it was.
-            Fact::Given { by, message: None } => {
+            Fact::Received { by, message: None } => {
                 self.changed.insert(by.upstream());
             }
-            Fact::Told { client, message, stamp: None } if is_change(message.method()) => {
+            Fact::NotificationRead { client, message, stamp: None } if is_change(message.method()) => {
                 let upstream = self.upstream_of.get(client).copied().unwrap_or_default();
                 if !self.modern.contains(client) && !self.changed.contains(&upstream) {
                     return Err(format!(
@@ -121,8 +121,8 @@ impl Check for BroughtBack {
                     ));
                 }
             }
-            Fact::AtRest { unserved: Some(key), .. } => return Self::unserved(*key, oracle),
-            Fact::AtRest { client, expected, state: Some(state), edition, .. } => {
+            Fact::StateCompared { unserved: Some(key), .. } => return Self::unserved(*key, oracle),
+            Fact::StateCompared { client, expected, state: Some(state), edition, .. } => {
                 return compare(*client, expected, state, *edition);
             }
             _ => {}

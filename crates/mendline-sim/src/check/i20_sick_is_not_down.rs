@@ -141,22 +141,22 @@ impl Check for SickIsNotDown {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Happened(event) => {
+            Fact::Emitted(event) => {
                 if let Some(upstream) = event.upstream {
                     return self.upstreams[upstream].hear(&event.kind, now);
                 }
             }
-            Fact::Handed { by: Via::Exchange(_, exchange), key: Some(_), .. } => {
+            Fact::HandedOut { by: Via::Exchange(_, exchange), key: Some(_), .. } => {
                 self.asked.insert(*exchange, (None, false));
             }
-            Fact::Given { by: Via::Exchange(upstream, exchange), message } => match message {
+            Fact::Received { by: Via::Exchange(upstream, exchange), message } => match message {
                 Some(message) if matches!(message.kind(), Kind::Result | Kind::Error) => {
                     self.asked.entry(*exchange).and_modify(|(_, answered)| *answered = true);
                 }
                 Some(_) => {}
                 None => self.upstreams[*upstream].failures += 1,
             },
-            Fact::Given { by, message: None } => self.upstreams[by.upstream()].failures += 1,
+            Fact::Received { by, message: None } => self.upstreams[by.upstream()].failures += 1,
             Fact::Reported { exchange, report: Report::Head(status), .. } => {
                 self.asked.entry(*exchange).and_modify(|(seen, _)| *seen = Some(*status));
             }

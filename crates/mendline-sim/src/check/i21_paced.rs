@@ -79,11 +79,11 @@ impl Check for Paced {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Hinted { upstream, wait } => {
+            Fact::RetryAfter { upstream, wait } => {
                 let it = &mut self.upstreams[*upstream];
                 it.paused_until = it.paused_until.max(now + (*wait).min(defaults::PAUSE_CAP));
             }
-            Fact::Handed { by: Via::Exchange(upstream, exchange), message, .. }
+            Fact::HandedOut { by: Via::Exchange(upstream, exchange), message, .. }
                 if message.method() == Method::Initialized =>
             {
                 self.upstreams[*upstream].greeting = Some(*exchange);
@@ -95,13 +95,13 @@ impl Check for Paced {
                     it.sent.clear();
                 }
             }
-            Fact::Handed { by, key: Some(key), .. }
+            Fact::HandedOut { by, key: Some(key), .. }
                 if !oracle.of(*key).is_replayed_state() && !oracle.may_be_read_again(*key) =>
             {
                 return self.upstreams[by.upstream()].send(now);
             }
             // The engine's clock is later by this.
-            Fact::Shaken(later) => {
+            Fact::ConnectivityChanged(later) => {
                 for it in &mut self.upstreams {
                     it.paused_until = Moment(it.paused_until.0.saturating_sub(later.as_nanos() as u64));
                     it.sent.clear();

@@ -55,7 +55,7 @@ impl Check for UpAtOnce {
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Arrived(key) => self.arrived(*key, oracle),
-            Fact::Happened(event) if event.text == "initialize answered from the catalogue" => self.due_now = None,
+            Fact::Emitted(event) if event.text == "initialize answered from the catalogue" => self.due_now = None,
             Fact::Stopped | Fact::Closing => {
                 self.first.clear();
                 self.due_now = None;

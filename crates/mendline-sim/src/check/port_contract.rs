@@ -40,7 +40,7 @@ impl Check for PortContract {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(EngineOutput::Spawn(link)) => {
+            Fact::Requested(EngineOutput::Spawn(link)) => {
                 let Some(last) = self.dials.get_mut(usize::from(link.upstream.0)) else {
                     return Err(format!("a dial of upstream {}, which is not configured", link.upstream.0));
                 };
@@ -50,14 +50,14 @@ impl Check for PortContract {
                 *last = link.dial;
                 Ok(())
             }
-            Fact::Wanted(EngineOutput::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
-            Fact::Wanted(EngineOutput::Signal(link, _)) => self.alive(*link, "a signal"),
-            Fact::Handed { by: Via::Child(link), .. } => self.alive(*link, "a message"),
+            Fact::Requested(EngineOutput::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
+            Fact::Requested(EngineOutput::Signal(link, _)) => self.alive(*link, "a signal"),
+            Fact::HandedOut { by: Via::Child(link), .. } => self.alive(*link, "a message"),
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 self.over.insert(*link);
                 Ok(())
             }
-            Fact::Misbehaved(words) => Err((*words).to_owned()),
+            Fact::ContractBroken(words) => Err((*words).to_owned()),
             _ => Ok(()),
         }
     }

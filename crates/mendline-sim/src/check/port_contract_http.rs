@@ -60,7 +60,7 @@ impl Check for PortContractHttp {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(EngineOutput::Exchange(exchange, _, request)) => {
+            Fact::Requested(EngineOutput::Exchange(exchange, _, request)) => {
                 if self.over.contains_key(exchange) || self.open.insert(*exchange, Course::default()).is_some() {
                     return Err(format!("the name of exchange {} was used before", exchange.0));
                 }
@@ -69,7 +69,7 @@ impl Check for PortContractHttp {
                 }
                 Ok(())
             }
-            Fact::Wanted(EngineOutput::Abort(exchange)) => {
+            Fact::Requested(EngineOutput::Abort(exchange)) => {
                 let before = self.open.get_mut(exchange).map(|course| std::mem::replace(&mut course.given_up, true));
                 match before {
                     Some(false) => Ok(()),

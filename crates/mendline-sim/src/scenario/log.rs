@@ -42,7 +42,7 @@ impl ScenarioLog {
     /// Takes a fact in, if a reader wants to know.
     pub fn record(&mut self, fact: &Fact<'_>, oracle: &Oracle) {
         match fact {
-            Fact::Happened(event) => {
+            Fact::Emitted(event) => {
                 let who = event.upstream.map_or("mendline".to_owned(), |upstream| self.names[upstream].clone());
                 let what = self.renumber_calls(event.upstream.unwrap_or(0), &event.text);
                 self.write(&who, &what);
@@ -61,21 +61,21 @@ impl ScenarioLog {
                 }
             }
             Fact::Progressed { client, .. } => self.client_reads(client.0, "progress"),
-            Fact::Told { client, message, .. } if message.method() == Method::Cancelled => {
+            Fact::NotificationRead { client, message, .. } if message.method() == Method::Cancelled => {
                 self.client_reads(client.0, "a cancellation");
             }
-            Fact::Told { client, stamp: Some(_), .. } => self.client_reads(client.0, "a notice"),
-            Fact::Told { client, message, .. } => self.client_reads(client.0, &message.method_name()),
-            Fact::Asked { client, .. } => self.client_reads(client.0, "a question of the server"),
-            Fact::Handed { by: Via::Child(link), message, key: None } if message.method() == Method::Cancelled => {
+            Fact::NotificationRead { client, stamp: Some(_), .. } => self.client_reads(client.0, "a notice"),
+            Fact::NotificationRead { client, message, .. } => self.client_reads(client.0, &message.method_name()),
+            Fact::ServerRequestRead { client, .. } => self.client_reads(client.0, "a question of the server"),
+            Fact::HandedOut { by: Via::Child(link), message, key: None } if message.method() == Method::Cancelled => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 self.write(&who, &format!("child {} is told to cancel", link.dial));
             }
-            Fact::Wanted(EngineOutput::Exchange(_, upstream, request)) => {
+            Fact::Requested(EngineOutput::Exchange(_, upstream, request)) => {
                 let who = self.names[*upstream].clone();
                 self.write(&who, &http_request_line(request));
             }
-            Fact::Wanted(EngineOutput::Abort(_)) => self.write("mendline", "gives an exchange up"),
+            Fact::Requested(EngineOutput::Abort(_)) => self.write("mendline", "gives an exchange up"),
             Fact::Signalled(link, signal) => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 match signal {
@@ -83,11 +83,11 @@ impl ScenarioLog {
                     None => self.write(&who, &format!("child {} sees the end of its stdin", link.dial)),
                 }
             }
-            Fact::Wanted(EngineOutput::Renew(upstream)) => {
+            Fact::Requested(EngineOutput::Renew(upstream)) => {
                 let who = self.names[*upstream].clone();
                 self.write(&who, "is reached the new way");
             }
-            Fact::Wanted(EngineOutput::Finished) => self.write("mendline", "finished"),
+            Fact::Requested(EngineOutput::Finished) => self.write("mendline", "finished"),
             _ => {}
         }
     }

@@ -29,7 +29,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(45);
 impl World {
     pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
         let Some(site) = self.hosts.get(upstream).and_then(|host| host.site.clone()) else {
-            return self.tell(&Fact::Misbehaved("the engine wants an exchange with an upstream that has no URL"));
+            return self.tell(&Fact::ContractBroken("the engine wants an exchange with an upstream that has no URL"));
         };
         let message = match request.body.clone() {
             Some(body) => self.understand(body),
@@ -37,11 +37,11 @@ impl World {
         };
         let key = message.as_ref().and_then(|message| self.key_of(message));
         if let Some(message) = &message {
-            self.tell(&Fact::Handed { by: Via::Exchange(upstream, id), message, key });
+            self.tell(&Fact::HandedOut { by: Via::Exchange(upstream, id), message, key });
         }
         let resumed = request.header(headers::LAST_EVENT_ID).and_then(site::read_event_name);
         if let Some(key) = resumed.and_then(|name| self.origins[upstream].answers(name)) {
-            self.tell(&Fact::Resumes { by: Via::Exchange(upstream, id), key });
+            self.tell(&Fact::ResponseResumed { by: Via::Exchange(upstream, id), key });
         }
         let host = &mut self.hosts[upstream];
         let takes = match site.faults.connect {
@@ -56,7 +56,7 @@ impl World {
         let pending = PendingRequest { exchange: Some(id), request, message, key };
         let exchange = Exchange::new(upstream, pending, site.faults.connect, rng);
         if self.exchanges.insert(id, exchange).is_some() {
-            self.tell(&Fact::Misbehaved("the engine used the name of an exchange twice"));
+            self.tell(&Fact::ContractBroken("the engine used the name of an exchange twice"));
         }
         self.clock.after(takes, Due::ConnectEnds(id));
     }
@@ -171,7 +171,7 @@ impl World {
                 let hint = head.retry_after_ms.filter(|_| matches!(head.status, 429 | 503));
                 self.report(upstream, id, report, Input::Head { exchange: id, head });
                 if let Some(millis) = hint {
-                    self.tell(&Fact::Hinted { upstream, wait: Duration::from_millis(millis) });
+                    self.tell(&Fact::RetryAfter { upstream, wait: Duration::from_millis(millis) });
                 }
             }
             Some(Part::Event(event)) => {
@@ -222,7 +222,7 @@ impl World {
         let Some(stamp) = stamp_of(message) else { return };
         self.tell(&Fact::Delivered { upstream, stamp });
         if is_notice(message) {
-            self.tell(&Fact::Noticed { by: Via::Exchange(upstream, id), stamp });
+            self.tell(&Fact::NoticeWritten { by: Via::Exchange(upstream, id), stamp });
         }
     }
 
@@ -288,7 +288,7 @@ impl World {
         }
         let said = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
         if read.len() != 1 || said(&read[0]) != said(&event) {
-            self.tell(&Fact::Misbehaved("an event was read otherwise than it was written"));
+            self.tell(&Fact::ContractBroken("an event was read otherwise than it was written"));
         }
         read.pop().unwrap_or(event)
     }

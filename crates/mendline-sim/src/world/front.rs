@@ -123,12 +123,12 @@ impl World {
             Incoming::Progress(named, meant, value, stamp) => {
                 self.tell(&Fact::Progressed { client, named, meant, value, stamp });
             }
-            Incoming::Notice(stamp) => self.tell(&Fact::Told { client, message, stamp }),
+            Incoming::Notice(stamp) => self.tell(&Fact::NotificationRead { client, message, stamp }),
             Incoming::ServerRequest(number, wait, stamp) => {
-                self.tell(&Fact::Asked { client, stamp });
+                self.tell(&Fact::ServerRequestRead { client, stamp });
                 self.clock.after(wait, Due::ClientReplies(client, number));
             }
-            Incoming::Wrong(words) => self.tell(&Fact::Objected { client, words: &words }),
+            Incoming::Wrong(words) => self.tell(&Fact::ClientViolation { client, text: &words }),
         }
     }
 
@@ -189,7 +189,7 @@ impl World {
         client.outbox.clear();
         let id = client.id;
         self.oracle.readers.entry(id).or_default().gone = true;
-        self.tell(&Fact::Left(id));
+        self.tell(&Fact::ClientLeft(id));
         self.tell_engine(Input::ClientLost { client: id });
     }
 

@@ -140,7 +140,7 @@ impl World {
             match action {
                 Action::Write(_, line) | Action::Request(_, line) | Action::WriteMalformed(_, line) => self.child_writes(link, line),
                 Action::Notify(_, line, stamp) => {
-                    self.tell(&Fact::Noticed { by: Via::Child(link), stamp });
+                    self.tell(&Fact::NoticeWritten { by: Via::Child(link), stamp });
                     self.child_writes(link, line);
                 }
                 Action::Answer(_, line, key, body) => {
@@ -149,7 +149,7 @@ impl World {
                 }
                 Action::Run(key) => self.note_run(Via::Child(link), key),
                 Action::Continue(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
-                Action::Violation(words) => self.tell(&Fact::Complained { by: Via::Child(link), words: &words }),
+                Action::Violation(words) => self.tell(&Fact::ServerViolation { by: Via::Child(link), text: &words }),
             }
         }
     }
@@ -239,7 +239,7 @@ impl World {
             if let Some(child) = self.children.get_mut(&link)
                 && !std::mem::replace(&mut child.stopped, true)
             {
-                self.tell(&Fact::Froze(link));
+                self.tell(&Fact::Frozen(link));
             }
         }
     }
@@ -279,7 +279,7 @@ impl World {
             let (missed_jobs, pending_end) = (std::mem::take(&mut child.missed_jobs), child.pending_end.take());
             let actions = child.server.release_held();
             if thaws {
-                self.tell(&Fact::Thawed(link));
+                self.tell(&Fact::Continued(link));
             }
             for job in missed_jobs {
                 self.clock.at(now, Due::JobGoesOn(link, job));

@@ -457,7 +457,7 @@ impl World {
     }
 
     fn complain(&mut self, upstream: usize, conversation: u32, words: &str) {
-        self.tell(&Fact::Complained { by: Via::Conversation(upstream, conversation), words });
+        self.tell(&Fact::ServerViolation { by: Via::Conversation(upstream, conversation), text });
     }
 }
 

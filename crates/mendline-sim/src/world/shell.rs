@@ -43,11 +43,11 @@ impl World {
                 return;
             }
         }
-        self.tell(&Fact::Misbehaved("the engine does not come to rest at one instant"));
+        self.tell(&Fact::ContractBroken("the engine does not come to rest at one instant"));
     }
 
     fn execute(&mut self, act: &EngineOutput) {
-        self.tell(&Fact::Wanted(act));
+        self.tell(&Fact::Requested(act));
         match act {
             EngineOutput::Spawn(link) => self.spawn(*link),
             EngineOutput::CloseStdin(link) => {
@@ -68,7 +68,7 @@ impl World {
             }
             EngineOutput::Event(event) => {
                 self.stirred = true;
-                self.tell(&Fact::Happened(event));
+                self.tell(&Fact::Emitted(event));
             }
             EngineOutput::Finished => {
                 self.finished.get_or_insert(self.clock.now());
@@ -79,7 +79,7 @@ impl World {
     fn spawn(&mut self, link: LinkId) {
         let upstream = usize::from(link.upstream.0);
         let Some(host) = self.hosts.get_mut(upstream) else {
-            return self.tell(&Fact::Misbehaved("the engine dialed an upstream that is not configured"));
+            return self.tell(&Fact::ContractBroken("the engine dialed an upstream that is not configured"));
         };
         let rng = host.rng.fork(u64::from(link.dial));
         let (era, profile) = (host.era, host.profile.clone());
@@ -91,7 +91,7 @@ impl World {
         let child = Child::new(link, host.capacity, server, rng);
         let takes = host.rng.millis(1, LONGEST_SPAWN.as_millis() as u64);
         if self.children.insert(link, child).is_some() {
-            self.tell(&Fact::Misbehaved("the engine used the name of a link twice"));
+            self.tell(&Fact::ContractBroken("the engine used the name of a link twice"));
         }
         self.clock.after(takes, Due::SpawnEnds(link));
     }
@@ -151,7 +151,7 @@ impl World {
             moved = true;
             let Some(message) = self.understand(text.to_bytes()) else { break };
             let key = self.key_of(&message);
-            self.tell(&Fact::Handed { by: Via::Child(link), message: &message, key });
+            self.tell(&Fact::HandedOut { by: Via::Child(link), message: &message, key });
             if let Some(child) = self.children.get_mut(&link) {
                 child.stdin.pull(message, key);
             }
@@ -163,13 +163,13 @@ impl World {
     /// What the engine wrote, if it is a message at all.
     pub(super) fn understand(&mut self, text: Bytes) -> Option<Message> {
         if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.tell(&Fact::Misbehaved("the engine wrote a message with a line end in it"));
+            self.tell(&Fact::ContractBroken("the engine wrote a message with a line end in it"));
             return None;
         }
         match Message::parse(text) {
             Ok(message) => Some(message),
             Err(error) => {
-                self.tell(&Fact::Misbehaved(&format!("the engine wrote something that is not a message: {error}")));
+                self.tell(&Fact::ContractBroken(&format!("the engine wrote something that is not a message: {error}")));
                 None
             }
         }
@@ -215,8 +215,8 @@ impl World {
     pub(super) fn note_given(&mut self, by: Via, received: &Received) {
         self.note_progress(received);
         match received {
-            Received::Message(message) => self.tell(&Fact::Given { by, message: Some(message) }),
-            _ => self.tell(&Fact::Given { by, message: None }),
+            Received::Message(message) => self.tell(&Fact::Received { by, message: Some(message) }),
+            _ => self.tell(&Fact::Received { by, message: None }),
         }
     }
 
