@@ -57,7 +57,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if options.all {
         return list(&options, &mut out);
     }
-    live(&options, &mut out)
+    run_seeds(&options, &mut out)
 }
 
 fn parse(args: &[String]) -> Result<Options, String> {
@@ -130,10 +130,10 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
 }
 
 /// Many seeds.
-fn live(options: &Options, out: &mut impl Write) -> Result<(), String> {
-    let say = |out: &mut dyn Write, text: String| out.write_all(text.as_bytes()).map_err(|error| error.to_string());
+fn run_seeds(options: &Options, out: &mut impl Write) -> Result<(), String> {
+    let print = |out: &mut dyn Write, text: String| out.write_all(text.as_bytes()).map_err(|error| error.to_string());
     let started = Instant::now();
-    let Lived { failed, coverage, seeds, time } = many(options.from, options.seeds, options.engine_kind, options.threads);
+    let Summary { failed, coverage, seeds, time } = run_many(options.from, options.seeds, options.engine_kind, options.threads);
     let took = started.elapsed().as_secs_f64();
     let rate = seeds as f64 / took;
     let hours = time.as_secs() / 3_600;
@@ -141,9 +141,9 @@ fn live(options: &Options, out: &mut impl Write) -> Result<(), String> {
         "{seeds} seeds from {} in {took:.1} s: {rate:.0} seeds/s on {} threads, {hours} hours of simulated time, {} requests\n",
         options.from, options.threads, coverage.requests
     );
-    say(out, text)?;
+    print(out, text)?;
     if options.coverage {
-        say(out, coverage.to_string())?;
+        print(out, coverage.to_string())?;
     }
     let Some(report) = failed else { return Ok(()) };
     let violation = report.violation.map(|violation| violation.to_string()).unwrap_or_default();
@@ -159,7 +159,7 @@ fn live(options: &Options, out: &mut impl Write) -> Result<(), String> {
 
 /// What became of many seeds.
 #[derive(Debug, Default)]
-pub struct Lived {
+pub struct Summary {
     /// The failing one with the lowest number.
     pub failed: Option<Report>,
     /// What was visited.
@@ -170,17 +170,17 @@ pub struct Lived {
     pub time: Duration,
 }
 
-impl Lived {
-    fn take_in(&mut self, report: Report) {
+impl Summary {
+    fn add_report(&mut self, report: Report) {
         self.coverage.add(&report.coverage);
         self.seeds += 1;
-        self.time += report.lived;
+        self.time += report.simulated;
         if report.violation.is_some() {
             self.keep_failed(report);
         }
     }
 
-    fn add(&mut self, other: Lived) {
+    fn add(&mut self, other: Summary) {
         self.coverage.add(&other.coverage);
         self.seeds += other.seeds;
         self.time += other.time;
@@ -197,20 +197,20 @@ impl Lived {
 }
 
 /// Lives these seeds on several threads, and stops soon after one breaks a promise.
-pub fn many(from: u64, seeds: u64, engine_kind: EngineKind, threads: u64) -> Lived {
+pub fn run_many(from: u64, seeds: u64, engine_kind: EngineKind, threads: u64) -> Summary {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
-    let all = Mutex::new(Lived::default());
+    let all = Mutex::new(Summary::default());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut mine = Lived::default();
+                let mut mine = Summary::default();
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= from + seeds {
                         break;
                     }
-                    mine.take_in(run::run_and_compare(seed, engine_kind));
+                    mine.add_report(run::run_and_compare(seed, engine_kind));
                     if mine.failed.is_some() {
                         stop.store(true, Ordering::Relaxed);
                     }

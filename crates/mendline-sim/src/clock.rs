@@ -54,7 +54,7 @@ pub enum Due {
     /// A request must have been answered by now.
     AnswerDue(Key),
     /// A request that never got out must have been answered by now.
-    PatienceEnds(Key),
+    RecoveryEnds(Key),
     /// Nothing happens, but the clock has come this far: phases end here.
     Pause(u32),
 }

@@ -112,9 +112,9 @@ pub struct Exchange {
     /// What comes back says that the request was turned away at the door.
     pub refuses: bool,
     /// What comes back says so by saying that the session is lost.
-    pub says_lost: bool,
+    pub reports_session_lost: bool,
     /// What comes back says that nobody here takes such requests: it is as if nothing had been sent.
-    pub astray: bool,
+    pub misdirected: bool,
     /// How many bytes of the response it has carried.
     pub carried: u64,
     /// Its own dice.
@@ -138,8 +138,8 @@ impl Exchange {
             pending: Some(pending),
             stalled: false,
             refuses: false,
-            says_lost: false,
-            astray: false,
+            reports_session_lost: false,
+            misdirected: false,
             carried: 0,
             rng,
             accepted: 0,

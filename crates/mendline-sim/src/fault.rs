@@ -334,8 +334,8 @@ pub fn mend(world: &mut World, at: usize) {
     world.hosts[at].faults = world.hosts[at].baseline.clone();
     // Who ignores every polite word goes on doing so: the end of the world has to cope with it.
     world.hosts[at].faults.ignores_term = ignores_term;
-    world.stir(at);
-    world.clear_up(at);
+    world.release(at);
+    world.clear_network_faults(at);
 }
 
 /// A planned fault begins.

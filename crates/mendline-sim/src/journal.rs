@@ -108,7 +108,7 @@ impl fmt::Display for FactText<'_> {
             Fact::Read { by, key, .. } => write!(f, "{by} read {}", name(key)),
             Fact::Ran { by, key } => write!(f, "{by} ran {}", name(key)),
             Fact::NoticeWritten { by, stamp } => write!(f, "{by} wrote notice {}", stamp.line),
-            Fact::ServerViolation { by, text } => write!(f, "{by} {words}"),
+            Fact::ServerViolation { by, text } => write!(f, "{by} {text}"),
             Fact::Reported { upstream, exchange, report } => {
                 write!(f, "{}: {report:?}", Via::Exchange(*upstream, *exchange))
             }
@@ -144,7 +144,7 @@ impl fmt::Display for FactText<'_> {
                 client.0
             ),
             Fact::ServerRequestRead { client, .. } => write!(f, "client {} was asked something", client.0),
-            Fact::ClientViolation { client, text } => write!(f, "client {} {words}", client.0),
+            Fact::ClientViolation { client, text } => write!(f, "client {} {text}", client.0),
             Fact::ClientConnected(upstream) => write!(f, "a client comes to upstream {upstream}"),
             Fact::ClientLeft(client) => write!(f, "client {} left", client.0),
             Fact::Requested(EngineOutput::Exchange(exchange, upstream, request)) => {
@@ -173,7 +173,7 @@ impl fmt::Display for FactText<'_> {
             Fact::Closing => write!(f, "all clients close their ends"),
             Fact::Stopped => write!(f, "the engine is told to stop"),
             Fact::NeverFinished => write!(f, "the engine never said that it is finished"),
-            Fact::ContractBroken(words) => write!(f, "{words}"),
+            Fact::ContractBroken(text) => write!(f, "{text}"),
             Fact::Settled { .. } | Fact::UpstreamState { .. } | Fact::Received { .. } => Ok(()),
         }
     }

@@ -36,9 +36,9 @@ pub enum ConnectResult {
 impl ConnectResult {
     /// What the shell says of it, once it has found out; nothing if it leads there.
     pub fn failure(self) -> Option<EndHow> {
-        let words = match self {
+        let text = match self {
             ConnectResult::Connects | ConnectResult::Slow => return None,
-            ConnectResult::Forbidden(words) => return Some(EndHow::Forbidden(words.into())),
+            ConnectResult::Forbidden(text) => return Some(EndHow::Forbidden(text.into())),
             ConnectResult::Refused => "connection refused",
             ConnectResult::BlackHole => "no connection within 5 s",
             ConnectResult::NameNotFound => "there is no such host",
@@ -46,7 +46,7 @@ impl ConnectResult {
             ConnectResult::Unreachable => "no route to host",
             ConnectResult::TlsStall => "no TLS within 5 s",
         };
-        Some(EndHow::NoConnection(words.into()))
+        Some(EndHow::NoConnection(text.into()))
     }
 }
 

@@ -82,7 +82,7 @@ pub struct Record {
     /// When the engine was last given progress of it.
     pub progressed: Option<Moment>,
     /// How much of its time passed while the machine slept.
-    pub slept_through: Duration,
+    pub suspended: Duration,
     /// When the client called it off.
     pub cancelled: Option<Moment>,
     /// How many answers the client has read.
@@ -94,7 +94,7 @@ pub struct Record {
     /// How many of those the engine was told of as turned away at the door.
     pub refused: u32,
     /// How many of these refusals only said that the session is lost, which has to be confirmed before it counts.
-    pub said_lost: u32,
+    pub reported_session_lost: u32,
     /// How often a server did it.
     pub runs: u32,
     /// What servers answered to it, byte for byte.
@@ -108,7 +108,7 @@ impl Record {
     }
 
     /// How many whole copies there are that were not turned away: each may run.
-    pub fn at_large(&self) -> u32 {
+    pub fn possibly_run(&self) -> u32 {
         self.whole - self.refused
     }
 
@@ -127,7 +127,7 @@ impl Record {
         let (arrived, terms) = (self.arrived?, self.terms?);
         let own = terms.read_note.filter(|_| self.what == "read_note");
         let due = (quiet_since + own.unwrap_or(terms.call)).min(arrived + terms.total);
-        Some(Moment(due.0.saturating_sub(self.slept_through.as_nanos() as u64)))
+        Some(Moment(due.0.saturating_sub(self.suspended.as_nanos() as u64)))
     }
 
     /// Whether Mendline may send it again on its own account as part of a greeting: then sending it is no attempt.
@@ -259,9 +259,9 @@ impl Oracle {
     }
 
     /// So much time passes at once, for every request that is open.
-    pub fn grow_older(&mut self, time: Duration) {
+    pub fn advance_open_requests(&mut self, time: Duration) {
         for record in self.records.iter_mut().filter(|record| record.answers == 0) {
-            record.slept_through += time;
+            record.suspended += time;
         }
     }
 

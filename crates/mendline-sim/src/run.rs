@@ -41,7 +41,7 @@ pub struct Report {
     /// Its lines, if they were kept.
     pub lines: Vec<String>,
     /// How much time passed in it.
-    pub lived: Duration,
+    pub simulated: Duration,
 }
 
 /// Served again after the healing: ten seconds and the greeting (promise, section 4), and the ladder for a child that had
@@ -62,14 +62,14 @@ pub fn run(seed: u64, engine_kind: EngineKind, keep_lines: bool) -> Report {
     }
     drain(&mut world, &plan);
     world.close();
-    let lived = world.clock.now().since(Moment::ZERO);
+    let simulated = world.clock.now().since(Moment::ZERO);
     Report {
         seed,
         violation: world.violation.take(),
         number: world.journal.number(),
         lines: world.journal.take(),
         coverage: world.coverage,
-        lived,
+        simulated,
     }
 }
 
@@ -79,8 +79,8 @@ pub fn run_and_compare(seed: u64, engine_kind: EngineKind) -> Report {
     if report.violation.is_none() && seed.is_multiple_of(16) {
         let again = run(seed, engine_kind, false);
         if again.number != report.number {
-            let words = format!("two runs of one seed differ: {:x} and {:x}", report.number, again.number);
-            report.violation = Some(Violation { promise: "I15 deterministic", at: Moment::ZERO, words });
+            let text = format!("two runs of one seed differ: {:x} and {:x}", report.number, again.number);
+            report.violation = Some(Violation { promise: "I15 deterministic", at: Moment::ZERO, text });
         }
     }
     report
@@ -102,10 +102,10 @@ fn populate(world: &mut World, plan: &Plan) {
         if let Some(catalogue) = &pair.catalogue {
             world.preload_catalogue(place, catalogue);
         }
-        world.admit(client);
+        world.connect_client(client);
         world.clock.after(rng.fork(90 + place as u64).millis(0, 50), Due::ClientActs(id));
         if plan.pairs.len() > 1 && place == plan.pairs.len() - 1 {
-            world.tell(&Fact::Unharmed(place));
+            world.record(&Fact::Unharmed(place));
         }
     }
     for strike in &plan.strikes {
@@ -114,11 +114,11 @@ fn populate(world: &mut World, plan: &Plan) {
         world.faults.push(planned);
         world.clock.at(at, Due::FaultBegins(world.faults.len() - 1));
     }
-    world.come_to_rest();
+    world.settle_and_check();
 }
 
 fn storm(world: &mut World, plan: &Plan) {
-    world.live_until(Moment::ZERO + plan.storm);
+    world.run_until(Moment::ZERO + plan.storm);
 }
 
 fn heal(world: &mut World, plan: &Plan) {
@@ -130,8 +130,8 @@ fn heal(world: &mut World, plan: &Plan) {
         world.client_resumes(place);
     }
     world.healed = true;
-    world.tell(&Fact::Healed);
-    world.come_to_rest();
+    world.record(&Fact::Healed);
+    world.settle_and_check();
     if plan.quiet {
         recover_unasked(world, plan);
     }
@@ -147,7 +147,7 @@ fn heal(world: &mut World, plan: &Plan) {
     for place in 0..world.clients.len() {
         if is_probing(&world.clients[place]) {
             let id = world.clients[place].id;
-            world.tell(&Fact::StillDown(id));
+            world.record(&Fact::StillDown(id));
         }
     }
 }
@@ -190,7 +190,7 @@ fn recover_unasked(world: &mut World, plan: &Plan) {
     let last = bounds.iter().flatten().max().copied().unwrap_or_default();
     while world.violation.is_none() && world.step(healed + last) {
         if let Some(place) = is_late(world, world.clock.now()) {
-            return world.tell(&Fact::StillDown(world.clients[place].id));
+            return world.record(&Fact::StillDown(world.clients[place].id));
         }
     }
     for client in &mut world.clients {
@@ -218,11 +218,11 @@ fn is_probing(client: &Client) -> bool {
 fn rest(world: &mut World, plan: &Plan) {
     let until = world.clock.now() + world.oracle.longest() + Duration::from_secs(1);
     while world.violation.is_none() && has_open_requests(world) && world.step(until) {}
-    world.live_for(Duration::from_secs(1));
+    world.run_for(Duration::from_secs(1));
     if plan.mends && world.violation.is_none() {
         // What was lost is told to a new session a few things at a time, and lists are read page by page.
-        world.live_for(Duration::from_secs(15));
-        world.compare_notes();
+        world.run_for(Duration::from_secs(15));
+        world.compare_state();
     }
 }
 
@@ -252,7 +252,7 @@ fn drain(world: &mut World, plan: &Plan) {
             clients[place].probe_call(oracle);
         }
     }
-    world.come_to_rest();
+    world.settle_and_check();
     match plan.ending {
         Ending::Stop => world.stop(),
         Ending::StopTwice => {
@@ -260,11 +260,11 @@ fn drain(world: &mut World, plan: &Plan) {
             world.stop();
         }
         Ending::ClientsEnd => {
-            world.tell(&Fact::Closing);
+            world.record(&Fact::Closing);
             for client in world.clients.iter_mut().filter(|client| client.is_here()) {
                 client.closing = true;
             }
-            world.come_to_rest();
+            world.settle_and_check();
         }
     }
     let patience = match plan.ending {
@@ -274,9 +274,9 @@ fn drain(world: &mut World, plan: &Plan) {
     let until = world.clock.now() + patience + crate::check::END_BOUND + Duration::from_secs(1);
     while world.violation.is_none() && world.finished.is_none() && world.step(until) {}
     if world.finished.is_none() {
-        world.tell(&Fact::NeverFinished);
+        world.record(&Fact::NeverFinished);
     }
     // What was written to the clients before the end is theirs to read.
     let last = world.clock.now() + Duration::from_secs(1);
-    world.live_until(last);
+    world.run_until(last);
 }

@@ -236,8 +236,8 @@ impl Server {
         }
         if self.bridge_lost {
             let stamp = self.stamp();
-            let words = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
-            let body = encode::error(-32000, words, stamp);
+            let text = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
+            let body = encode::error(-32000, text, stamp);
             return self.answer(&id, key, reply_to, ("error", body), self.profile.odd, faults);
         }
         let mut violations = Vec::new();

@@ -83,7 +83,7 @@ pub struct World {
     steps: u64,
     pids: u32,
     /// Something was said to have happened in this step.
-    stirred: bool,
+    has_emitted: bool,
     /// Dice for what happens between the parts.
     pub rng: Rng,
 }
@@ -120,7 +120,7 @@ impl World {
             wakes: (Moment::ZERO, 0),
             steps: 0,
             pids: 100,
-            stirred: false,
+            has_emitted: false,
             rng: Rng::new(seed).fork(77),
         }
     }
@@ -130,29 +130,29 @@ impl World {
         let said = self.oracle.said.entry(upstream).or_default();
         said.extend(catalogue.answers().into_iter().map(|(_, body)| body));
         self.oracle.cached.insert(upstream);
-        self.tell(&Fact::NewEdition(upstream));
-        self.tell_engine(Input::Remembered { upstream: UpstreamId(upstream as u16), what: catalogue.to_core() });
+        self.record(&Fact::NewEdition(upstream));
+        self.send_input(Input::Remembered { upstream: UpstreamId(upstream as u16), what: catalogue.to_core() });
     }
 
     /// Lets a client in.
-    pub fn admit(&mut self, client: Client) {
+    pub fn connect_client(&mut self, client: Client) {
         let (id, upstream) = (client.id, UpstreamId(client.upstream as u16));
         self.oracle.readers.entry(id).or_default();
-        self.tell(&Fact::ClientConnected(client.upstream));
+        self.record(&Fact::ClientConnected(client.upstream));
         self.clients.push(client);
-        self.tell_engine(Input::ClientOpened { client: id, upstream });
+        self.send_input(Input::ClientOpened { client: id, upstream });
     }
 
     /// Lives until a moment, or until something is broken, or until nothing is due before it.
-    pub fn live_until(&mut self, end: Moment) {
-        self.come_to_rest();
+    pub fn run_until(&mut self, end: Moment) {
+        self.settle_and_check();
         while self.violation.is_none() && self.step(end) {}
         self.clock.advance(end);
     }
 
     /// Lives for a while.
-    pub fn live_for(&mut self, time: Duration) {
-        self.live_until(self.clock.now() + time);
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(self.clock.now() + time);
     }
 
     /// One step, unless nothing is due by then.
@@ -162,7 +162,7 @@ impl World {
         let Some(next) = [wake, due].into_iter().flatten().min().filter(|next| *next <= end) else { return false };
         self.steps += 1;
         if self.steps > STEPS {
-            self.tell(&Fact::ContractBroken("the world does not come to rest"));
+            self.record(&Fact::ContractBroken("the world does not come to rest"));
             return false;
         }
         if wake.is_some_and(|wake| wake <= next) {
@@ -170,21 +170,21 @@ impl World {
         } else if let Some(due) = self.clock.take() {
             // Something else happened, so a wake-up after it is not the same one again.
             self.wakes.1 = 0;
-            self.happen(due);
+            self.dispatch(due);
         }
         self.settle();
-        self.look();
+        self.check();
         true
     }
 
     /// Carries everything as far as it goes and lets the checkers look: for things done to the world from outside.
-    pub fn come_to_rest(&mut self) {
+    pub fn settle_and_check(&mut self) {
         self.settle();
-        self.look();
+        self.check();
     }
 
     /// Tells the checkers.
-    pub fn tell(&mut self, fact: &Fact<'_>) {
+    pub fn record(&mut self, fact: &Fact<'_>) {
         let now = self.clock.now();
         self.journal.record(now, fact, &self.oracle);
         self.coverage.record(fact);
@@ -195,8 +195,8 @@ impl World {
             return;
         }
         for check in &mut self.checks {
-            if let Err(words) = check.see(fact, now, &self.oracle) {
-                self.violation = Some(Violation { promise: check.name(), at: now, words });
+            if let Err(text) = check.see(fact, now, &self.oracle) {
+                self.violation = Some(Violation { promise: check.name(), at: now, text });
                 return;
             }
         }
@@ -209,8 +209,8 @@ impl World {
         }
         let now = self.clock.now();
         for check in &mut self.checks {
-            if let Err(words) = check.end(now, &self.oracle) {
-                self.violation = Some(Violation { promise: check.name(), at: now, words });
+            if let Err(text) = check.end(now, &self.oracle) {
+                self.violation = Some(Violation { promise: check.name(), at: now, text });
                 return;
             }
         }
@@ -223,30 +223,30 @@ impl World {
 
     /// The engine is told to stop.
     pub fn stop(&mut self) {
-        self.tell(&Fact::Stopped);
-        self.tell_engine(Input::Stop);
-        self.come_to_rest();
+        self.record(&Fact::Stopped);
+        self.send_input(Input::Stop);
+        self.settle_and_check();
     }
 
     /// Someone asks for a new connection by hand.
     pub fn reconnect(&mut self, upstream: usize) {
-        self.tell(&Fact::ManualAction(upstream));
-        self.tell_engine(Input::Reconnect { upstream: UpstreamId(upstream as u16) });
-        self.come_to_rest();
+        self.record(&Fact::ManualAction(upstream));
+        self.send_input(Input::Reconnect { upstream: UpstreamId(upstream as u16) });
+        self.settle_and_check();
     }
 
     /// Someone takes an upstream out by hand.
-    pub fn take_out(&mut self, upstream: usize) {
-        self.tell(&Fact::Isolated(upstream));
-        self.tell_engine(Input::Isolate { upstream: UpstreamId(upstream as u16) });
-        self.come_to_rest();
+    pub fn isolate(&mut self, upstream: usize) {
+        self.record(&Fact::Isolated(upstream));
+        self.send_input(Input::Isolate { upstream: UpstreamId(upstream as u16) });
+        self.settle_and_check();
     }
 
     /// Someone brings it back.
-    pub fn bring_back(&mut self, upstream: usize) {
-        self.tell(&Fact::ManualAction(upstream));
-        self.tell_engine(Input::Resume { upstream: UpstreamId(upstream as u16) });
-        self.come_to_rest();
+    pub fn end_isolation(&mut self, upstream: usize) {
+        self.record(&Fact::ManualAction(upstream));
+        self.send_input(Input::Resume { upstream: UpstreamId(upstream as u16) });
+        self.settle_and_check();
     }
 
     /// Somebody edits the configuration: from now on it is what was planned with these changes, and the way to the server
@@ -256,28 +256,28 @@ impl World {
         edit(&mut config);
         // What has come is under the old terms, and what comes from now on is under these.
         self.oracle.terms[upstream] = Terms::new(&config);
-        self.tell_engine(Input::Reconfigure { upstream: UpstreamId(upstream as u16), config, change });
-        self.come_to_rest();
+        self.send_input(Input::Reconfigure { upstream: UpstreamId(upstream as u16), config, change });
+        self.settle_and_check();
     }
 
     /// The machine sleeps for a while: no time passes for anybody, but when it wakes up it is later, and what was connected to
     /// this upstream is dead.
-    pub fn sleep_through(&mut self, upstream: usize, time: Duration) {
+    pub fn suspend(&mut self, upstream: usize, time: Duration) {
         self.silence(upstream);
         // Whoever must not notice anything must not miss a deadline for it.
         let time = if self.hosts.len() == 1 { time } else { Duration::ZERO };
         self.slept += time;
-        self.oracle.grow_older(time);
-        self.tell(&Fact::ConnectivityChanged(time));
-        self.tell_engine(Input::Woke);
-        self.come_to_rest();
+        self.oracle.advance_open_requests(time);
+        self.record(&Fact::ConnectivityChanged(time));
+        self.send_input(Input::Woke);
+        self.settle_and_check();
     }
 
     /// The machine is in another network, and the shell has noticed.
-    pub fn change_network(&mut self) {
-        self.tell(&Fact::ConnectivityChanged(Duration::ZERO));
-        self.tell_engine(Input::NetworkChanged);
-        self.come_to_rest();
+    pub fn report_network_change(&mut self) {
+        self.record(&Fact::ConnectivityChanged(Duration::ZERO));
+        self.send_input(Input::NetworkChanged);
+        self.settle_and_check();
     }
 
     /// How many upstreams may be harmed: in worlds with several the last one is left alone.
@@ -286,17 +286,17 @@ impl World {
     }
 
     /// Another client comes to an upstream, and counts its requests from one as the first did.
-    pub fn admit_another(&mut self, upstream: usize) {
+    pub fn connect_another_client(&mut self, upstream: usize) {
         let id = ClientId(1_000 + self.clients.len() as u32);
         let era = self.hosts[upstream].era;
         let workload = Workload { left: 20, pace: (0, 200), unsafes: 50, lists_first: true, ..Workload::none(era) };
         let rng = self.rng.fork(u64::from(id.0));
-        self.admit(Client::new(id, upstream, era, workload, 65_536, false, rng));
+        self.connect_client(Client::new(id, upstream, era, workload, 65_536, false, rng));
         self.clock.after(Duration::from_millis(1), Due::ClientActs(id));
     }
 
     /// What each client relies on, and what its server knows of it: for when everything has healed.
-    pub fn compare_notes(&mut self) {
+    pub fn compare_state(&mut self) {
         for place in 0..self.clients.len() {
             let Client { id, upstream, state, .. } = self.clients[place];
             if state != ClientState::Ready || self.clients[place].probe != Probe::Done {
@@ -307,7 +307,7 @@ impl World {
             let unserved = self.unserved(upstream, id);
             let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
             let state = state.as_ref();
-            self.tell(&Fact::StateCompared { client: id, expected: &expected, state, edition, unserved });
+            self.record(&Fact::StateCompared { client: id, expected: &expected, state, edition, unserved });
         }
     }
 
@@ -357,11 +357,11 @@ impl World {
         self.wakes = (now, again);
         self.machine.handle_timeout(now + self.slept);
         if again > WAKES {
-            self.tell(&Fact::ContractBroken("the engine wants to be woken again and again at one instant"));
+            self.record(&Fact::ContractBroken("the engine wants to be woken again and again at one instant"));
         }
     }
 
-    fn happen(&mut self, due: Due) {
+    fn dispatch(&mut self, due: Due) {
         match due {
             Due::SpawnEnds(link) => self.spawn_ends(link),
             Due::ChildReads(link) => self.child_reads(link),
@@ -381,7 +381,7 @@ impl World {
             Due::FaultGoesOn(place) => crate::fault::go_on(self, place),
             Due::FaultEnds(place) => crate::fault::end(self, place),
             Due::AnswerDue(key) => self.answer_due(key),
-            Due::PatienceEnds(key) => self.patience_ends(key),
+            Due::RecoveryEnds(key) => self.recovery_ends(key),
         }
     }
 
@@ -395,21 +395,21 @@ impl World {
         self.machine.upstream_state(upstream).own_link
     }
 
-    fn look(&mut self) {
+    fn check(&mut self) {
         let wake = self.wakes_at();
         let load = self.machine.load();
-        self.tell(&Fact::Settled { wake, load });
+        self.record(&Fact::Settled { wake, load });
         // Between two events the fold stands still, so it is compared only when there was one.
-        if !std::mem::take(&mut self.stirred) {
+        if !std::mem::take(&mut self.has_emitted) {
             return;
         }
         for upstream in 0..self.hosts.len() {
             let state = self.machine.upstream_state(upstream);
-            self.tell(&Fact::UpstreamState { upstream, state: &state });
+            self.record(&Fact::UpstreamState { upstream, state: &state });
         }
     }
 
-    fn tell_engine(&mut self, input: Input) {
+    fn send_input(&mut self, input: Input) {
         // A shell that was told that everything is finished has nothing more to report.
         if self.finished.is_none() {
             let now = self.clock.now();

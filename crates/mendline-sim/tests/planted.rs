@@ -25,7 +25,7 @@ fn every_planted_defect_is_caught_within_a_thousand_seeds() {
 
 #[test]
 fn the_copy_without_a_defect_is_clean_on_the_same_seeds() {
-    let failed = cli::many(0, SEEDS, EngineKind::Planted(0), 2).failed;
+    let failed = cli::run_many(0, SEEDS, EngineKind::Planted(0), 2).failed;
     assert!(failed.is_none(), "seed {:?}", failed.map(|report| (report.seed, report.violation)));
 }
 

@@ -5,7 +5,7 @@ use mendline_sim::machine::EngineKind;
 
 #[test]
 fn five_hundred_worlds_keep_every_promise_and_visit_every_fault_and_edge() {
-    let cli::Lived { failed, coverage, .. } = cli::many(0, 500, EngineKind::Engine, 2);
+    let cli::Summary { failed, coverage, .. } = cli::run_many(0, 500, EngineKind::Engine, 2);
     if let Some(report) = failed {
         let violation = report.violation.map(|violation| violation.to_string()).unwrap_or_default();
         panic!("{violation}\nreproduce: cargo xtask sim --seed {} --log", report.seed);

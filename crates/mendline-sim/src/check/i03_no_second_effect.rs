@@ -21,7 +21,7 @@ impl Check for NoSecondEffect {
             return Ok(());
         }
         // A second whole copy in a pipe is a second effect that only luck prevents; one that was turned away is none.
-        if record.runs > 1 || record.at_large() > 1 {
+        if record.runs > 1 || record.possibly_run() > 1 {
             return Err(format!(
                 "{} ({}) ran {} times and was sent {} times",
                 record.id, record.what, record.runs, record.whole

@@ -45,7 +45,7 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
                 record.whole, record.runs
             ));
         }
-        "refused" if record.at_large() > 0 || record.runs > 0 => {
+        "refused" if record.possibly_run() > 0 || record.runs > 0 => {
             return Err(format!(
                 "{id} ({what}) was answered {says}, but it was turned away {} of {} times and ran {} times",
                 record.refused, record.whole, record.runs
@@ -54,7 +54,7 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
         "refused" if record.refused == 0 => {
             return Err(format!("{id} ({what}) was answered {says}, but nobody turned it away"));
         }
-        "unknown" if record.at_large() + in_doubt + record.said_lost == 0 => {
+        "unknown" if record.possibly_run() + in_doubt + record.reported_session_lost == 0 => {
             return Err(format!("{id} ({what}) was answered unknown, but no server can have had all of it"));
         }
         "not_sent" | "refused" | "unknown" | "answered" => {}

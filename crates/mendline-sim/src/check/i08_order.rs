@@ -116,8 +116,8 @@ impl Check for Order {
                 self.grow(*named, *value, oracle)?;
                 return self.next(*client, *stamp);
             }
-            Fact::ServerViolation { by, text } => return Err(format!("{by} {words}")),
-            Fact::ClientViolation { client, text } => return Err(format!("client {} {words}", client.0)),
+            Fact::ServerViolation { by, text } => return Err(format!("{by} {text}")),
+            Fact::ClientViolation { client, text } => return Err(format!("client {} {text}", client.0)),
             _ => {}
         }
         Ok(())

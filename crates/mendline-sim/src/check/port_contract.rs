@@ -57,7 +57,7 @@ impl Check for PortContract {
                 self.over.insert(*link);
                 Ok(())
             }
-            Fact::ContractBroken(words) => Err((*words).to_owned()),
+            Fact::ContractBroken(text) => Err((*text).to_owned()),
             _ => Ok(()),
         }
     }

@@ -14,11 +14,11 @@ impl Fault for Isolate {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.take_out(at);
+        world.isolate(at);
         None
     }
 
     fn end(&self, world: &mut World, at: usize) {
-        world.bring_back(at);
+        world.end_isolation(at);
     }
 }

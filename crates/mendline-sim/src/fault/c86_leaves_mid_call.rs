@@ -19,7 +19,7 @@ impl Fault for LeavesMidCall {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.clients[at].open_keys().next().is_some() {
-            world.client_vanishes(at);
+            world.client_disconnects(at);
             return None;
         }
         Some(Duration::from_millis(40))

@@ -19,7 +19,7 @@ impl Fault for ClientKill9 {
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.client_vanishes(at);
+        world.client_disconnects(at);
         None
     }
 

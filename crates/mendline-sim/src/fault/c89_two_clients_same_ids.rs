@@ -17,7 +17,7 @@ impl Fault for TwoClientsSameIds {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         // In the legacy era a server is greeted by one client; who shares one is a later story.
         if world.hosts[at].era == Era::Modern {
-            world.admit_another(at);
+            world.connect_another_client(at);
         }
         None
     }

@@ -14,7 +14,7 @@ impl Fault for DeadBridge {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.break_bridge(at);
+        world.lose_bridges(at);
         None
     }
 }

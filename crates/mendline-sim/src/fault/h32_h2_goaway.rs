@@ -18,7 +18,7 @@ impl Fault for GoAway {
     }
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.say_goaway(at);
+        world.send_goaway(at);
         Some(world.rng.millis(1, 300))
     }
 }

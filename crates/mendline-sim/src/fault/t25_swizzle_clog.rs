@@ -14,7 +14,7 @@ impl Fault for SwizzleClog {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.clog(at);
+        world.stall(at);
         Some(world.rng.millis(100, 2_000))
     }
 
@@ -22,7 +22,7 @@ impl Fault for SwizzleClog {
         let harmed = world.harmed();
         let which = world.rng.below(harmed as u64) as usize;
         if world.rng.percent(60) {
-            world.clog(which);
+            world.stall(which);
         } else {
             super::mend(world, which);
         }

@@ -19,7 +19,7 @@ impl Fault for SuspendResume {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         let slept = world.rng.millis(5_000, 900_000);
-        world.sleep_through(at, slept);
+        world.suspend(at, slept);
         Some(world.rng.millis(5_000, 60_000))
     }
 }

@@ -19,7 +19,7 @@ impl Fault for RouteOrAddressChanged {
 
     fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.silence(at);
-        world.change_network();
+        world.report_network_change();
         Some(world.rng.millis(2_000, 20_000))
     }
 }

@@ -82,7 +82,7 @@ macro_rules! adapter {
                         flows: folded.is_none_or(|it| {
                             breaker_state(it.breaker.standing) == "Closed" && it.tools.is_empty() && it.pause.is_none()
                         }),
-                        own_breaker: self.engine.breaker(id).map_or("Closed", standing),
+                        own_breaker: self.engine.breaker(id).map_or("Closed", breaker_state),
                         own_link: self.engine.link_state(id).map_or("Idle", state),
                         own_open: self.engine.open_calls(id) as u64,
                         own_out: self.engine.calls_out(id) as u64,

@@ -59,13 +59,13 @@ impl Runner {
             ["client", rest @ ..] => self.client(0, rest),
             ["tick", time] => {
                 let time = duration(time)?;
-                self.world()?.live_for(time);
+                self.world()?.run_for(time);
                 Ok(())
             }
             ["kill", name] => self.end(name, Ending::Signal(9)),
             ["exit", name, code] => self.end(name, Ending::Code(code.parse().map_err(|_| "no exit code")?)),
             ["halt", name] => self.at(name, |world, place| world.halt(place)),
-            ["resume", name] => self.at(name, |world, place| world.stir(place)),
+            ["resume", name] => self.at(name, |world, place| world.release(place)),
             ["reconnect", name] => self.at(name, |world, place| world.reconnect(place)),
             ["fault", name, verb, fault] => self.fault(name, verb, fault),
             ["says", name, ..] => {
@@ -89,7 +89,7 @@ impl Runner {
     /// What has come out since the last time, and a broken promise if there is one.
     pub fn take_lines(&mut self) -> Vec<String> {
         let Some(world) = &mut self.world else { return Vec::new() };
-        world.come_to_rest();
+        world.settle_and_check();
         let mut lines = world.scenario_log.as_mut().map(ScenarioLog::take).unwrap_or_default();
         lines.extend(world.violation.take().map(|violation| format!("BROKEN    {violation}")));
         lines
@@ -173,9 +173,9 @@ impl Runner {
             let plain = config.upstreams[place].catalogue.cache;
             let workload = Workload { plain, ..Workload::none(host.era) };
             let rng = Rng::new(place as u64);
-            world.admit(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, rng));
+            world.connect_client(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, rng));
         }
-        world.come_to_rest();
+        world.settle_and_check();
         self.world = Some(world);
     }
 
@@ -195,13 +195,13 @@ impl Runner {
                 client.cancel(open.ok_or("nothing is open under that id")?, clock.now(), oracle);
             }
             ["closes"] => client.closing = true,
-            ["leaves"] => world.client_vanishes(place),
+            ["leaves"] => world.client_disconnects(place),
             ["stops-reading"] => client.reads = false,
             ["reads-again"] => world.client_resumes(place),
             _ => return Err("clients do not do that".into()),
         }
         // Long enough for what is said to be heard and answered by a quick server, and no longer.
-        world.live_for(Duration::from_millis(50));
+        world.run_for(Duration::from_millis(50));
         Ok(())
     }
 
@@ -222,7 +222,7 @@ impl Runner {
             "ends" => fault.end(self.world()?, place),
             _ => return Err("a fault begins, strikes or ends".into()),
         }
-        self.world()?.come_to_rest();
+        self.world()?.settle_and_check();
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Runner {
         let place = self.place(name)?;
         let world = self.world()?;
         act(world, place);
-        world.come_to_rest();
+        world.settle_and_check();
         Ok(())
     }
 

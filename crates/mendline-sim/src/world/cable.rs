@@ -29,19 +29,19 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(45);
 impl World {
     pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
         let Some(site) = self.hosts.get(upstream).and_then(|host| host.site.clone()) else {
-            return self.tell(&Fact::ContractBroken("the engine wants an exchange with an upstream that has no URL"));
+            return self.record(&Fact::ContractBroken("the engine wants an exchange with an upstream that has no URL"));
         };
         let message = match request.body.clone() {
-            Some(body) => self.understand(body),
+            Some(body) => self.parse_output(body),
             None => None,
         };
         let key = message.as_ref().and_then(|message| self.key_of(message));
         if let Some(message) = &message {
-            self.tell(&Fact::HandedOut { by: Via::Exchange(upstream, id), message, key });
+            self.record(&Fact::HandedOut { by: Via::Exchange(upstream, id), message, key });
         }
         let resumed = request.header(headers::LAST_EVENT_ID).and_then(site::read_event_name);
         if let Some(key) = resumed.and_then(|name| self.origins[upstream].answers(name)) {
-            self.tell(&Fact::ResponseResumed { by: Via::Exchange(upstream, id), key });
+            self.record(&Fact::ResponseResumed { by: Via::Exchange(upstream, id), key });
         }
         let host = &mut self.hosts[upstream];
         let takes = match site.faults.connect {
@@ -56,7 +56,7 @@ impl World {
         let pending = PendingRequest { exchange: Some(id), request, message, key };
         let exchange = Exchange::new(upstream, pending, site.faults.connect, rng);
         if self.exchanges.insert(id, exchange).is_some() {
-            self.tell(&Fact::ContractBroken("the engine used the name of an exchange twice"));
+            self.record(&Fact::ContractBroken("the engine used the name of an exchange twice"));
         }
         self.clock.after(takes, Due::ConnectEnds(id));
     }
@@ -117,7 +117,7 @@ impl World {
         let wait = exchange.rng.millis(latency.0, latency.1);
         if let Some(key) = key {
             self.oracle.of_mut(key).whole += 1;
-            self.tell(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
+            self.record(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
         }
         if let (true, Some(pending)) = (delivered, pending) {
             let number = self.origins[upstream].enqueue(pending);
@@ -171,7 +171,7 @@ impl World {
                 let hint = head.retry_after_ms.filter(|_| matches!(head.status, 429 | 503));
                 self.report(upstream, id, report, Input::Head { exchange: id, head });
                 if let Some(millis) = hint {
-                    self.tell(&Fact::RetryAfter { upstream, wait: Duration::from_millis(millis) });
+                    self.record(&Fact::RetryAfter { upstream, wait: Duration::from_millis(millis) });
                 }
             }
             Some(Part::Event(event)) => {
@@ -180,13 +180,13 @@ impl World {
                 let event = if is_pretty { SseEvent { data: event.data.map(pretty), ..event } } else { event };
                 let event = ReceivedEvent::new(event, &Limits::default());
                 let spoke = event.received.is_some();
-                self.note_delivery(upstream, id, event.received.as_ref());
+                self.record_delivery(upstream, id, event.received.as_ref());
                 self.report(upstream, id, Report::Event(spoke), Input::StreamEvent { exchange: id, event });
             }
             Some(Part::Body(text)) => {
                 let text = if is_pretty { pretty(text) } else { text };
                 let received = Received::from_text(text, &Limits::default());
-                self.note_delivery(upstream, id, Some(&received));
+                self.record_delivery(upstream, id, Some(&received));
                 self.report(upstream, id, Report::Body, Input::Body { exchange: id, received });
             }
             Some(Part::End(how)) => self.end_exchange(id, how),
@@ -203,26 +203,26 @@ impl World {
         {
             let record = self.oracle.of_mut(key);
             record.refused += u32::from(exchange.refuses);
-            record.said_lost += u32::from(exchange.says_lost);
-            record.whole -= u32::from(exchange.astray);
+            record.reported_session_lost += u32::from(exchange.reports_session_lost);
+            record.whole -= u32::from(exchange.misdirected);
         }
         self.coverage.exchange_ended(&how, written);
         self.report(exchange.upstream, id, Report::End, Input::End { exchange: id, how, written });
     }
 
     fn report(&mut self, upstream: usize, exchange: ExchangeId, report: Report, input: Input) {
-        self.tell_engine(input);
-        self.tell(&Fact::Reported { upstream, exchange, report });
+        self.send_input(input);
+        self.record(&Fact::Reported { upstream, exchange, report });
     }
 
-    fn note_delivery(&mut self, upstream: usize, id: ExchangeId, received: Option<&Received>) {
+    fn record_delivery(&mut self, upstream: usize, id: ExchangeId, received: Option<&Received>) {
         let Some(received) = received else { return };
-        self.note_given(Via::Exchange(upstream, id), received);
+        self.record_received(Via::Exchange(upstream, id), received);
         let Received::Message(message) = received else { return };
         let Some(stamp) = stamp_of(message) else { return };
-        self.tell(&Fact::Delivered { upstream, stamp });
+        self.record(&Fact::Delivered { upstream, stamp });
         if is_notice(message) {
-            self.tell(&Fact::NoticeWritten { by: Via::Exchange(upstream, id), stamp });
+            self.record(&Fact::NoticeWritten { by: Via::Exchange(upstream, id), stamp });
         }
     }
 
@@ -236,11 +236,11 @@ impl World {
     }
 
     /// The connection of an exchange breaks.
-    pub fn cut(&mut self, id: ExchangeId, words: &str) {
+    pub fn cut(&mut self, id: ExchangeId, text: &str) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let upstream = exchange.upstream;
-        exchange.cut(EndHow::Cut(words.into()), now);
+        exchange.cut(EndHow::Cut(text.into()), now);
         let noticed = exchange.rng.percent(60);
         self.detach(upstream, id, noticed);
     }
@@ -288,7 +288,7 @@ impl World {
         }
         let said = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
         if read.len() != 1 || said(&read[0]) != said(&event) {
-            self.tell(&Fact::ContractBroken("an event was read otherwise than it was written"));
+            self.record(&Fact::ContractBroken("an event was read otherwise than it was written"));
         }
         read.pop().unwrap_or(event)
     }
@@ -301,12 +301,12 @@ impl World {
 
     /// The exchanges of an upstream that are connected and not over.
     pub fn connected(&self, upstream: usize) -> Vec<ExchangeId> {
-        let is_meant = |exchange: &Exchange| {
+        let is_match = |exchange: &Exchange| {
             exchange.upstream == upstream
                 && !exchange.is_closed()
                 && matches!(exchange.phase, Phase::Sending | Phase::Sent)
         };
-        self.exchanges.iter().filter(|(_, exchange)| is_meant(exchange)).map(|(id, _)| *id).collect()
+        self.exchanges.iter().filter(|(_, exchange)| is_match(exchange)).map(|(id, _)| *id).collect()
     }
 
     /// Every connection to an upstream goes silent, without a word to anybody.
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// The weather is fair again and what hung goes on; lines that were dead meanwhile are found out soon.
-    pub fn clear_up(&mut self, upstream: usize) {
+    pub fn clear_network_faults(&mut self, upstream: usize) {
         if let Some(site) = &mut self.hosts[upstream].site {
             site.faults = NetworkFaults::default();
         }

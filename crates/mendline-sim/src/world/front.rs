@@ -40,7 +40,7 @@ impl World {
     }
 
     /// The engine reads one line of a client, if it wants to.
-    pub(super) fn listen(&mut self, place: usize) -> bool {
+    pub(super) fn read_client(&mut self, place: usize) -> bool {
         let client = &mut self.clients[place];
         let id = client.id;
         // A shell that was told that everything is finished reads no more.
@@ -51,7 +51,7 @@ impl World {
             let closes = std::mem::take(&mut client.closing);
             if closes {
                 client.state = ClientState::Ended;
-                self.tell_engine(Input::ClientEnded { client: id });
+                self.send_input(Input::ClientEnded { client: id });
             }
             return closes;
         };
@@ -65,17 +65,17 @@ impl World {
                 self.clock.at(due + TICK, Due::AnswerDue(key));
             }
             if self.hosts[upstream].site.is_some() {
-                self.clock.after(terms.recovery + ONE_CONNECTION, Due::PatienceEnds(key));
+                self.clock.after(terms.recovery + ONE_CONNECTION, Due::RecoveryEnds(key));
             }
-            self.tell(&Fact::Arrived(key));
+            self.record(&Fact::Arrived(key));
         }
         let received = Received::from_line(Line::Text(line), &Limits::default());
-        self.tell_engine(Input::FromClient { client: id, received });
+        self.send_input(Input::FromClient { client: id, received });
         true
     }
 
     /// The shell writes to a client as much as it takes.
-    pub(super) fn serve(&mut self, place: usize) -> bool {
+    pub(super) fn write_client(&mut self, place: usize) -> bool {
         let id = self.clients[place].id;
         if self.clients[place].state == ClientState::Gone {
             return false;
@@ -88,7 +88,7 @@ impl World {
             }
             let Some(text) = self.machine.poll_write(Port::Client(id)) else { break };
             moved = true;
-            let Some(message) = self.understand(text.to_bytes()) else { break };
+            let Some(message) = self.parse_output(text.to_bytes()) else { break };
             self.clients[place].inbox.pull(message, None);
         }
         let client = &mut self.clients[place];
@@ -116,19 +116,19 @@ impl World {
         let client = self.clients[place].id;
         match self.clients[place].receive(message, &mut self.oracle) {
             Incoming::Answer(key, verdict, stamp) => {
-                self.tell(&Fact::Answered { key, verdict: &verdict, stamp });
+                self.record(&Fact::Answered { key, verdict: &verdict, stamp });
                 self.judge_probe(place, key, &verdict);
             }
-            Incoming::Surplus => self.tell(&Fact::Surplus { client, message }),
+            Incoming::Surplus => self.record(&Fact::Surplus { client, message }),
             Incoming::Progress(named, meant, value, stamp) => {
-                self.tell(&Fact::Progressed { client, named, meant, value, stamp });
+                self.record(&Fact::Progressed { client, named, meant, value, stamp });
             }
-            Incoming::Notice(stamp) => self.tell(&Fact::NotificationRead { client, message, stamp }),
+            Incoming::Notice(stamp) => self.record(&Fact::NotificationRead { client, message, stamp }),
             Incoming::ServerRequest(number, wait, stamp) => {
-                self.tell(&Fact::ServerRequestRead { client, stamp });
+                self.record(&Fact::ServerRequestRead { client, stamp });
                 self.clock.after(wait, Due::ClientReplies(client, number));
             }
-            Incoming::Wrong(words) => self.tell(&Fact::ClientViolation { client, text: &words }),
+            Incoming::Wrong(text) => self.record(&Fact::ClientViolation { client, text: &text }),
         }
     }
 
@@ -139,7 +139,7 @@ impl World {
         match verdict {
             Verdict::Passed(body) if self.oracle.of(key).what == "read_note" && !is_error(body) => {
                 self.clients[place].probe = Probe::Done;
-                self.tell(&Fact::Recovered(client));
+                self.record(&Fact::Recovered(client));
             }
             // It was greeted, or told that it did not work: the next try comes when it acts again.
             _ => self.clock.after(Duration::from_millis(500), Due::ClientActs(client)),
@@ -162,12 +162,12 @@ impl World {
             // The answer may be among what the client has not read: that is its own slowness, not ours.
             self.clock.after(Duration::from_millis(100), Due::AnswerDue(key));
         } else {
-            self.tell(&Fact::Overdue(key));
+            self.record(&Fact::Overdue(key));
         }
     }
 
     /// Over HTTP a request that no server can have had waits for one no longer than `timeouts.recovery`.
-    pub(super) fn patience_ends(&mut self, key: Key) {
+    pub(super) fn recovery_ends(&mut self, key: Key) {
         let record = self.oracle.of(key);
         let unsent = record.is_open() && record.whole == 0;
         let unread = self.client(record.client).is_some_and(|place| {
@@ -175,12 +175,12 @@ impl World {
             inbox.unaccepted() + inbox.unread() > 0
         });
         if unsent && !unread && !self.oracle.is_gone(record.client) && self.finished.is_none() {
-            self.tell(&Fact::Overdue(key));
+            self.record(&Fact::Overdue(key));
         }
     }
 
     /// A client goes away without a word.
-    pub fn client_vanishes(&mut self, place: usize) {
+    pub fn client_disconnects(&mut self, place: usize) {
         let client = &mut self.clients[place];
         if client.state == ClientState::Gone {
             return;
@@ -189,13 +189,13 @@ impl World {
         client.outbox.clear();
         let id = client.id;
         self.oracle.readers.entry(id).or_default().gone = true;
-        self.tell(&Fact::ClientLeft(id));
-        self.tell_engine(Input::ClientLost { client: id });
+        self.record(&Fact::ClientLeft(id));
+        self.send_input(Input::ClientLost { client: id });
     }
 
     /// A client begins to read again.
     pub fn client_resumes(&mut self, place: usize) {
         self.clients[place].reads = true;
-        self.serve(place);
+        self.write_client(place);
     }
 }

@@ -61,8 +61,8 @@ impl World {
         };
         if let Some((kind, text)) = failure {
             self.children.remove(&link);
-            self.tell(&Fact::NotStarted(link));
-            return self.tell_engine(Input::SpawnFailed { link, why: SpawnFailure { kind, text: text.into() } });
+            self.record(&Fact::NotStarted(link));
+            return self.send_input(Input::SpawnFailed { link, why: SpawnFailure { kind, text: text.into() } });
         }
         self.pids += 1;
         let (pid, now) = (self.pids, self.clock.now());
@@ -70,8 +70,8 @@ impl World {
         child.state = ProcessState::Alive;
         child.reads_from = now + faults.start;
         let pending_end = child.pending_end.take();
-        self.tell(&Fact::Started(link));
-        self.tell_engine(Input::Spawned { link, pid });
+        self.record(&Fact::Started(link));
+        self.send_input(Input::Spawned { link, pid });
         if let Some(after) = faults.crashes_after {
             self.clock.after(after, Due::ChildEnds(link, Ending::Code(1)));
         }
@@ -96,7 +96,7 @@ impl World {
         } else if child.stdin_closing && !child.stdin_closed && child.stdin.unread() + child.stdin.unaccepted() == 0 {
             child.stdin_closed = true;
             let wait = child.rng.millis(1, 60);
-            self.tell(&Fact::Signalled(link, None));
+            self.record(&Fact::Signalled(link, None));
             if !ignores_term {
                 self.clock.after(wait, Due::ChildEnds(link, Ending::Code(0)));
             }
@@ -113,7 +113,7 @@ impl World {
         let at_most = if child.rng.percent(20) { child.rng.between(1, 200) } else { 1 << 20 };
         for queued in child.stdin.read(at_most) {
             if let Some(key) = queued.key {
-                self.tell(&Fact::Read { by: Via::Child(link), key, message: &queued.message });
+                self.record(&Fact::Read { by: Via::Child(link), key, message: &queued.message });
             }
             let Some(child) = self.children.get_mut(&link) else { return };
             let actions = child.server.receive(&queued.message, queued.key, ReplyStream::PIPE, &faults);
@@ -140,22 +140,22 @@ impl World {
             match action {
                 Action::Write(_, line) | Action::Request(_, line) | Action::WriteMalformed(_, line) => self.child_writes(link, line),
                 Action::Notify(_, line, stamp) => {
-                    self.tell(&Fact::NoticeWritten { by: Via::Child(link), stamp });
+                    self.record(&Fact::NoticeWritten { by: Via::Child(link), stamp });
                     self.child_writes(link, line);
                 }
                 Action::Answer(_, line, key, body) => {
-                    self.note_reply(upstream, key, body);
+                    self.record_reply(upstream, key, body);
                     self.child_writes(link, line);
                 }
-                Action::Run(key) => self.note_run(Via::Child(link), key),
+                Action::Run(key) => self.record_run(Via::Child(link), key),
                 Action::Continue(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
-                Action::Violation(words) => self.tell(&Fact::ServerViolation { by: Via::Child(link), text: &words }),
+                Action::Violation(text) => self.record(&Fact::ServerViolation { by: Via::Child(link), text: &text }),
             }
         }
     }
 
     /// A server answered something.
-    pub(super) fn note_reply(&mut self, upstream: usize, key: Option<Key>, body: Bytes) {
+    pub(super) fn record_reply(&mut self, upstream: usize, key: Option<Key>, body: Bytes) {
         if let Some(key) = key {
             self.oracle.of_mut(key).replies.push(body.clone());
         }
@@ -165,9 +165,9 @@ impl World {
     }
 
     /// A server did something.
-    pub(super) fn note_run(&mut self, by: Via, key: Key) {
+    pub(super) fn record_run(&mut self, by: Via, key: Key) {
         self.oracle.of_mut(key).runs += 1;
-        self.tell(&Fact::Ran { by, key });
+        self.record(&Fact::Ran { by, key });
     }
 
     /// A child writes a line to its stdout.
@@ -197,7 +197,7 @@ impl World {
         });
         let wait = child.rng.millis(0, 25) + reap_delay;
         self.coverage.cut_within_a_line(child.stdin.is_within_a_line());
-        self.tell(&Fact::Died(link));
+        self.record(&Fact::Died(link));
         self.clock.after(wait, Due::Reap(link));
     }
 
@@ -239,13 +239,13 @@ impl World {
             if let Some(child) = self.children.get_mut(&link)
                 && !std::mem::replace(&mut child.stopped, true)
             {
-                self.tell(&Fact::Frozen(link));
+                self.record(&Fact::Frozen(link));
             }
         }
     }
 
     /// An upstream goes silent, whatever it is, until it is mended.
-    pub fn clog(&mut self, upstream: usize) {
+    pub fn stall(&mut self, upstream: usize) {
         self.halt(upstream);
         if let Some(site) = &mut self.hosts[upstream].site {
             site.faults.silent = Some(20);
@@ -254,7 +254,7 @@ impl World {
     }
 
     /// The living processes of an upstream lose what they are a bridge to, for good.
-    pub fn break_bridge(&mut self, upstream: usize) {
+    pub fn lose_bridges(&mut self, upstream: usize) {
         for link in self.living(upstream) {
             if let Some(child) = self.children.get_mut(&link) {
                 child.server.lose_bridge();
@@ -265,11 +265,11 @@ impl World {
     /// What is started from now on is another edition, with other lists.
     pub fn change_edition(&mut self, upstream: usize) {
         self.hosts[upstream].profile.edition += 1;
-        self.tell(&Fact::NewEdition(upstream));
+        self.record(&Fact::NewEdition(upstream));
     }
 
     /// Lets stopped processes go on, lets the deaf hear and answers what hung: for the end of a fault.
-    pub fn stir(&mut self, upstream: usize) {
+    pub fn release(&mut self, upstream: usize) {
         let now = self.clock.now();
         for link in self.living(upstream) {
             let Some(child) = self.children.get_mut(&link) else { continue };
@@ -279,7 +279,7 @@ impl World {
             let (missed_jobs, pending_end) = (std::mem::take(&mut child.missed_jobs), child.pending_end.take());
             let actions = child.server.release_held();
             if thaws {
-                self.tell(&Fact::Continued(link));
+                self.record(&Fact::Continued(link));
             }
             for job in missed_jobs {
                 self.clock.at(now, Due::JobGoesOn(link, job));

@@ -36,13 +36,13 @@ impl World {
             && self.rng.percent(chance)
         {
             let eof = matches!(site.faults.cut, Some((Cut::Eof, _)));
-            let words = if eof { "the server closed the connection without a response" } else { "connection reset" };
+            let text = if eof { "the server closed the connection without a response" } else { "connection reset" };
             // The server may have read it before the line broke.
             if eof || self.rng.percent(60) {
                 pending.exchange = None;
-                self.origin_hears(upstream, pending, &site);
+                self.origin_receives(upstream, pending, &site);
             }
-            return self.cut(exchange, words);
+            return self.cut(exchange, text);
         }
         let is_request = pending.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
         if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, pending.request.verb)
@@ -52,15 +52,15 @@ impl World {
             let exchange = pending.exchange;
             if injected.may_hide_execution() && self.rng.percent(40) {
                 pending.exchange = None;
-                self.origin_hears(upstream, pending, &site);
+                self.origin_receives(upstream, pending, &site);
             }
             return self.send_injected(exchange, injected);
         }
-        self.origin_hears(upstream, pending, &site);
+        self.origin_receives(upstream, pending, &site);
     }
 
     /// The server says goodbye to its connections: what it has not looked at it never will.
-    pub fn say_goaway(&mut self, upstream: usize) {
+    pub fn send_goaway(&mut self, upstream: usize) {
         for pending in std::mem::take(&mut self.origins[upstream].in_transit).into_values() {
             if let Some(exchange) = pending.exchange {
                 self.refuse(exchange);
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Turns a request away by its head, if the server does that to such as this one.
-    fn turns_away(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) -> bool {
+    fn rejects(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) -> bool {
         let (Some((why, chance)), Some(message)) = (site.faults.rejection, &pending.message) else { return false };
         let strikes = match why {
             Rejection::NoSuchMethod => message.method() == Method::Other,
@@ -78,7 +78,7 @@ impl World {
         if message.kind() != Kind::Request || !strikes || !self.rng.percent(chance) {
             return false;
         }
-        let (status, code, words) = match why {
+        let (status, code, text) = match why {
             Rejection::NoSuchMethod => (404, -32601, "method not found"),
             Rejection::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
         };
@@ -87,10 +87,10 @@ impl World {
             it.refuses = true;
         }
         let id = String::from_utf8_lossy(message.id().unwrap_or_default());
-        let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
+        let error = format!(r#"{{"code":{code},"message":"{text}"}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
         // Said twice of one call, it is the server's answer to it.
-        self.note_reply(upstream, pending.key, Bytes::from(error));
+        self.record_reply(upstream, pending.key, Bytes::from(error));
         self.send_back(pending.exchange, Part::Head(head(status, Content::Json)));
         self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
         self.send_back(pending.exchange, Part::End(EndHow::Complete));
@@ -117,15 +117,15 @@ impl World {
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    fn origin_hears(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
+    fn origin_receives(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
         match (site.kind, pending.request.verb) {
             (HttpServerKind::Sse, Verb::Get) => self.open_sse_stream(upstream, &pending, site),
             (HttpServerKind::Sse, Verb::Post) => match self.of_target(upstream, &pending.request) {
-                Some(conversation) => self.let_in(upstream, conversation, pending, site),
-                None => self.send_astray(&pending),
+                Some(conversation) => self.deliver(upstream, conversation, pending, site),
+                None => self.reply_misdirected(&pending),
             },
-            (HttpServerKind::Stateful, Verb::Post) => self.hear_in_session(upstream, pending, site),
-            (HttpServerKind::Stateful, Verb::Get) => self.hear_get(upstream, &pending, site),
+            (HttpServerKind::Stateful, Verb::Post) => self.receive_in_session(upstream, pending, site),
+            (HttpServerKind::Stateful, Verb::Get) => self.receive_get(upstream, &pending, site),
             (HttpServerKind::Stateful, Verb::Delete) => {
                 let conversation =
                     pending.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
@@ -135,7 +135,7 @@ impl World {
                 self.answer_status(pending.exchange, if conversation.is_some() { 200 } else { 404 });
             }
             (HttpServerKind::Stateless | HttpServerKind::Modern, Verb::Post) => {
-                if self.turns_away(upstream, &pending, site) {
+                if self.rejects(upstream, &pending, site) {
                     return;
                 }
                 let conversation = self.only_conversation(upstream, site.kind);
@@ -151,11 +151,11 @@ impl World {
                 } else {
                     self.check_version(upstream, conversation, &pending);
                 }
-                self.let_in(upstream, conversation, pending, site);
+                self.deliver(upstream, conversation, pending, site);
             }
             (HttpServerKind::Stateless | HttpServerKind::Modern | HttpServerKind::Sse, Verb::Get | Verb::Delete) => {
                 if site.kind == HttpServerKind::Modern {
-                    self.complain(
+                    self.record_violation(
                         upstream,
                         0,
                         &format!("was sent a {:?}, which its era does not have", pending.request.verb),
@@ -169,39 +169,39 @@ impl World {
     // ---- who may come in ----
 
     /// A POST to where nobody takes POSTs, or to a conversation that is over.
-    fn send_astray(&mut self, pending: &PendingRequest) {
+    fn reply_misdirected(&mut self, pending: &PendingRequest) {
         let to_nobody = pending.request.target.is_none();
         if let Some(exchange) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (exchange.astray, exchange.refuses, exchange.says_lost) = (to_nobody, !to_nobody, !to_nobody);
+            (exchange.misdirected, exchange.refuses, exchange.reports_session_lost) = (to_nobody, !to_nobody, !to_nobody);
         }
         self.answer_status(pending.exchange, if to_nobody { 405 } else { 404 });
     }
 
-    fn hear_in_session(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
+    fn receive_in_session(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
         let session = pending.request.header(headers::SESSION_ID).map(str::to_owned);
         let greets = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
         if greets {
             let conversation = self.origins[upstream].next_conversation();
             if session.is_some() {
-                self.complain(upstream, conversation, "was greeted in a session that is over");
+                self.record_violation(upstream, conversation, "was greeted in a session that is over");
             }
             let replayed = pending.key.is_some_and(|key| self.oracle.of(key).answers > 0);
             if replayed && self.origins[upstream].has_live_session() {
-                self.complain(upstream, conversation, "was greeted anew although the session before was well");
+                self.record_violation(upstream, conversation, "was greeted anew although the session before was well");
             }
             let server = self.fresh_server(upstream, conversation, HttpServerKind::Stateful);
             let name = format!("session-{upstream}-{conversation}");
             self.origins[upstream].conversations.insert(conversation, Conversation::new(server, Some(name)));
-            return self.let_in(upstream, conversation, pending, site);
+            return self.deliver(upstream, conversation, pending, site);
         }
         let Some(session) = session else {
-            self.complain(upstream, 0, "was sent a message without a session");
+            self.record_violation(upstream, 0, "was sent a message without a session");
             return self.answer_status(pending.exchange, 400);
         };
         match self.origins[upstream].of_session(&session) {
             Some(conversation) => {
                 self.check_version(upstream, conversation, &pending);
-                self.let_in(upstream, conversation, pending, site);
+                self.deliver(upstream, conversation, pending, site);
             }
             None => self.reply_session_lost(upstream, &pending, site.faults.session_lost_reply),
         }
@@ -211,11 +211,11 @@ impl World {
     pub(super) fn reply_session_lost(&mut self, upstream: usize, pending: &PendingRequest, session_lost_reply: SessionLostReply) {
         let exchange = pending.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (it.refuses, it.says_lost) = (true, true);
+            (it.refuses, it.reports_session_lost) = (true, true);
         }
         let request = pending.message.as_ref().filter(|message| message.kind() == Kind::Request);
         let id = request.and_then(Message::id).map_or("null".into(), |raw| String::from_utf8_lossy(raw).into_owned());
-        let (status, id, code, words) = match session_lost_reply {
+        let (status, id, code, text) = match session_lost_reply {
             SessionLostReply::InBody if request.is_some() => (200, id.as_str(), -32600, "Session not found"),
             SessionLostReply::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
             SessionLostReply::NotFound | SessionLostReply::InBody => (404, "null", -32001, "Session not found"),
@@ -227,10 +227,10 @@ impl World {
         let content = if explains { Content::Json } else { Content::Empty };
         self.send_back(exchange, Part::Head(head(status, content)));
         if explains {
-            let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
+            let error = format!(r#"{{"code":{code},"message":"{text}"}}"#);
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
             // Said twice of one call, it is the server's answer to it.
-            self.note_reply(upstream, pending.key, Bytes::from(error));
+            self.record_reply(upstream, pending.key, Bytes::from(error));
             self.send_back(exchange, Part::Body(Bytes::from(body)));
         }
         self.send_back(exchange, Part::End(EndHow::Complete));
@@ -242,7 +242,7 @@ impl World {
         // Whoever resumes the answer to a greeting does not know yet what it settles.
         let resumes_greeting = said.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
         if said != Some(VERSION) && !greets && !resumes_greeting {
-            self.complain(upstream, conversation, &format!("was sent something under the version {said:?}"));
+            self.record_violation(upstream, conversation, &format!("was sent something under the version {said:?}"));
         }
     }
 
@@ -258,7 +258,7 @@ impl World {
             wrong.push(headers::SESSION_ID);
         }
         if !wrong.is_empty() {
-            self.complain(upstream, conversation, &format!("was sent headers that do not fit the body: {wrong:?}"));
+            self.record_violation(upstream, conversation, &format!("was sent headers that do not fit the body: {wrong:?}"));
         }
     }
 
@@ -272,7 +272,7 @@ impl World {
         let said = pending.request.header("mcp-param-text");
         let wanted = text.as_deref().map(headers::encode_value);
         if said.is_some() && said != wanted.as_deref() {
-            self.complain(upstream, conversation, &format!("was told by a header that an argument is {said:?}"));
+            self.record_violation(upstream, conversation, &format!("was told by a header that an argument is {said:?}"));
         }
         said == wanted.as_deref()
     }
@@ -285,7 +285,7 @@ impl World {
         let error = r#"{"code":-32020,"message":"Header mismatch: Mcp-Param-Text"}"#;
         let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, String::from_utf8_lossy(id));
         // Said twice of one call, it is the server's answer to it.
-        self.note_reply(upstream, pending.key, Bytes::from(error));
+        self.record_reply(upstream, pending.key, Bytes::from(error));
         self.send_back(pending.exchange, Part::Head(head(400, Content::Json)));
         self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
         self.send_back(pending.exchange, Part::End(EndHow::Complete));
@@ -314,13 +314,13 @@ impl World {
 
     // ---- what is done for those who are in ----
 
-    fn let_in(&mut self, upstream: usize, number: u32, pending: PendingRequest, site: &Site) {
+    fn deliver(&mut self, upstream: usize, number: u32, pending: PendingRequest, site: &Site) {
         let PendingRequest { exchange, message: Some(message), key, .. } = pending else {
-            self.complain(upstream, number, "was sent a POST without a message");
+            self.record_violation(upstream, number, "was sent a POST without a message");
             return self.answer_status(pending.exchange, 400);
         };
         if let Some(key) = key {
-            self.tell(&Fact::Read { by: Via::Conversation(upstream, number), key, message: &message });
+            self.record(&Fact::Read { by: Via::Conversation(upstream, number), key, message: &message });
         }
         let faults = self.hosts[upstream].faults.clone();
         let is_request = message.kind() == Kind::Request;
@@ -358,27 +358,27 @@ impl World {
     pub fn perform_in(&mut self, upstream: usize, number: u32, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Write(stream, line) => self.say(upstream, number, stream, line, false),
+                Action::Write(stream, line) => self.write_to_stream(upstream, number, stream, line, false),
                 Action::Request(stream, line) => {
-                    let stream = self.aside(upstream, number, stream, 30);
-                    self.say(upstream, number, stream, line, false);
+                    let stream = self.notice_stream_or(upstream, number, stream, 30);
+                    self.write_to_stream(upstream, number, stream, line, false);
                 }
                 Action::Notify(stream, line, _) => {
-                    let stream = self.aside(upstream, number, stream, 70);
-                    self.say(upstream, number, stream, line, false);
+                    let stream = self.notice_stream_or(upstream, number, stream, 70);
+                    self.write_to_stream(upstream, number, stream, line, false);
                 }
                 Action::Answer(stream, line, key, body) => {
-                    self.note_reply(upstream, key, body);
-                    self.say(upstream, number, stream, line, true);
+                    self.record_reply(upstream, key, body);
+                    self.write_to_stream(upstream, number, stream, line, true);
                 }
                 // One that is put as events may be said again over the same stream.
                 Action::WriteMalformed(stream, line) => {
                     let ends = self.form(upstream, number, stream) == Some(Form::Json);
-                    self.say(upstream, number, stream, line, ends);
+                    self.write_to_stream(upstream, number, stream, line, ends);
                 }
-                Action::Run(key) => self.note_run(Via::Conversation(upstream, number), key),
+                Action::Run(key) => self.record_run(Via::Conversation(upstream, number), key),
                 Action::Continue(job, wait) => self.clock.after(wait, Due::ConversationContinues(upstream, number, job)),
-                Action::Violation(words) => self.complain(upstream, number, &words),
+                Action::Violation(text) => self.record_violation(upstream, number, &text),
             }
         }
     }
@@ -456,8 +456,8 @@ impl World {
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    fn complain(&mut self, upstream: usize, conversation: u32, words: &str) {
-        self.tell(&Fact::ServerViolation { by: Via::Conversation(upstream, conversation), text });
+    fn record_violation(&mut self, upstream: usize, conversation: u32, text: &str) {
+        self.record(&Fact::ServerViolation { by: Via::Conversation(upstream, conversation), text });
     }
 }
 

@@ -28,26 +28,26 @@ impl World {
             }
             let links: Vec<LinkId> = self.children.keys().copied().collect();
             for link in links {
-                moved |= self.feed(link);
-                moved |= self.fetch(link);
+                moved |= self.feed_child(link);
+                moved |= self.read_child(link);
             }
             let exchanges: Vec<ExchangeId> = self.exchanges.keys().copied().collect();
             for exchange in exchanges {
                 moved |= self.hand_up(exchange);
             }
             for place in 0..self.clients.len() {
-                moved |= self.listen(place);
-                moved |= self.serve(place);
+                moved |= self.read_client(place);
+                moved |= self.write_client(place);
             }
             if !moved || self.violation.is_some() {
                 return;
             }
         }
-        self.tell(&Fact::ContractBroken("the engine does not come to rest at one instant"));
+        self.record(&Fact::ContractBroken("the engine does not come to rest at one instant"));
     }
 
     fn execute(&mut self, act: &EngineOutput) {
-        self.tell(&Fact::Requested(act));
+        self.record(&Fact::Requested(act));
         match act {
             EngineOutput::Spawn(link) => self.spawn(*link),
             EngineOutput::CloseStdin(link) => {
@@ -67,8 +67,8 @@ impl World {
                 }
             }
             EngineOutput::Event(event) => {
-                self.stirred = true;
-                self.tell(&Fact::Emitted(event));
+                self.has_emitted = true;
+                self.record(&Fact::Emitted(event));
             }
             EngineOutput::Finished => {
                 self.finished.get_or_insert(self.clock.now());
@@ -79,7 +79,7 @@ impl World {
     fn spawn(&mut self, link: LinkId) {
         let upstream = usize::from(link.upstream.0);
         let Some(host) = self.hosts.get_mut(upstream) else {
-            return self.tell(&Fact::ContractBroken("the engine dialed an upstream that is not configured"));
+            return self.record(&Fact::ContractBroken("the engine dialed an upstream that is not configured"));
         };
         let rng = host.rng.fork(u64::from(link.dial));
         let (era, profile) = (host.era, host.profile.clone());
@@ -91,13 +91,13 @@ impl World {
         let child = Child::new(link, host.capacity, server, rng);
         let takes = host.rng.millis(1, LONGEST_SPAWN.as_millis() as u64);
         if self.children.insert(link, child).is_some() {
-            self.tell(&Fact::ContractBroken("the engine used the name of a link twice"));
+            self.record(&Fact::ContractBroken("the engine used the name of a link twice"));
         }
         self.clock.after(takes, Due::SpawnEnds(link));
     }
 
     fn signal(&mut self, link: LinkId, signal: Signal) {
-        self.tell(&Fact::Signalled(link, Some(signal)));
+        self.record(&Fact::Signalled(link, Some(signal)));
         let ignores_term = self.hosts.get(usize::from(link.upstream.0)).is_some_and(|host| host.faults.ignores_term);
         match signal {
             Signal::Kill => self.clock.at(self.clock.now(), Due::ChildEnds(link, Ending::Signal(9))),
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Lets the shell write to a child as much as it can.
-    fn feed(&mut self, link: LinkId) -> bool {
+    fn feed_child(&mut self, link: LinkId) -> bool {
         let Some(child) = self.children.get(&link) else { return false };
         match child.state {
             ProcessState::Alive => self.write_to(link),
@@ -119,14 +119,14 @@ impl World {
                 if let Some(child) = self.children.get_mut(&link) {
                     child.reported_broken = true;
                 }
-                self.tell_engine(Input::LinkBroken { link, pipe: Pipe::Stdin });
+                self.send_input(Input::LinkBroken { link, pipe: Pipe::Stdin });
                 true
             }
             ProcessState::Reaped(how) if child.stdout.is_empty() => {
                 let written = child.stdin.accepted();
                 self.children.remove(&link);
-                self.tell_engine(Input::ChildExited { link, how, written });
-                self.tell(&Fact::Exited(link));
+                self.send_input(Input::ChildExited { link, how, written });
+                self.record(&Fact::Exited(link));
                 true
             }
             ProcessState::Spawning | ProcessState::Dead(_) | ProcessState::Reaped(_) => false,
@@ -142,16 +142,16 @@ impl World {
             let may_pull = !child.stdin_closing && child.stdin.unaccepted() <= ahead;
             for key in whole {
                 self.oracle.of_mut(key).whole += 1;
-                self.tell(&Fact::Accepted { by: Via::Child(link), key });
+                self.record(&Fact::Accepted { by: Via::Child(link), key });
             }
             if !may_pull {
                 break;
             }
             let Some(text) = self.machine.poll_write(Port::Link(link)) else { break };
             moved = true;
-            let Some(message) = self.understand(text.to_bytes()) else { break };
+            let Some(message) = self.parse_output(text.to_bytes()) else { break };
             let key = self.key_of(&message);
-            self.tell(&Fact::HandedOut { by: Via::Child(link), message: &message, key });
+            self.record(&Fact::HandedOut { by: Via::Child(link), message: &message, key });
             if let Some(child) = self.children.get_mut(&link) {
                 child.stdin.pull(message, key);
             }
@@ -161,15 +161,15 @@ impl World {
     }
 
     /// What the engine wrote, if it is a message at all.
-    pub(super) fn understand(&mut self, text: Bytes) -> Option<Message> {
+    pub(super) fn parse_output(&mut self, text: Bytes) -> Option<Message> {
         if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.tell(&Fact::ContractBroken("the engine wrote a message with a line end in it"));
+            self.record(&Fact::ContractBroken("the engine wrote a message with a line end in it"));
             return None;
         }
         match Message::parse(text) {
             Ok(message) => Some(message),
             Err(error) => {
-                self.tell(&Fact::ContractBroken(&format!("the engine wrote something that is not a message: {error}")));
+                self.record(&Fact::ContractBroken(&format!("the engine wrote something that is not a message: {error}")));
                 None
             }
         }
@@ -183,14 +183,14 @@ impl World {
     }
 
     /// Reads one line from a child, if the engine lets us.
-    fn fetch(&mut self, link: LinkId) -> bool {
+    fn read_child(&mut self, link: LinkId) -> bool {
         let now = self.clock.now();
         let Some(child) = self.children.get_mut(&link) else { return false };
         if child.state == ProcessState::Spawning {
             return false;
         }
         if let Some(line) = child.stderr.pop_front() {
-            self.tell_engine(Input::Said { link, line });
+            self.send_input(Input::Said { link, line });
             return true;
         }
         if !child.has_output(now) || !self.machine.may_read(Port::Link(link)) {
@@ -206,22 +206,22 @@ impl World {
             _ => Line::Text(line),
         };
         let received = Received::from_line(line, &Limits::default());
-        self.note_given(Via::Child(link), &received);
-        self.tell_engine(Input::FromLink { link, received });
+        self.record_received(Via::Child(link), &received);
+        self.send_input(Input::FromLink { link, received });
         true
     }
 
     /// The engine is given something that a server said.
-    pub(super) fn note_given(&mut self, by: Via, received: &Received) {
-        self.note_progress(received);
+    pub(super) fn record_received(&mut self, by: Via, received: &Received) {
+        self.record_progress(received);
         match received {
-            Received::Message(message) => self.tell(&Fact::Received { by, message: Some(message) }),
-            _ => self.tell(&Fact::Received { by, message: None }),
+            Received::Message(message) => self.record(&Fact::Received { by, message: Some(message) }),
+            _ => self.record(&Fact::Received { by, message: None }),
         }
     }
 
     /// Progress moves a deadline, so the oracle must know when the engine saw it.
-    fn note_progress(&mut self, received: &Received) {
+    fn record_progress(&mut self, received: &Received) {
         let Received::Message(message) = received else { return };
         if message.method() == mendline_wire::Method::Progress {
             let key = message.get(&["_meta", "sim/key"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());

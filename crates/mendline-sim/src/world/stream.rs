@@ -60,14 +60,14 @@ impl World {
     }
 
     /// What does not belong to one answer alone may go over the stream for such things, if somebody listens there.
-    pub(super) fn aside(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
+    pub(super) fn notice_stream_or(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
         let has_listener = self.origins[upstream].conversations.get(&number).is_some_and(Conversation::has_listener);
         let cannot = self.form(upstream, number, stream) == Some(Form::Json);
         if has_listener && (cannot || self.rng.percent(chance)) { 0 } else { stream }
     }
 
     /// A mind says something over one of its streams; the last word ends it.
-    pub(super) fn say(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
+    pub(super) fn write_to_stream(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
         let faults = self.hosts[upstream].site.as_ref().map(|site| site.faults.clone()).unwrap_or_default();
         let Some(stream) = self.stream(upstream, number, name) else { return };
         let last = last && name != 0;
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    pub(super) fn hear_get(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) {
+    pub(super) fn receive_get(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) {
         let Some(exchange) = pending.exchange else { return };
         if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
