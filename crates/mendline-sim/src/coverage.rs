@@ -82,7 +82,7 @@ impl Coverage {
     }
 
     /// A fault struck.
-    pub fn struck(&mut self, fault: &'static str) {
+    pub fn fault_began(&mut self, fault: &'static str) {
         *self.faults.entry(fault).or_default() += 1;
     }
 

@@ -123,10 +123,10 @@ pub trait Fault: Sync {
     }
     /// Is over.
     fn end(&self, world: &mut World, at: usize) {
-        mend(world, at);
+        restore(world, at);
     }
     /// Makes an HTTP server one that it can harm, where the plan leaves that open: a fault that cannot bite proves nothing.
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         let _ = site;
     }
     /// Whether it takes the client away for good.
@@ -214,7 +214,7 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
 ];
 
 /// What happens to children and clients and happens to servers behind a URL too: all that makes sense without a process.
-pub const HTTP_TOO: &[&dyn Fault] = &[
+pub const HTTP_SHARED: &[&dyn Fault] = &[
     &by_hand_reconnect::Reconnect,
     &c86_leaves_mid_call::LeavesMidCall,
     &c87_client_kill9::ClientKill9,
@@ -232,7 +232,7 @@ pub const HTTP_TOO: &[&dyn Fault] = &[
 ];
 
 /// What else happens to children in worlds where people have chosen policies and clients rely on things.
-pub const MENDED_CHILD: &[&dyn Fault] = &[
+pub const RECOVERY_CHILD: &[&dyn Fault] = &[
     &c89_two_clients_same_ids::TwoClientsSameIds,
     &dead_bridge::DeadBridge,
     &internal_error_now_and_then::InternalErrorNowAndThen,
@@ -251,7 +251,7 @@ pub const MENDED_CHILD: &[&dyn Fault] = &[
 ];
 
 /// The same for servers behind a URL.
-pub const MENDED_HTTP: &[&dyn Fault] = &[
+pub const RECOVERY_HTTP: &[&dyn Fault] = &[
     &c89_two_clients_same_ids::TwoClientsSameIds,
     &h29_504::GatewayTimeout,
     &h32_h2_goaway::GoAway,
@@ -286,7 +286,7 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
 ];
 
 /// What happens to children where policies are chosen that such things show.
-pub const POLICED_CHILD: &[&dyn Fault] = &[
+pub const LIMITS_CHILD: &[&dyn Fault] = &[
     &by_hand_isolate::Isolate,
     &internal_error_now_and_then::InternalErrorNowAndThen,
     &l84_one_tool_hangs::OneToolHangs,
@@ -295,7 +295,7 @@ pub const POLICED_CHILD: &[&dyn Fault] = &[
 ];
 
 /// The same for servers behind a URL.
-pub const POLICED_HTTP: &[&dyn Fault] = &[
+pub const LIMITS_HTTP: &[&dyn Fault] = &[
     &by_hand_isolate::Isolate,
     &h26_500::InternalError,
     &h27_502::BadGateway,
@@ -316,10 +316,10 @@ pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
     CHILD
         .iter()
         .chain(HTTP_ONLY)
-        .chain(MENDED_CHILD)
-        .chain(MENDED_HTTP)
-        .chain(POLICED_CHILD)
-        .chain(POLICED_HTTP)
+        .chain(RECOVERY_CHILD)
+        .chain(RECOVERY_HTTP)
+        .chain(LIMITS_CHILD)
+        .chain(LIMITS_HTTP)
         .copied()
 }
 
@@ -329,7 +329,7 @@ pub fn by_name(name: &str) -> Option<&'static dyn Fault> {
 }
 
 /// Everything at an upstream is as it should be again, and what hung goes on.
-pub fn mend(world: &mut World, at: usize) {
+pub fn restore(world: &mut World, at: usize) {
     let ignores_term = world.hosts[at].faults.ignores_term;
     world.hosts[at].faults = world.hosts[at].baseline.clone();
     // Who ignores every polite word goes on doing so: the end of the world has to cope with it.
@@ -343,7 +343,7 @@ pub fn begin(world: &mut World, place: usize) {
     let Planned { fault, upstream, lasts, .. } = world.faults[place];
     let now = world.clock.now();
     world.journal.write_line(now, &format!("fault {} strikes upstream {upstream}", fault.name()));
-    world.coverage.struck(fault.name());
+    world.coverage.fault_began(fault.name());
     if let Some(wait) = fault.begin(world, upstream) {
         world.clock.after(wait, Due::FaultGoesOn(place));
     }

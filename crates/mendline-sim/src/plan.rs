@@ -28,16 +28,16 @@ use crate::network_faults::NetworkFaults;
 use crate::world::Host;
 
 /// The label of the dice for everything about HTTP. With this one the seeds that once broke a promise keep their children.
-const WEB: u64 = 208;
+const HTTP: u64 = 208;
 
 /// The label of the dice for everything about mending. With this one the same seeds have none of it.
-const MENDING: u64 = 386;
+const RECOVERY_POLICIES: u64 = 386;
 
 /// The label of the dice for everything about policies. With this one the same seeds have none of it.
-const POLICIES: u64 = 500;
+const LIMITS: u64 = 500;
 
 /// The label of the dice for everything about starting up. With this one the same seeds have none of that either.
-const STARTING: u64 = 460;
+const STARTUP: u64 = 460;
 
 /// How a world ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Pair {
 
 /// One fault to come.
 #[derive(Clone, Copy)]
-pub struct Strike {
+pub struct ScheduledFault {
     /// What.
     pub fault: &'static dyn Fault,
     /// Where.
@@ -86,15 +86,15 @@ pub struct Plan {
     /// Who is there.
     pub pairs: Vec<Pair>,
     /// What goes wrong.
-    pub strikes: Vec<Strike>,
+    pub scheduled_faults: Vec<ScheduledFault>,
     /// How long the storm lasts.
-    pub storm: Duration,
+    pub fault_phase: Duration,
     /// How it ends.
     pub ending: Ending,
     /// It ends in the middle of the storm, with every fault in place.
     pub abrupt: bool,
     /// People have chosen policies, clients rely on things, and what is mended is compared at the end.
-    pub mends: bool,
+    pub checks_recovery: bool,
     /// After the healing nobody wants anything for a while.
     pub quiet: bool,
 }
@@ -104,15 +104,15 @@ impl Plan {
     pub fn new(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
         let count = *rng.pick(&[1, 1, 1, 2, 2, 3]);
-        let storm = Duration::from_secs(*rng.pick(&[3, 5, 10, 20, 60, 150]));
+        let fault_phase = Duration::from_secs(*rng.pick(&[3, 5, 10, 20, 60, 150]));
         let ending = *rng.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
-        let mut mending = rng.fork(MENDING);
-        let mends = mending.percent(65);
-        let quiet = mends && mending.percent(25);
-        let mut policing = rng.fork(POLICIES);
-        let polices = policing.percent(45);
-        let mut starting = rng.fork(STARTING);
-        let starts = starting.percent(25);
+        let mut recovery_rng = rng.fork(RECOVERY_POLICIES);
+        let checks_recovery = recovery_rng.percent(65);
+        let quiet = checks_recovery && recovery_rng.percent(25);
+        let mut limits_rng = rng.fork(LIMITS);
+        let has_limits = limits_rng.percent(45);
+        let mut startup_rng = rng.fork(STARTUP);
+        let has_startup = startup_rng.percent(25);
         let mut config = Config::new(Vec::new());
         config.lifetime = if ending == Ending::ClientsEnd { Lifetime::WithClients } else { Lifetime::UntilStopped };
         let mut pairs = Vec::new();
@@ -120,63 +120,63 @@ impl Plan {
             let mut rng = rng.fork(100 + place as u64);
             let unharmed = count > 1 && place == count - 1;
             let mut upstream = upstream(place, unharmed, &mut rng);
-            let mut pair = pair(&upstream, unharmed, storm, &mut rng);
-            let mut web = rng.fork(WEB);
-            if web.percent(35) {
-                move_to_the_web(&mut upstream, &mut pair, unharmed, &mut web);
+            let mut pair = pair(&upstream, unharmed, fault_phase, &mut rng);
+            let mut http_rng = rng.fork(HTTP);
+            if http_rng.percent(35) {
+                move_to_http(&mut upstream, &mut pair, unharmed, &mut http_rng);
             }
-            if mends {
-                let mut mending = mending.fork(place as u64);
+            if checks_recovery {
+                let mut recovery_rng = recovery_rng.fork(place as u64);
                 pair.workload.varied = true;
                 if !unharmed {
-                    choose(&mut upstream, &mut mending);
+                    choose_recovery_policies(&mut upstream, &mut recovery_rng);
                 }
             }
             if !unharmed {
-                police(&mut upstream, polices, &mut policing.fork(place as u64));
+                choose_limits(&mut upstream, has_limits, &mut limits_rng.fork(place as u64));
             }
-            if starts {
-                start_at_once(&mut upstream, &mut pair, &mut starting.fork(place as u64));
+            if has_startup {
+                start_at_once(&mut upstream, &mut pair, &mut startup_rng.fork(place as u64));
             }
             pairs.push(pair);
             config.upstreams.push(upstream);
         }
         let harmed = if count > 1 { count - 1 } else { 1 };
         let over_http: Vec<bool> = pairs.iter().map(|pair| pair.host.site.is_some()).collect();
-        let mut strikes = strikes(harmed, &over_http, storm, &mut rng.fork(7));
-        if mends {
-            for strike in &mut strikes {
-                if mending.percent(60) {
-                    let among = if over_http[strike.upstream] { fault::MENDED_HTTP } else { fault::MENDED_CHILD };
-                    strike.fault = *mending.pick(among);
+        let mut scheduled_faults = scheduled_faults(harmed, &over_http, fault_phase, &mut rng.fork(7));
+        if checks_recovery {
+            for scheduled in &mut scheduled_faults {
+                if recovery_rng.percent(60) {
+                    let among = if over_http[scheduled.upstream] { fault::RECOVERY_HTTP } else { fault::RECOVERY_CHILD };
+                    scheduled.fault = *recovery_rng.pick(among);
                 }
                 // Only modern servers ask back by an answer, so it would be seen too seldom.
-                let asks_back = pairs[strike.upstream].host.era == Era::Modern && mending.fork(71).percent(12);
+                let asks_back = pairs[scheduled.upstream].host.era == Era::Modern && recovery_rng.fork(71).percent(12);
                 if let (true, Some(fault)) = (asks_back, fault::by_name("m71_input_required_across_reconnect")) {
-                    strike.fault = fault;
+                    scheduled.fault = fault;
                 }
             }
         }
-        if polices {
+        if has_limits {
             // These come on top: what else is found in these worlds is found with policies in the way as well.
-            for place in 0..strikes.len() {
-                if policing.percent(60) {
-                    let strike = &strikes[place];
-                    let among = if over_http[strike.upstream] { fault::POLICED_HTTP } else { fault::POLICED_CHILD };
-                    let (upstream, at, lasts) = (strike.upstream, strike.at, strike.lasts);
-                    strikes.push(Strike { fault: *policing.pick(among), upstream, at, lasts });
+            for place in 0..scheduled_faults.len() {
+                if limits_rng.percent(60) {
+                    let scheduled = &scheduled_faults[place];
+                    let among = if over_http[scheduled.upstream] { fault::LIMITS_HTTP } else { fault::LIMITS_CHILD };
+                    let (upstream, at, lasts) = (scheduled.upstream, scheduled.at, scheduled.lasts);
+                    scheduled_faults.push(ScheduledFault { fault: *limits_rng.pick(among), upstream, at, lasts });
                 }
             }
         }
-        if starts && starting.percent(60) {
+        if has_startup && startup_rng.percent(60) {
             // A server that is not there yet when its client is.
-            let upstream = starting.below(harmed as u64) as usize;
+            let upstream = startup_rng.below(harmed as u64) as usize;
             let names: &[&str] = match over_http[upstream] {
                 true => &["n05_connect_refused", "n06_connect_blackhole", "n08_tls_stall"],
                 false => &["p56_slow_start", "p56_slow_start", "p61_spawn_eagain", "p57_stopped"],
             };
-            let lasts = starting.millis(500, (storm.as_millis() as u64).min(40_000));
-            strikes.extend(fault::by_name(names[starting.below(names.len() as u64) as usize]).map(|fault| Strike {
+            let lasts = startup_rng.millis(500, (fault_phase.as_millis() as u64).min(40_000));
+            scheduled_faults.extend(fault::by_name(names[startup_rng.below(names.len() as u64) as usize]).map(|fault| ScheduledFault {
                 fault,
                 upstream,
                 at: Duration::ZERO,
@@ -186,7 +186,7 @@ impl Plan {
         let mut last = rng.fork(8);
         for (place, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {
-                strikes.iter().filter(|strike| strike.upstream == place).for_each(|strike| strike.fault.suit(site));
+                scheduled_faults.iter().filter(|scheduled| scheduled.upstream == place).for_each(|scheduled| scheduled.fault.prepare(site));
                 config.upstreams[place].transport = Transport::Http(dialect(site.kind, &mut last.fork(place as u64)));
             }
         }
@@ -196,9 +196,9 @@ impl Plan {
             && let Some(fault) = fault::by_name(if over_http[0] { "n05_connect_refused" } else { "p61_spawn_eagain" })
         {
             // An end while nothing can be started or reached: links that wait or are being dialed have to end too.
-            strikes.push(Strike { fault, upstream: 0, at: storm * 9 / 10, lasts: storm });
+            scheduled_faults.push(ScheduledFault { fault, upstream: 0, at: fault_phase * 9 / 10, lasts: fault_phase });
         }
-        Plan { seed, config, pairs, strikes, storm, ending, abrupt, mends, quiet }
+        Plan { seed, config, pairs, scheduled_faults, fault_phase, ending, abrupt, checks_recovery, quiet }
     }
 }
 
@@ -232,7 +232,7 @@ fn start_at_once(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mut Rng) 
 }
 
 /// What people may choose about mending.
-fn choose(upstream: &mut UpstreamConfig, rng: &mut Rng) {
+fn choose_recovery_policies(upstream: &mut UpstreamConfig, rng: &mut Rng) {
     let second = Duration::from_secs(1);
     upstream.keep_alive = *rng.pick(&[
         None,
@@ -269,8 +269,8 @@ fn choose(upstream: &mut UpstreamConfig, rng: &mut Rng) {
 }
 
 /// What people may choose about a server that is sick, busy or slow. In worlds where nobody does, there is no breaker either.
-fn police(upstream: &mut UpstreamConfig, polices: bool, rng: &mut Rng) {
-    if !polices {
+fn choose_limits(upstream: &mut UpstreamConfig, has_limits: bool, rng: &mut Rng) {
+    if !has_limits {
         upstream.breaker = None;
         return;
     }
@@ -302,7 +302,7 @@ fn police(upstream: &mut UpstreamConfig, polices: bool, rng: &mut Rng) {
     }
 }
 
-fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rng) -> Pair {
+fn pair(upstream: &UpstreamConfig, unharmed: bool, fault_phase: Duration, rng: &mut Rng) -> Pair {
     let era = *rng.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
     let odd = rng.percent(60);
     let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
@@ -310,7 +310,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
     let profile = ServerProfile { work, progress: 60, server_requests: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
     // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
     let left = *rng.pick(&[10, 20, 30, 60]);
-    let mean = (storm.as_millis() as u64 / left).clamp(1, 4_000);
+    let mean = (fault_phase.as_millis() as u64 / left).clamp(1, 4_000);
     let mean = if rng.percent(25) { mean / 8 } else { mean };
     let workload = Workload {
         era,
@@ -334,7 +334,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
         capacity: *rng.pick(&[150, 400, 4_096, 65_536, 65_536]),
         pull_ahead: *rng.pick(&[0, 0, 500, 8_192]),
         latency: *rng.pick(&[(0, 0), (0, 1), (0, 5)]),
-        places: upstream.limits.in_flight + upstream.limits.waiting,
+        call_slots: upstream.limits.in_flight + upstream.limits.waiting,
         site: None,
         rng: rng.fork(3),
     };
@@ -343,7 +343,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, storm: Duration, rng: &mut Rn
 }
 
 /// Puts a server behind a URL instead of into a child process.
-fn move_to_the_web(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, rng: &mut Rng) {
+fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, rng: &mut Rng) {
     let kind = match pair.host.era {
         Era::Modern => HttpServerKind::Modern,
         Era::Legacy => {
@@ -374,38 +374,38 @@ fn dialect(kind: HttpServerKind, rng: &mut Rng) -> Dialect {
     }
 }
 
-fn strikes(harmed: usize, over_http: &[bool], storm: Duration, rng: &mut Rng) -> Vec<Strike> {
+fn scheduled_faults(harmed: usize, over_http: &[bool], fault_phase: Duration, rng: &mut Rng) -> Vec<ScheduledFault> {
     let count = *rng.pick(&[0, 1, 1, 2, 2, 3, 5]);
-    let mut strikes: Vec<Strike> = Vec::new();
-    let mut web = rng.fork(WEB);
+    let mut scheduled_faults: Vec<ScheduledFault> = Vec::new();
+    let mut http_rng = rng.fork(HTTP);
     for _ in 0..count {
-        let fault = a_fault(fault::CHILD, rng);
+        let fault = pick_fault(fault::CHILD, rng);
         let upstream = rng.below(harmed as u64) as usize;
-        let fault = if over_http[upstream] { a_web_fault(&mut web) } else { fault };
-        let at = rng.millis(0, storm.as_millis() as u64 * 9 / 10);
+        let fault = if over_http[upstream] { pick_http_fault(&mut http_rng) } else { fault };
+        let at = rng.millis(0, fault_phase.as_millis() as u64 * 9 / 10);
         // Some are there from the beginning: greetings can go wrong too.
-        let at = if over_http[upstream] && web.percent(20) { Duration::ZERO } else { at };
-        let lasts = rng.millis(20, (storm.as_millis() as u64).min(60_000));
-        strikes.push(Strike { fault, upstream, at, lasts });
+        let at = if over_http[upstream] && http_rng.percent(20) { Duration::ZERO } else { at };
+        let lasts = rng.millis(20, (fault_phase.as_millis() as u64).min(60_000));
+        scheduled_faults.push(ScheduledFault { fault, upstream, at, lasts });
     }
-    strikes
+    scheduled_faults
 }
 
-fn a_fault(among: &[&'static dyn Fault], rng: &mut Rng) -> &'static dyn Fault {
+fn pick_fault(among: &[&'static dyn Fault], rng: &mut Rng) -> &'static dyn Fault {
     let fault = *rng.pick(among);
     // A client that leaves takes the interesting part with it, so most of those rolls are rolled again.
     if fault.ends_client() && rng.percent(60) { *rng.pick(among) } else { fault }
 }
 
 /// Most are such as only HTTP servers know.
-fn a_web_fault(rng: &mut Rng) -> &'static dyn Fault {
-    if rng.percent(80) { *rng.pick(fault::HTTP_ONLY) } else { a_fault(fault::HTTP_TOO, rng) }
+fn pick_http_fault(rng: &mut Rng) -> &'static dyn Fault {
+    if rng.percent(80) { *rng.pick(fault::HTTP_ONLY) } else { pick_fault(fault::HTTP_SHARED, rng) }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let when = if self.abrupt { ", in the middle of it" } else { "" };
-        writeln!(f, "seed {}: a storm of {:?}, ends with {:?}{when}", self.seed, self.storm, self.ending)?;
+        writeln!(f, "seed {}: a storm of {:?}, ends with {:?}{when}", self.seed, self.fault_phase, self.ending)?;
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
             if let Some(site) = &pair.host.site {
                 writeln!(
@@ -429,7 +429,7 @@ impl fmt::Display for Plan {
                 pair.workload.left,
             )?;
         }
-        if self.mends {
+        if self.checks_recovery {
             for upstream in &self.config.upstreams {
                 let (attempts, resumes) = (upstream.retry.attempts, upstream.resume_attempts);
                 writeln!(
@@ -449,14 +449,14 @@ impl fmt::Display for Plan {
                 writeln!(f, "  starting {}: {:?}, remembers {:?}", upstream.name, upstream.catalogue, pair.catalogue)?;
             }
         }
-        for strike in &self.strikes {
+        for scheduled in &self.scheduled_faults {
             writeln!(
                 f,
                 "  {} strikes {} at {} for {:?}",
-                strike.fault.name(),
-                self.config.upstreams[strike.upstream].name,
-                Moment::ZERO + strike.at,
-                strike.lasts
+                scheduled.fault.name(),
+                self.config.upstreams[scheduled.upstream].name,
+                Moment::ZERO + scheduled.at,
+                scheduled.lasts
             )?;
         }
         Ok(())
@@ -467,7 +467,7 @@ impl fmt::Display for Plan {
 mod tests {
     use super::*;
 
-    fn starts(seed: u64, label: u64) -> bool {
+    fn has_startup(seed: u64, label: u64) -> bool {
         let mut rng = Rng::new(seed);
         rng.pick(&[1, 1, 1, 2, 2, 3]);
         rng.pick(&[3, 5, 10, 20, 60, 150]);
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn worlds_that_once_broke_a_promise_are_still_the_worlds_that_they_were() {
         let broken = [12, 35, 183, 423, 652, 3206, 3298, 3805, 3938, 4380, 4437, 4617, 5272, 7412];
-        let spares = |label: &u64| broken.iter().all(|seed| !starts(*seed, *label));
-        assert!(spares(&STARTING), "this label would change them; {:?} would not", (400..10_000).find(spares));
+        let spares = |label: &u64| broken.iter().all(|seed| !has_startup(*seed, *label));
+        assert!(spares(&STARTUP), "this label would change them; {:?} would not", (400..10_000).find(spares));
     }
 }

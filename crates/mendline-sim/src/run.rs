@@ -55,7 +55,7 @@ pub fn run(seed: u64, engine_kind: EngineKind, keep_lines: bool) -> Report {
     let hosts = plan.pairs.iter().map(|pair| pair.host.clone()).collect();
     let mut world = World::new(engine_kind, &plan.config, seed, hosts, journal);
     populate(&mut world, &plan);
-    storm(&mut world, &plan);
+    fault_phase(&mut world, &plan);
     if !plan.abrupt {
         heal(&mut world, &plan);
         rest(&mut world, &plan);
@@ -108,17 +108,17 @@ fn populate(world: &mut World, plan: &Plan) {
             world.record(&Fact::Unharmed(place));
         }
     }
-    for strike in &plan.strikes {
-        let at = Moment::ZERO + strike.at;
-        let planned = Planned { fault: strike.fault, upstream: strike.upstream, at, lasts: strike.lasts, over: false };
+    for scheduled in &plan.scheduled_faults {
+        let at = Moment::ZERO + scheduled.at;
+        let planned = Planned { fault: scheduled.fault, upstream: scheduled.upstream, at, lasts: scheduled.lasts, over: false };
         world.faults.push(planned);
         world.clock.at(at, Due::FaultBegins(world.faults.len() - 1));
     }
     world.settle_and_check();
 }
 
-fn storm(world: &mut World, plan: &Plan) {
-    world.run_until(Moment::ZERO + plan.storm);
+fn fault_phase(world: &mut World, plan: &Plan) {
+    world.run_until(Moment::ZERO + plan.fault_phase);
 }
 
 fn heal(world: &mut World, plan: &Plan) {
@@ -126,7 +126,7 @@ fn heal(world: &mut World, plan: &Plan) {
         fault::end(world, place);
     }
     for place in 0..world.hosts.len() {
-        fault::mend(world, place);
+        fault::restore(world, place);
         world.client_resumes(place);
     }
     world.healed = true;
@@ -219,7 +219,7 @@ fn rest(world: &mut World, plan: &Plan) {
     let until = world.clock.now() + world.oracle.longest() + Duration::from_secs(1);
     while world.violation.is_none() && has_open_requests(world) && world.step(until) {}
     world.run_for(Duration::from_secs(1));
-    if plan.mends && world.violation.is_none() {
+    if plan.checks_recovery && world.violation.is_none() {
         // What was lost is told to a new session a few things at a time, and lists are read page by page.
         world.run_for(Duration::from_secs(15));
         world.compare_state();

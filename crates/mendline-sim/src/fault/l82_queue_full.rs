@@ -17,8 +17,8 @@ impl Fault for QueueFull {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.hosts[at].faults.calls_hang = true;
         // Where the limits are the large defaults, most worlds only come near them: it is the same code, at a tenth of the time.
-        let places = world.hosts[at].places;
-        let calls = if places <= 64 || world.rng.percent(10) { places + 8 } else { 100 };
+        let call_slots = world.hosts[at].call_slots;
+        let calls = if call_slots <= 64 || world.rng.percent(10) { call_slots + 8 } else { 100 };
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
         if client.state == ClientState::Ready {

@@ -22,7 +22,7 @@ impl Fault for EraFlipOnRestart {
 
     fn end(&self, world: &mut World, at: usize) {
         world.hosts[at].flipped = false;
-        super::mend(world, at);
+        super::restore(world, at);
         world.kill_all(at, Ending::Code(0));
     }
 }

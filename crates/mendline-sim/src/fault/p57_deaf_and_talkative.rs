@@ -33,6 +33,6 @@ impl Fault for DeafAndTalkative {
 
     fn end(&self, world: &mut World, at: usize) {
         world.clients[at].resting = false;
-        super::mend(world, at);
+        super::restore(world, at);
     }
 }

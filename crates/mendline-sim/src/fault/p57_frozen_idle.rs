@@ -28,6 +28,6 @@ impl Fault for FrozenIdle {
 
     fn end(&self, world: &mut World, at: usize) {
         world.clients[at].resting = false;
-        super::mend(world, at);
+        super::restore(world, at);
     }
 }

@@ -19,7 +19,7 @@ impl Fault for ErrorNamesSession {
         None
     }
 
-    fn suit(&self, site: &mut Site) {
-        session_loss::suit(site);
+    fn prepare(&self, site: &mut Site) {
+        session_loss::prepare(site);
     }
 }

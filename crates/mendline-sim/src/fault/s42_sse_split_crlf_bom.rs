@@ -21,7 +21,7 @@ impl Fault for SplitCrlfBom {
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.events = 100;
     }
 }

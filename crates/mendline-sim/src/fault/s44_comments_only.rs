@@ -19,7 +19,7 @@ impl Fault for CommentsOnly {
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.events = 100;
     }
 }

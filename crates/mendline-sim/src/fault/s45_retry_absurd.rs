@@ -16,7 +16,7 @@ impl Fault for RetryAbsurd {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         // Whoever is told to wait for a minute does, and keeps a place all the while: with few of them, the healing is late.
-        let retry = if world.hosts[at].places > 1_000 { *world.rng.pick(&[0, 1_000_000_000]) } else { 0 };
+        let retry = if world.hosts[at].call_slots > 1_000 { *world.rng.pick(&[0, 1_000_000_000]) } else { 0 };
         if let Some(site) = &mut world.hosts[at].site {
             site.faults.retry = Some(retry);
             site.faults.polls = true;
@@ -24,7 +24,7 @@ impl Fault for RetryAbsurd {
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.name_events();
     }
 }

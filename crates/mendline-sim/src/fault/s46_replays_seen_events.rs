@@ -23,7 +23,7 @@ impl Fault for ReplaysSeenEvents {
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.name_events();
     }
 }

@@ -25,7 +25,7 @@ impl Fault for ResumeRefused {
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.name_events();
     }
 }

@@ -30,7 +30,7 @@ impl Fault for ServerRestart {
         Some(world.rng.millis(10, 4_000))
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.polls = 30;
     }
 }

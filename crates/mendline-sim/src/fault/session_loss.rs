@@ -21,7 +21,7 @@ pub(super) fn go_on(world: &mut World, at: usize) -> Option<Duration> {
 }
 
 /// There must be sessions, and responses that are fetched in them.
-pub(super) fn suit(site: &mut Site) {
+pub(super) fn prepare(site: &mut Site) {
     site.keep_sessions();
     site.polls = 30;
 }

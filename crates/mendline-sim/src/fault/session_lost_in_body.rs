@@ -23,7 +23,7 @@ impl Fault for SessionLostInBody {
         session_loss::go_on(world, at)
     }
 
-    fn suit(&self, site: &mut Site) {
-        session_loss::suit(site);
+    fn prepare(&self, site: &mut Site) {
+        session_loss::prepare(site);
     }
 }

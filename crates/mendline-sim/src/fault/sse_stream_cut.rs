@@ -23,7 +23,7 @@ impl Fault for SseStreamCut {
         Some(world.rng.millis(100, 10_000))
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         // Half of them are trunks, and half are streams for notices.
         if site.names {
             site.keep_sessions();

@@ -22,7 +22,7 @@ impl Fault for SseStreamMute {
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         if site.kind != HttpServerKind::Modern {
             site.kind = HttpServerKind::Sse;
         }

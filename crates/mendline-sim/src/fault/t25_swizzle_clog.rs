@@ -24,14 +24,14 @@ impl Fault for SwizzleClog {
         if world.rng.percent(60) {
             world.stall(which);
         } else {
-            super::mend(world, which);
+            super::restore(world, which);
         }
         Some(world.rng.millis(100, 4_000))
     }
 
     fn end(&self, world: &mut World, _: usize) {
         for which in 0..world.harmed() {
-            super::mend(world, which);
+            super::restore(world, which);
         }
     }
 }

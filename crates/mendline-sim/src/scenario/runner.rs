@@ -141,7 +141,7 @@ impl Runner {
                 _ => return Err(format!("no such option: {option}")),
             }
         }
-        let places = config.limits.in_flight + config.limits.waiting;
+        let call_slots = config.limits.in_flight + config.limits.waiting;
         let rng = Rng::new(self.hosts.len() as u64);
         self.hosts.push(Host {
             name: name.into(),
@@ -153,7 +153,7 @@ impl Runner {
             capacity,
             pull_ahead: 0,
             latency: (0, 0),
-            places,
+            call_slots,
             site: over_http.then_some(site),
             rng,
         });

@@ -41,7 +41,7 @@ pub struct Host {
     /// Milliseconds from a child's write to our read, from and to.
     pub latency: (u64, u64),
     /// How many calls Mendline may hold for it, running and waiting.
-    pub places: usize,
+    pub call_slots: usize,
     /// What is there when it is not a child but behind a URL.
     pub site: Option<Site>,
     /// Its own dice.
