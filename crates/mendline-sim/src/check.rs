@@ -11,10 +11,10 @@ mod i04_bounded_attempts;
 mod i05_honest_outcome;
 mod i06_alive;
 mod i06_alive_frozen;
-mod i07_calm;
-mod i07_calm_http;
-mod i07_calm_pings;
-mod i07_calm_retries;
+mod i07_dial_rate;
+mod i07_http_rate;
+mod i07_ping_rate;
+mod i07_redial_limit;
 mod i08_order;
 mod i09_bounded;
 mod i10_isolation;
@@ -23,7 +23,7 @@ mod i16_one_truth;
 mod i17_clean_end;
 mod i18_true_to_the_era;
 mod i19_brought_back;
-mod i20_sick_is_not_down;
+mod i20_breaker;
 mod i21_paced;
 mod i22_up_at_once;
 mod port_contract;
@@ -79,10 +79,10 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i05_honest_outcome::HonestOutcome::default()),
         Box::new(i06_alive::Alive::new(upstreams)),
         Box::new(i06_alive_frozen::AliveFrozen::new(config)),
-        Box::new(i07_calm::Calm::new(config)),
-        Box::new(i07_calm_http::CalmHttp::new(config)),
-        Box::new(i07_calm_pings::CalmPings::new(config)),
-        Box::new(i07_calm_retries::CalmRetries::new(config)),
+        Box::new(i07_dial_rate::DialRate::new(config)),
+        Box::new(i07_http_rate::HttpRate::new(config)),
+        Box::new(i07_ping_rate::PingRate::new(config)),
+        Box::new(i07_redial_limit::RedialLimit::new(config)),
         Box::new(i08_order::Order::new(upstreams)),
         Box::new(i09_bounded::Bounded::new(config)),
         Box::new(i10_isolation::Isolation::default()),
@@ -91,7 +91,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i17_clean_end::CleanEnd::default()),
         Box::new(i18_true_to_the_era::TrueToTheEra::default()),
         Box::new(i19_brought_back::BroughtBack::default()),
-        Box::new(i20_sick_is_not_down::SickIsNotDown::new(config)),
+        Box::new(i20_breaker::BreakerRules::new(config)),
         Box::new(i21_paced::Paced::new(config)),
         Box::new(i22_up_at_once::UpAtOnce::new(config)),
         Box::new(port_contract::PortContract::new(upstreams)),

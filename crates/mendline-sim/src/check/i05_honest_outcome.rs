@@ -37,22 +37,22 @@ pub(super) struct HonestOutcome {
 fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<(), String> {
     let record = oracle.of(key);
     let (id, what) = (&record.id, record.what);
-    let says = &failure.outcome;
-    match says.as_str() {
+    let outcome = &failure.outcome;
+    match outcome.as_str() {
         "not_sent" if record.whole > 0 || record.runs > 0 => {
             return Err(format!(
-                "{id} ({what}) was answered {says}, but a server can have had it {} times and ran it {} times",
+                "{id} ({what}) was answered {outcome}, but a server can have had it {} times and ran it {} times",
                 record.whole, record.runs
             ));
         }
         "refused" if record.possibly_run() > 0 || record.runs > 0 => {
             return Err(format!(
-                "{id} ({what}) was answered {says}, but it was turned away {} of {} times and ran {} times",
+                "{id} ({what}) was answered {outcome}, but it was turned away {} of {} times and ran {} times",
                 record.refused, record.whole, record.runs
             ));
         }
         "refused" if record.refused == 0 => {
-            return Err(format!("{id} ({what}) was answered {says}, but nobody turned it away"));
+            return Err(format!("{id} ({what}) was answered {outcome}, but nobody turned it away"));
         }
         "unknown" if record.possibly_run() + in_doubt + record.reported_session_lost == 0 => {
             return Err(format!("{id} ({what}) was answered unknown, but no server can have had all of it"));
@@ -60,11 +60,11 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
         "not_sent" | "refused" | "unknown" | "answered" => {}
         other => return Err(format!("{id} ({what}) was answered with the outcome {other:?}, which is none")),
     }
-    if says == "unknown" && record.effect == Effect::Unsafe && failure.retryable == Some(true) {
+    if outcome == "unknown" && record.effect == Effect::Unsafe && failure.retryable == Some(true) {
         return Err(format!("{id} ({what}) may have run and must not run twice, but was called retryable"));
     }
     let attempts = u64::from(record.whole)..=u64::from(record.whole + in_doubt);
-    if !failure.attempts.is_some_and(|said| attempts.contains(&said)) && !record.is_replayed_state() {
+    if !failure.attempts.is_some_and(|count| attempts.contains(&count)) && !record.is_replayed_state() {
         return Err(format!(
             "{id} ({what}) is said to have had {:?} attempts, but had {}",
             failure.attempts, record.whole
@@ -74,10 +74,10 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
 }
 
 impl HonestOutcome {
-    fn over(&mut self, way: Via, oracle: &Oracle) -> Result<(), String> {
+    fn over(&mut self, via: Via, oracle: &Oracle) -> Result<(), String> {
         // A client that is behind may have been answered before the end was known, and read it only later.
         let is_behind = |key: &Key| oracle.readers.get(&oracle.of(*key).client).is_some_and(|reader| reader.behind);
-        self.out.retain(|key, (by, _)| *by != way || is_behind(key));
+        self.out.retain(|key, (by, _)| *by != via || is_behind(key));
         Ok(())
     }
 }
@@ -122,7 +122,7 @@ impl Check for HonestOutcome {
                 Ok(())
             }
             Fact::Settled { .. } => {
-                std::mem::take(&mut self.ended).into_iter().try_for_each(|way| self.over(way, oracle))
+                std::mem::take(&mut self.ended).into_iter().try_for_each(|via| self.over(via, oracle))
             }
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
                 let in_doubt = match self.out.get(key) {

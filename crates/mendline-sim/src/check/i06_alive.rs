@@ -17,14 +17,14 @@ use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
 /// All are tried within this time.
-const HURRY: Duration = defaults::STAGGER;
+const STAGGER: Duration = defaults::STAGGER;
 
 /// Remembers where each link stands.
 pub(super) struct Alive {
     links: Vec<&'static str>,
     dials: Vec<VecDeque<Moment>>,
     /// Since when which link has known that it is to be tried.
-    hurried: BTreeMap<usize, Moment>,
+    due_since: BTreeMap<usize, Moment>,
 }
 
 /// Links that were dialed this often within a minute may take their time.
@@ -32,7 +32,7 @@ const OFTEN: usize = 8;
 
 impl Alive {
     pub(super) fn new(upstreams: usize) -> Alive {
-        Alive { links: vec!["Idle"; upstreams], dials: vec![VecDeque::new(); upstreams], hurried: BTreeMap::new() }
+        Alive { links: vec!["Idle"; upstreams], dials: vec![VecDeque::new(); upstreams], due_since: BTreeMap::new() }
     }
 }
 
@@ -49,16 +49,16 @@ impl Check for Alive {
                     let recent = &mut self.dials[upstream];
                     recent.retain(|dial| now - *dial < Duration::from_secs(60));
                     if recent.len() < OFTEN {
-                        self.hurried.entry(upstream).or_insert(now);
+                        self.due_since.entry(upstream).or_insert(now);
                     }
                 }
                 Ok(())
             }
             Fact::Stopped | Fact::Closing => {
-                self.hurried.clear();
+                self.due_since.clear();
                 Ok(())
             }
-            Fact::Settled { .. } if self.hurried.values().any(|since| now - *since > HURRY) => {
+            Fact::Settled { .. } if self.due_since.values().any(|since| now - *since > STAGGER) => {
                 Err("the network has changed, and a link that waits was not tried".into())
             }
             Fact::Emitted(event) => {
@@ -66,7 +66,7 @@ impl Check for Alive {
                     self.links[upstream] = to;
                     // That it waits instead of being parked is only the first step.
                     if *to != "Waiting" {
-                        self.hurried.remove(&upstream);
+                        self.due_since.remove(&upstream);
                     }
                     if *to == "Dialing" {
                         self.dials[upstream].push_back(now);

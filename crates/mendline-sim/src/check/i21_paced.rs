@@ -25,7 +25,7 @@ struct Upstream {
     paused_until: Moment,
     limit: Option<RateLimit>,
     sent: VecDeque<Moment>,
-    greeting: Option<ExchangeId>,
+    handshake: Option<ExchangeId>,
     /// When what waited for a greeting went out.
     released: Option<Moment>,
 }
@@ -41,7 +41,7 @@ impl Paced {
             paused_until: Moment::ZERO,
             limit: it.rate_limit.filter(|_| it.transport != Transport::Child),
             sent: VecDeque::new(),
-            greeting: None,
+            handshake: None,
             released: None,
         };
         Paced { upstreams: config.upstreams.iter().map(upstream).collect() }
@@ -86,12 +86,12 @@ impl Check for Paced {
             Fact::HandedOut { by: Via::Exchange(upstream, exchange), message, .. }
                 if message.method() == Method::Initialized =>
             {
-                self.upstreams[*upstream].greeting = Some(*exchange);
+                self.upstreams[*upstream].handshake = Some(*exchange);
             }
             Fact::Reported { upstream, exchange, report: Report::Head(_) | Report::End } => {
                 let it = &mut self.upstreams[*upstream];
-                if it.greeting == Some(*exchange) {
-                    (it.greeting, it.released) = (None, Some(now));
+                if it.handshake == Some(*exchange) {
+                    (it.handshake, it.released) = (None, Some(now));
                     it.sent.clear();
                 }
             }

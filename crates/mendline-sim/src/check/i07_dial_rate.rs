@@ -59,24 +59,24 @@ pub(super) fn least_wait(policy: &Reconnect, short_lived: u32) -> Duration {
 }
 
 /// Remembers the last dials of each upstream.
-pub(super) struct Calm {
+pub(super) struct DialRate {
     upstreams: Vec<Dials>,
     policies: Vec<Reconnect>,
     /// How long the machine slept in all: what was dialed before a sleep was dialed that much longer ago.
     slept: Duration,
 }
 
-impl Calm {
-    pub(super) fn new(config: &Config) -> Calm {
+impl DialRate {
+    pub(super) fn new(config: &Config) -> DialRate {
         let policies: Vec<Reconnect> = config.upstreams.iter().map(|upstream| upstream.reconnect.clone()).collect();
         let upstreams = std::iter::repeat_with(Dials::default).take(policies.len()).collect();
-        Calm { upstreams, policies, slept: Duration::ZERO }
+        DialRate { upstreams, policies, slept: Duration::ZERO }
     }
 }
 
-impl Check for Calm {
+impl Check for DialRate {
     fn name(&self) -> &'static str {
-        "I7 calm"
+        "I7 dial rate"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {

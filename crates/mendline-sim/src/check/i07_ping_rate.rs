@@ -47,21 +47,21 @@ impl Line {
 
 /// What is out over each child's pipe.
 #[derive(Default)]
-pub(super) struct CalmPings {
+pub(super) struct PingRate {
     lines: BTreeMap<LinkId, Line>,
     timeout: Vec<Option<Duration>>,
 }
 
-impl CalmPings {
-    pub(super) fn new(config: &mendline_core::Config) -> CalmPings {
+impl PingRate {
+    pub(super) fn new(config: &mendline_core::Config) -> PingRate {
         let timeout = config.upstreams.iter().map(|upstream| upstream.keep_alive.map(|it| it.timeout)).collect();
-        CalmPings { lines: BTreeMap::new(), timeout }
+        PingRate { lines: BTreeMap::new(), timeout }
     }
 }
 
-impl Check for CalmPings {
+impl Check for PingRate {
     fn name(&self) -> &'static str {
-        "I7 calm"
+        "I7 dial rate"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {

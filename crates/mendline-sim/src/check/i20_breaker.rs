@@ -24,7 +24,7 @@ enum State {
     Closed,
     Open,
     HalfOpen,
-    TakenOut,
+    Isolated,
 }
 
 struct Upstream {
@@ -44,14 +44,14 @@ struct Upstream {
 }
 
 /// What breakers have said of themselves, and what they were told.
-pub(super) struct SickIsNotDown {
+pub(super) struct BreakerRules {
     upstreams: Vec<Upstream>,
     /// Exchanges that carry a request: the status, and whether it was answered.
     asked: BTreeMap<ExchangeId, (Option<u16>, bool)>,
 }
 
-impl SickIsNotDown {
-    pub(super) fn new(config: &Config) -> SickIsNotDown {
+impl BreakerRules {
+    pub(super) fn new(config: &Config) -> BreakerRules {
         let upstream = |it: &mendline_core::UpstreamConfig| Upstream {
             least: it.breaker.map_or(u32::MAX, |policy| {
                 let share = f64::from(policy.window_calls) * (1.0 - policy.success_rate);
@@ -67,12 +67,12 @@ impl SickIsNotDown {
             was_open: false,
             tools_open: BTreeSet::new(),
         };
-        SickIsNotDown { upstreams: config.upstreams.iter().map(upstream).collect(), asked: BTreeMap::new() }
+        BreakerRules { upstreams: config.upstreams.iter().map(upstream).collect(), asked: BTreeMap::new() }
     }
 }
 
 impl Upstream {
-    fn hear(&mut self, what: &EventKind, now: Moment) -> Result<(), String> {
+    fn observe(&mut self, what: &EventKind, now: Moment) -> Result<(), String> {
         match what {
             EventKind::Accepted(call, true) => {
                 self.passing.insert(*call);
@@ -95,11 +95,11 @@ impl Upstream {
             }
             EventKind::HalfOpened(None) => (self.state, self.answered) = (State::HalfOpen, 0),
             EventKind::Closed(None) | EventKind::Resumed => (self.state, self.failures) = (State::Closed, 0),
-            EventKind::Isolated => (self.state, self.was_open) = (State::TakenOut, true),
+            EventKind::Isolated => (self.state, self.was_open) = (State::Isolated, true),
             EventKind::Opened(Some(tool), _) => {
                 self.tools_open.insert(tool.clone());
             }
-            EventKind::Moved(from, "Dialing") if self.state == State::TakenOut && *from != "Up" => {
+            EventKind::Moved(from, "Dialing") if self.state == State::Isolated && *from != "Up" => {
                 return Err("it was taken out by hand, and it is dialed".into());
             }
             _ => {}
@@ -114,7 +114,7 @@ impl Upstream {
 
     fn send(&mut self, call: u64, now: Moment) -> Result<(), String> {
         match self.state {
-            State::TakenOut => Err(format!("call {call} was sent to an upstream that was taken out by hand")),
+            State::Isolated => Err(format!("call {call} was sent to an upstream that was taken out by hand")),
             _ if self.passing.contains(&call) => Ok(()),
             State::Open => Err(format!("call {call} was sent although the breaker is open")),
             State::HalfOpen if self.answered >= self.enough => {
@@ -134,16 +134,16 @@ impl Upstream {
     }
 }
 
-impl Check for SickIsNotDown {
+impl Check for BreakerRules {
     fn name(&self) -> &'static str {
-        "I20 sick is not down"
+        "I20 breaker"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Emitted(event) => {
                 if let Some(upstream) = event.upstream {
-                    return self.upstreams[upstream].hear(&event.kind, now);
+                    return self.upstreams[upstream].observe(&event.kind, now);
                 }
             }
             Fact::HandedOut { by: Via::Exchange(_, exchange), key: Some(_), .. } => {

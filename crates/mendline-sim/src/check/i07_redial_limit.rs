@@ -14,8 +14,8 @@ use crate::oracle::Oracle;
 struct Choice {
     /// How many redials; none if nobody chose.
     most: Option<u32>,
-    asked: bool,
-    in_trouble: bool,
+    requested: bool,
+    is_down: bool,
     redials: u32,
     up_since: Option<Moment>,
     renewed: bool,
@@ -23,8 +23,8 @@ struct Choice {
 
 impl Choice {
     fn dial(&mut self) -> Result<(), String> {
-        self.redials += u32::from(self.in_trouble);
-        if self.most == Some(0) && !self.asked {
+        self.redials += u32::from(self.is_down);
+        if self.most == Some(0) && !self.requested {
             return Err("it was dialed although nobody asked for it".into());
         }
         Ok(())
@@ -39,7 +39,7 @@ impl Choice {
         if self.up_since.take().is_some_and(|since| now - since >= defaults::PROVEN) {
             self.redials = 0;
         }
-        (self.in_trouble, self.asked) = (true, false);
+        (self.is_down, self.requested) = (true, false);
         match self.most {
             Some(most) if to == "Waiting" && self.redials >= most => {
                 Err(format!("it is to be dialed again after {} redials, and {most} were chosen", self.redials))
@@ -50,36 +50,36 @@ impl Choice {
 }
 
 /// What was chosen for each upstream.
-pub(super) struct CalmRetries {
+pub(super) struct RedialLimit {
     upstreams: Vec<Choice>,
     stopping: bool,
 }
 
-impl CalmRetries {
-    pub(super) fn new(config: &Config) -> CalmRetries {
+impl RedialLimit {
+    pub(super) fn new(config: &Config) -> RedialLimit {
         let choice = |upstream: &mendline_core::UpstreamConfig| {
             let policy = &upstream.reconnect;
             let is_exact = policy.attempts == 0 || (policy.patience.is_zero() && policy.attempts < u32::MAX);
             let most = is_exact.then_some(policy.attempts);
-            Choice { most, asked: true, in_trouble: false, redials: 0, up_since: None, renewed: false }
+            Choice { most, requested: true, is_down: false, redials: 0, up_since: None, renewed: false }
         };
-        CalmRetries { upstreams: config.upstreams.iter().map(choice).collect(), stopping: false }
+        RedialLimit { upstreams: config.upstreams.iter().map(choice).collect(), stopping: false }
     }
 }
 
-impl Check for CalmRetries {
+impl Check for RedialLimit {
     fn name(&self) -> &'static str {
-        "I7 calm"
+        "I7 dial rate"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].asked = true,
-            Fact::ManualAction(upstream) | Fact::ClientConnected(upstream) => self.upstreams[*upstream].asked = true,
+            Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].requested = true,
+            Fact::ManualAction(upstream) | Fact::ClientConnected(upstream) => self.upstreams[*upstream].requested = true,
             Fact::Requested(EngineOutput::Renew(upstream)) => {
                 // What is dialed now is another server, of which nothing is known.
                 let it = &mut self.upstreams[*upstream];
-                (it.asked, it.redials, it.in_trouble, it.renewed) = (true, 0, false, it.up_since.is_some());
+                (it.requested, it.redials, it.is_down, it.renewed) = (true, 0, false, it.up_since.is_some());
             }
             Fact::ConnectivityChanged(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
             Fact::Stopped | Fact::Closing => self.stopping = true,
@@ -92,7 +92,7 @@ impl Check for CalmRetries {
                     (_, "Dialing") => return it.dial(),
                     ("Dialing", "Up") => it.up_since = Some(now),
                     (_, "Up") => {
-                        it.redials += u32::from(it.in_trouble);
+                        it.redials += u32::from(it.is_down);
                         it.up_since = Some(now);
                     }
                     // Over HTTP nobody may want anything any more; that is no loss.

@@ -17,7 +17,7 @@ use mendline_core::{Config, Moment, defaults};
 use mendline_wire::headers;
 
 use super::Check;
-use super::i07_calm::least_wait;
+use super::i07_dial_rate::least_wait;
 use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
 use crate::machine::{EngineOutput, EventKind};
@@ -94,7 +94,7 @@ impl Upstream {
 }
 
 /// Remembers, per upstream, what was asked for lately.
-pub(super) struct CalmHttp {
+pub(super) struct HttpRate {
     upstreams: Vec<Upstream>,
     sent: BTreeMap<Key, Recent>,
     /// Which stream an exchange resumes.
@@ -103,8 +103,8 @@ pub(super) struct CalmHttp {
     resumed: BTreeMap<(usize, u32, u32), u32>,
 }
 
-impl CalmHttp {
-    pub(super) fn new(config: &Config) -> CalmHttp {
+impl HttpRate {
+    pub(super) fn new(config: &Config) -> HttpRate {
         let upstreams = config.upstreams.iter().map(|upstream| Upstream {
             over_http: upstream.transport != Transport::Child,
             policy: upstream.reconnect.clone(),
@@ -117,7 +117,7 @@ impl CalmHttp {
             short_lived: 0,
             notices: Recent::default(),
         });
-        CalmHttp {
+        HttpRate {
             upstreams: upstreams.collect(),
             sent: BTreeMap::new(),
             carries: BTreeMap::new(),
@@ -174,9 +174,9 @@ fn may_be_resumed(record: &Record) -> bool {
     record.is_open() || record.twin || record.is_replayed_state()
 }
 
-impl Check for CalmHttp {
+impl Check for HttpRate {
     fn name(&self) -> &'static str {
-        "I7 calm"
+        "I7 dial rate"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
