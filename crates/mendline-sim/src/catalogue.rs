@@ -77,8 +77,8 @@ impl CachedCatalogue {
 }
 
 /// Whether a body can be what the server once said: the same but for the time to live, which is a declared field.
-pub fn is_same_but_for_ttl(told: &[u8], said: &[u8]) -> bool {
-    told == said || without_time(told).is_some_and(|told| Some(told) == without_time(said))
+pub fn is_same_but_for_ttl(received: &[u8], written: &[u8]) -> bool {
+    received == written || without_time(received).is_some_and(|received| Some(received) == without_time(written))
 }
 
 /// A body without its `ttlMs`, which Mendline sets last of all members where there was none.

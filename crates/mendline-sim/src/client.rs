@@ -98,7 +98,7 @@ pub struct Client {
     /// How its calls after the healing go.
     pub probe: Probe,
     /// It wants nothing for a while.
-    pub resting: bool,
+    pub is_idle: bool,
     /// What it relies on.
     pub expected: ExpectedState,
     continues_with: Option<&'static str>,
@@ -134,7 +134,7 @@ impl Client {
             will_read: false,
             closing: false,
             probe: Probe::None,
-            resting: false,
+            is_idle: false,
             expected: ExpectedState::default(),
             continues_with: None,
             waiting: BTreeMap::new(),
@@ -156,7 +156,7 @@ impl Client {
             }
             // An SDK waits for the answer; so does this one, and looks again later.
             ClientState::Initializing(_) => Some(Duration::from_millis(200)),
-            ClientState::Ready if self.resting => Some(Duration::from_millis(200)),
+            ClientState::Ready if self.is_idle => Some(Duration::from_millis(200)),
             ClientState::Ready => {
                 let next = self.workload.next(&mut self.rng)?;
                 self.perform(next, oracle);
@@ -212,7 +212,7 @@ impl Client {
     }
 
     /// Whether it can still act and read.
-    pub fn is_here(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         !matches!(self.state, ClientState::Ended | ClientState::Gone)
     }
 

@@ -20,7 +20,7 @@ pub enum Due {
     /// A child gets round to reading its stdin.
     ChildReads(LinkId),
     /// A child goes on with one of its jobs.
-    JobGoesOn(LinkId, u32),
+    JobContinues(LinkId, u32),
     /// What a child wrote reaches our end of its stdout.
     OutputArrives(LinkId),
     /// A child reacts to the end of its stdin or to a signal, or dies by itself.
@@ -30,13 +30,13 @@ pub enum Due {
     /// An attempt to connect has come to its end, for better or worse.
     ConnectEnds(ExchangeId),
     /// The cable takes another piece of a request.
-    CableMoves(ExchangeId),
+    RequestBytesAccepted(ExchangeId),
     /// A whole request reaches the server of this upstream.
     RequestArrives(usize, u32),
     /// A part of a response reaches our end.
     PartArrives(ExchangeId),
     /// The shell finds out that a line is dead.
-    LineFoundDead(ExchangeId),
+    DeadConnectionFound(ExchangeId),
     /// A conversation of an HTTP server goes on with one of its jobs: upstream, mind, job.
     ConversationContinues(usize, u32, u32),
     /// A client does the next thing of its workload.
@@ -48,7 +48,7 @@ pub enum Due {
     /// The fault with this place in the plan begins.
     FaultBegins(usize),
     /// The fault with this place in the plan goes on: many come in pulses.
-    FaultGoesOn(usize),
+    FaultRepeats(usize),
     /// The fault with this place in the plan ends.
     FaultEnds(usize),
     /// A request must have been answered by now.

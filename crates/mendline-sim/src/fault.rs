@@ -117,7 +117,7 @@ pub trait Fault: Sync {
     /// Strikes the upstream with this place, or its client. What is given back is the time to the first pulse.
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration>;
     /// Strikes again; gives back the time to the next pulse, if there is one.
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let _ = (world, at);
         None
     }
@@ -345,16 +345,16 @@ pub fn begin(world: &mut World, place: usize) {
     world.journal.write_line(now, &format!("fault {} strikes upstream {upstream}", fault.name()));
     world.coverage.fault_began(fault.name());
     if let Some(wait) = fault.begin(world, upstream) {
-        world.clock.after(wait, Due::FaultGoesOn(place));
+        world.clock.after(wait, Due::FaultRepeats(place));
     }
     world.clock.after(lasts, Due::FaultEnds(place));
 }
 
 /// A planned fault strikes again, unless it is over.
-pub fn go_on(world: &mut World, place: usize) {
+pub fn repeat(world: &mut World, place: usize) {
     let Planned { fault, upstream, over, .. } = world.faults[place];
-    if !over && let Some(wait) = fault.go_on(world, upstream) {
-        world.clock.after(wait, Due::FaultGoesOn(place));
+    if !over && let Some(wait) = fault.repeat(world, upstream) {
+        world.clock.after(wait, Due::FaultRepeats(place));
     }
 }
 

@@ -178,7 +178,7 @@ pub struct Oracle {
     /// What each upstream promises now.
     pub terms: Vec<Terms>,
     /// What each server that is remembered ever said, today or on an earlier day.
-    pub said: BTreeMap<usize, Vec<Bytes>>,
+    pub bodies_by_upstream: BTreeMap<usize, Vec<Bytes>>,
     /// Upstreams of which something was remembered when the world began.
     pub cached: BTreeSet<usize>,
     /// Which clients are still there to read answers.
@@ -226,7 +226,7 @@ impl Oracle {
     /// and an errand as any other.
     pub fn may_be_read_again(&self, key: Key) -> bool {
         let record = self.of(key);
-        self.said.contains_key(&record.upstream) && catalogue::is_cacheable(record.method)
+        self.bodies_by_upstream.contains_key(&record.upstream) && catalogue::is_cacheable(record.method)
     }
 
     /// One record, if a peer did not make the key up.
@@ -236,10 +236,10 @@ impl Oracle {
 
     /// Whether a client may be told this from memory, or in its server's stead.
     pub fn may_be_from_cache(&self, record: &Record, body: &[u8]) -> bool {
-        let Some(said) = self.said.get(&record.upstream).filter(|_| catalogue::is_cacheable(record.method)) else {
+        let Some(bodies) = self.bodies_by_upstream.get(&record.upstream).filter(|_| catalogue::is_cacheable(record.method)) else {
             return false;
         };
-        said.iter().any(|said| catalogue::is_same_but_for_ttl(body, said))
+        bodies.iter().any(|written| catalogue::is_same_but_for_ttl(body, written))
             || (record.method == Method::Initialize && catalogue::is_provisional(body))
     }
 

@@ -248,7 +248,7 @@ fn choose_recovery_policies(upstream: &mut UpstreamConfig, rng: &mut Rng) {
         ..AutoReconnect::default()
     };
     let retries = |most| AutoReconnect { max_retries: Some(most), ..AutoReconnect::default() };
-    let mut said = match rng.below(8) {
+    let mut auto_reconnect = match rng.below(8) {
         0 => AutoReconnect { enabled: Some(false), ..AutoReconnect::default() },
         1 => retries(Some(1)),
         2 => retries(Some(3)),
@@ -256,8 +256,8 @@ fn choose_recovery_policies(upstream: &mut UpstreamConfig, rng: &mut Rng) {
         4 => quick,
         _ => AutoReconnect::default(),
     };
-    said.silent = Some(rng.percent(50));
-    upstream.reconnect = said.into();
+    auto_reconnect.silent = Some(rng.percent(50));
+    upstream.reconnect = auto_reconnect.into();
     upstream.retry.attempts = *rng.pick(&[1, 2, 3, 3, 5]);
     upstream.resume_attempts = *rng.pick(&[0, 2, 10, 10]);
     upstream.trust_hints = rng.percent(80);

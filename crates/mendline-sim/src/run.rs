@@ -133,17 +133,17 @@ fn heal(world: &mut World, plan: &Plan) {
     world.record(&Fact::Healed);
     world.settle_and_check();
     if plan.quiet {
-        recover_unasked(world, plan);
+        recover_without_calls(world, plan);
     }
     let until = world.clock.now() + RECOVERY;
     for client in &mut world.clients {
-        if client.is_here() && !client.closing {
+        if client.is_connected() && !client.closing {
             client.probe = Probe::Under(until);
             world.clock.after(Duration::from_millis(1), Due::ClientActs(client.id));
         }
     }
     while world.violation.is_none() && world.clients.iter().any(is_probing) && world.step(until) {}
-    wait_for_policies(world, plan, until);
+    wait_for_breakers_and_pauses(world, plan, until);
     for place in 0..world.clients.len() {
         if is_probing(&world.clients[place]) {
             let id = world.clients[place].id;
@@ -153,7 +153,7 @@ fn heal(world: &mut World, plan: &Plan) {
 }
 
 /// Whoever is still held back by a breaker or a pause is served when that is over, and two calls have shown that all is well.
-fn wait_for_policies(world: &mut World, plan: &Plan, until: Moment) {
+fn wait_for_breakers_and_pauses(world: &mut World, plan: &Plan, until: Moment) {
     let mut until = until;
     for place in 0..world.clients.len() {
         let upstream = world.clients[place].upstream;
@@ -175,10 +175,10 @@ fn wait_for_policies(world: &mut World, plan: &Plan, until: Moment) {
 }
 
 /// Nobody wants anything, and children that are dialed by themselves are up again within the bound of the promise.
-fn recover_unasked(world: &mut World, plan: &Plan) {
+fn recover_without_calls(world: &mut World, plan: &Plan) {
     let healed = world.clock.now();
     for client in &mut world.clients {
-        client.resting = true;
+        client.is_idle = true;
     }
     let bounds: Vec<_> = plan.config.upstreams.iter().enumerate().map(|(place, it)| bound(world, place, it)).collect();
     let is_late = |world: &World, now: Moment| {
@@ -194,7 +194,7 @@ fn recover_unasked(world: &mut World, plan: &Plan) {
         }
     }
     for client in &mut world.clients {
-        client.resting = false;
+        client.is_idle = false;
     }
 }
 
@@ -202,7 +202,7 @@ fn recover_unasked(world: &mut World, plan: &Plan) {
 fn bound(world: &World, place: usize, config: &UpstreamConfig) -> Option<Duration> {
     let is_meant = config.transport == Transport::Child
         && config.reconnect.is_by_itself()
-        && world.clients[place].is_here()
+        && world.clients[place].is_connected()
         && !world.clients[place].closing;
     let is_usual = config.reconnect.cap_idle == mendline_core::defaults::RECONNECT_CAP_IDLE
         && config.reconnect.initial == mendline_core::defaults::RECONNECT_INITIAL;
@@ -211,7 +211,7 @@ fn bound(world: &World, place: usize, config: &UpstreamConfig) -> Option<Duratio
 }
 
 fn is_probing(client: &Client) -> bool {
-    matches!(client.probe, Probe::Under(_)) && client.is_here()
+    matches!(client.probe, Probe::Under(_)) && client.is_connected()
 }
 
 /// Lives until every request is answered; each has its own deadline, so this ends.
@@ -248,7 +248,7 @@ fn drain(world: &mut World, plan: &Plan) {
         // Whoever does not read gets no last words either, and that would be nobody's fault.
         world.client_resumes(place);
         let World { clients, oracle, .. } = &mut *world;
-        if clients[place].is_here() && !clients[place].closing {
+        if clients[place].is_connected() && !clients[place].closing {
             clients[place].probe_call(oracle);
         }
     }
@@ -261,7 +261,7 @@ fn drain(world: &mut World, plan: &Plan) {
         }
         Ending::ClientsEnd => {
             world.record(&Fact::Closing);
-            for client in world.clients.iter_mut().filter(|client| client.is_here()) {
+            for client in world.clients.iter_mut().filter(|client| client.is_connected()) {
                 client.closing = true;
             }
             world.settle_and_check();

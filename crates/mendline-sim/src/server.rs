@@ -175,7 +175,7 @@ impl Server {
     }
 
     /// Goes on with a job.
-    pub fn go_on(&mut self, job: u32, faults: &ServerFaults) -> Vec<Action> {
+    pub fn continue_job(&mut self, job: u32, faults: &ServerFaults) -> Vec<Action> {
         self.step(job, faults);
         std::mem::take(&mut self.actions)
     }

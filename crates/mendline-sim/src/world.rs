@@ -7,8 +7,8 @@
 //! The simulated shell is in `world/shell.rs`, the processes behind it in `host.rs`, the people in front of it in `front.rs`;
 //! HTTP exchanges are carried in `cable.rs`, let in or turned away in `origin.rs` and answered in `stream.rs`.
 
-mod cable;
-mod front;
+mod http;
+mod clients;
 mod host;
 mod origin;
 mod shell;
@@ -97,7 +97,7 @@ impl World {
             upstream.catalogue.cache || upstream.catalogue.startup == mendline_core::config::Startup::AtOnce
         };
         let noted = config.upstreams.iter().enumerate().filter(|(_, upstream)| is_noted(upstream));
-        oracle.said = noted.map(|(place, _)| (place, Vec::new())).collect();
+        oracle.bodies_by_upstream = noted.map(|(place, _)| (place, Vec::new())).collect();
         World {
             clock: Clock::default(),
             oracle,
@@ -127,8 +127,8 @@ impl World {
 
     /// The engine remembers this of an upstream.
     pub fn preload_catalogue(&mut self, upstream: usize, catalogue: &CachedCatalogue) {
-        let said = self.oracle.said.entry(upstream).or_default();
-        said.extend(catalogue.answers().into_iter().map(|(_, body)| body));
+        let bodies = self.oracle.bodies_by_upstream.entry(upstream).or_default();
+        bodies.extend(catalogue.answers().into_iter().map(|(_, body)| body));
         self.oracle.cached.insert(upstream);
         self.record(&Fact::NewEdition(upstream));
         self.send_input(Input::Remembered { upstream: UpstreamId(upstream as u16), what: catalogue.to_core() });
@@ -365,20 +365,20 @@ impl World {
         match due {
             Due::SpawnEnds(link) => self.spawn_ends(link),
             Due::ChildReads(link) => self.child_reads(link),
-            Due::JobGoesOn(link, job) => self.job_goes_on(link, job),
+            Due::JobContinues(link, job) => self.job_continues(link, job),
             Due::OutputArrives(_) | Due::PartArrives(_) | Due::Pause(_) => {}
             Due::ChildEnds(link, ending) => self.child_ends(link, ending),
             Due::Reap(link) => self.reap(link),
             Due::ConnectEnds(exchange) => self.connect_ends(exchange),
-            Due::CableMoves(exchange) => self.cable_moves(exchange),
+            Due::RequestBytesAccepted(exchange) => self.accept_request_bytes(exchange),
             Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),
-            Due::LineFoundDead(exchange) => self.line_found_dead(exchange),
+            Due::DeadConnectionFound(exchange) => self.dead_connection_found(exchange),
             Due::ConversationContinues(upstream, conversation, job) => self.conversation_continues(upstream, conversation, job),
             Due::ClientActs(id) => self.client_acts(id),
             Due::ClientReads(id) => self.client_reads(id),
             Due::ClientReplies(id, question) => self.client_replies(id, question),
             Due::FaultBegins(place) => crate::fault::begin(self, place),
-            Due::FaultGoesOn(place) => crate::fault::go_on(self, place),
+            Due::FaultRepeats(place) => crate::fault::repeat(self, place),
             Due::FaultEnds(place) => crate::fault::end(self, place),
             Due::AnswerDue(key) => self.answer_due(key),
             Due::RecoveryEnds(key) => self.recovery_ends(key),

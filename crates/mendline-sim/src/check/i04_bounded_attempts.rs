@@ -32,7 +32,7 @@ pub(super) struct BoundedAttempts {
     /// The session that each exchange names, by its header or by its target.
     named: BTreeMap<ExchangeId, String>,
     /// The session in which each request was last sent.
-    said_in: BTreeMap<Key, String>,
+    sent_in: BTreeMap<Key, String>,
     /// The sessions whose loss has been counted.
     counted: BTreeSet<String>,
     /// The requests that went out again without being counted: for each that may happen once.
@@ -44,7 +44,7 @@ impl BoundedAttempts {
         BoundedAttempts {
             traffic: vec![Traffic::default(); config.upstreams.len()],
             named: BTreeMap::new(),
-            said_in: BTreeMap::new(),
+            sent_in: BTreeMap::new(),
             counted: BTreeSet::new(),
             excused: BTreeSet::new(),
         }
@@ -54,7 +54,7 @@ impl BoundedAttempts {
     fn is_excused(&mut self, by: Via, key: Key, oracle: &Oracle) -> bool {
         let Via::Exchange(_, exchange) = by else { return false };
         let Some(session) = self.named.remove(&exchange) else { return false };
-        let before = self.said_in.insert(key, session.clone());
+        let before = self.sent_in.insert(key, session.clone());
         let record = oracle.of(key);
         // All copies but this one were turned away, and the last one in another session than this.
         let Some(lost) = before.filter(|lost| *lost != session && record.refused + 1 == record.whole) else {

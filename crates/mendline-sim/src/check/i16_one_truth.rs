@@ -100,8 +100,8 @@ impl Check for OneTruth {
                     };
                 }
                 let running = !self.children[*upstream].is_empty();
-                let said = matches!(state.link, "Up" | "Draining");
-                if running != said {
+                let is_running_by_events = matches!(state.link, "Up" | "Draining");
+                if running != is_running_by_events {
                     return Err(format!(
                         "upstream {upstream} is {} and has {} child",
                         state.link,

@@ -82,7 +82,7 @@ impl Client {
         self.expected.settle(key, went_well);
         if let (true, Verdict::Passed(body)) = (went_well, &verdict) {
             self.expected.read_list(record.method, body);
-            if self.era == crate::server::Era::Modern && contains(body, b"input_required") && self.is_here() {
+            if self.era == crate::server::Era::Modern && contains(body, b"input_required") && self.is_connected() {
                 self.continues_with = Some(record.what);
             }
         }

@@ -17,7 +17,7 @@ impl Fault for LeavesMidCall {
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.clients[at].open_keys().next().is_some() {
             world.client_disconnects(at);
             return None;

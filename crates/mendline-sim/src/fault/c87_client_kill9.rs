@@ -18,7 +18,7 @@ impl Fault for ClientKill9 {
         Some(Duration::from_millis(3))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.client_disconnects(at);
         None
     }

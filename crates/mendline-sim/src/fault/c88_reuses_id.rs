@@ -18,7 +18,7 @@ impl Fault for ReusesId {
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
         match client.an_open_id(oracle) {

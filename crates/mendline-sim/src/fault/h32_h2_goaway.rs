@@ -14,10 +14,10 @@ impl Fault for GoAway {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.send_goaway(at);
         Some(world.rng.millis(1, 300))
     }

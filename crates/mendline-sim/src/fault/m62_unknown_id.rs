@@ -16,13 +16,13 @@ impl Fault for UnknownId {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         const LINES: &[&[u8]] = &[
             br#"{"jsonrpc":"2.0","id":999999999999,"result":{}}"#,
-            br#"{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}"#,
+            br#"{"jsonrpc":"2.0","id":"absent","result":{"content":[]}}"#,
             br#"{"jsonrpc":"2.0","id":-1,"result":{}}"#,
             br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}"#,
             br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":424242}}"#,

@@ -14,10 +14,10 @@ impl Fault for NotificationStorm {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         for link in world.living(at) {
             for _ in 0..10 {
                 let actions = world.children.get_mut(&link).map(|child| child.server.send_notice()).unwrap_or_default();

@@ -15,10 +15,10 @@ impl Fault for ToolsVanishAfterReconnect {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.change_edition(at);
         world.kill(at, Ending::Code(0));
         world.restart(at);

@@ -19,7 +19,7 @@ impl Fault for InputRequiredAcrossReconnect {
         Some(world.rng.millis(50, 1_000))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.rng.percent(50) {
             world.kill(at, Ending::Signal(9));
             world.restart(at);

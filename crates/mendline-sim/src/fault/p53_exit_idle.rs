@@ -18,7 +18,7 @@ impl Fault for ExitIdle {
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let idle = |link| world.children.get(link).is_some_and(|child| child.server.open_jobs() == 0);
         match world.living(at).iter().find(|link| idle(link)) {
             Some(_) => {

@@ -18,7 +18,7 @@ impl Fault for Kill9MidCall {
         Some(Duration::from_micros(100))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let hit = |link| {
             let child = world.children.get(link);
             child.is_some_and(|child| child.server.open_jobs() > 0 || child.stdin.is_within_a_line())

@@ -14,11 +14,11 @@ impl Fault for DeafAndTalkative {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.clients[at].resting = true;
+        world.clients[at].is_idle = true;
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.clients[at].open_keys().next().is_none() {
             world.hosts[at].faults.ignores_stdin = true;
             for link in world.living(at) {
@@ -32,7 +32,7 @@ impl Fault for DeafAndTalkative {
     }
 
     fn end(&self, world: &mut World, at: usize) {
-        world.clients[at].resting = false;
+        world.clients[at].is_idle = false;
         super::restore(world, at);
     }
 }

@@ -15,10 +15,10 @@ impl Fault for GrandchildHoldsPipe {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.hosts[at].faults.reap_delay = world.rng.millis(100, 3_000);
         world.kill(at, Ending::Code(0));
         Some(world.rng.millis(2_000, 30_000))

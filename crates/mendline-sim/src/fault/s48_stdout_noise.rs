@@ -16,10 +16,10 @@ impl Fault for StdoutNoise {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         const LINES: &[&[u8]] = &[
             b"Server listening on stdio",
             b"{not json}",

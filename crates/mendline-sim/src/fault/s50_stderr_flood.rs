@@ -16,10 +16,10 @@ impl Fault for StderrFlood {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         for link in world.living(at) {
             if let Some(child) = world.children.get_mut(&link) {
                 let line = Bytes::from_static(b"WARN \x1b[31m something is odd \x00 \xff");

@@ -19,7 +19,7 @@ impl Fault for StdinNotRead {
         world.rng.percent(50).then(|| world.rng.millis(50, 4_000))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.kill(at, Ending::Signal(9));
         None
     }

@@ -16,10 +16,10 @@ impl Fault for ServerRestart {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let Some(site) = &mut world.hosts[at].site else { return None };
         if site.faults.connect == ConnectResult::Refused {
             site.faults.connect = ConnectResult::Connects;

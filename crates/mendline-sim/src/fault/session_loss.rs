@@ -11,11 +11,11 @@ pub(super) fn begin(world: &mut World, at: usize, session_lost_reply: SessionLos
     if let Some(site) = &mut world.hosts[at].site {
         site.faults.session_lost_reply = session_lost_reply;
     }
-    go_on(world, at)
+    repeat(world, at)
 }
 
 /// Loses them once more; says when the next time is.
-pub(super) fn go_on(world: &mut World, at: usize) -> Option<Duration> {
+pub(super) fn repeat(world: &mut World, at: usize) -> Option<Duration> {
     world.forget_sessions(at);
     Some(world.rng.millis(500, 20_000))
 }

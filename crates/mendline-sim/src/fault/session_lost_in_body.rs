@@ -19,8 +19,8 @@ impl Fault for SessionLostInBody {
         session_loss::begin(world, at, SessionLostReply::InBody)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        session_loss::go_on(world, at)
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        session_loss::repeat(world, at)
     }
 
     fn prepare(&self, site: &mut Site) {

@@ -15,10 +15,10 @@ impl Fault for SseStreamCut {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.cut_long_streams(at);
         Some(world.rng.millis(100, 10_000))
     }

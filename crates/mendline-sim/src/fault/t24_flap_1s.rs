@@ -17,10 +17,10 @@ impl Fault for Flap1s {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let host = &mut world.hosts[at];
         let away = match &mut host.site {
             Some(site) => {

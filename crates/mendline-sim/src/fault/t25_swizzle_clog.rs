@@ -18,7 +18,7 @@ impl Fault for SwizzleClog {
         Some(world.rng.millis(100, 2_000))
     }
 
-    fn go_on(&self, world: &mut World, _: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, _: usize) -> Option<Duration> {
         let harmed = world.harmed();
         let which = world.rng.below(harmed as u64) as usize;
         if world.rng.percent(60) {

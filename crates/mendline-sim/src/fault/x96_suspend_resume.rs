@@ -14,10 +14,10 @@ impl Fault for SuspendResume {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let slept = world.rng.millis(5_000, 900_000);
         world.suspend(at, slept);
         Some(world.rng.millis(5_000, 60_000))

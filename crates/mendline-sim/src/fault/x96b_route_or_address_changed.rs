@@ -14,10 +14,10 @@ impl Fault for RouteOrAddressChanged {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.silence(at);
         world.report_network_change();
         Some(world.rng.millis(2_000, 20_000))

@@ -217,7 +217,7 @@ impl Runner {
                 fault.begin(self.world()?, place);
             }
             "strikes" => {
-                fault.go_on(self.world()?, place);
+                fault.repeat(self.world()?, place);
             }
             "ends" => fault.end(self.world()?, place),
             _ => return Err("a fault begins, strikes or ends".into()),

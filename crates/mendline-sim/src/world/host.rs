@@ -122,14 +122,14 @@ impl World {
         self.wake_reader(link);
     }
 
-    pub(super) fn job_goes_on(&mut self, link: LinkId, job: u32) {
+    pub(super) fn job_continues(&mut self, link: LinkId, job: u32) {
         let faults = self.hosts[usize::from(link.upstream.0)].faults.clone();
         let Some(child) = self.children.get_mut(&link).filter(|child| child.is_alive()) else { return };
         if child.stopped {
             child.missed_jobs.push(job);
             return;
         }
-        let actions = child.server.go_on(job, &faults);
+        let actions = child.server.continue_job(job, &faults);
         self.perform(link, actions);
     }
 
@@ -148,7 +148,7 @@ impl World {
                     self.child_writes(link, line);
                 }
                 Action::Run(key) => self.record_run(Via::Child(link), key),
-                Action::Continue(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
+                Action::Continue(job, wait) => self.clock.after(wait, Due::JobContinues(link, job)),
                 Action::Violation(text) => self.record(&Fact::ServerViolation { by: Via::Child(link), text: &text }),
             }
         }
@@ -159,8 +159,8 @@ impl World {
         if let Some(key) = key {
             self.oracle.of_mut(key).replies.push(body.clone());
         }
-        if let Some(said) = self.oracle.said.get_mut(&upstream) {
-            said.push(body);
+        if let Some(bodies) = self.oracle.bodies_by_upstream.get_mut(&upstream) {
+            bodies.push(body);
         }
     }
 
@@ -282,7 +282,7 @@ impl World {
                 self.record(&Fact::Continued(link));
             }
             for job in missed_jobs {
-                self.clock.at(now, Due::JobGoesOn(link, job));
+                self.clock.at(now, Due::JobContinues(link, job));
             }
             if let Some(ending) = pending_end {
                 self.clock.at(now, Due::ChildEnds(link, ending));

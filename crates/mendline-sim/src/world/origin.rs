@@ -71,11 +71,11 @@ impl World {
     /// Turns a request away by its head, if the server does that to such as this one.
     fn rejects(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) -> bool {
         let (Some((why, chance)), Some(message)) = (site.faults.rejection, &pending.message) else { return false };
-        let strikes = match why {
+        let applies = match why {
             Rejection::NoSuchMethod => message.method() == Method::Other,
             Rejection::HeaderMismatch => site.kind == HttpServerKind::Modern,
         };
-        if message.kind() != Kind::Request || !strikes || !self.rng.percent(chance) {
+        if message.kind() != Kind::Request || !applies || !self.rng.percent(chance) {
             return false;
         }
         let (status, code, text) = match why {
@@ -170,17 +170,17 @@ impl World {
 
     /// A POST to where nobody takes POSTs, or to a conversation that is over.
     fn reply_misdirected(&mut self, pending: &PendingRequest) {
-        let to_nobody = pending.request.target.is_none();
+        let has_no_target = pending.request.target.is_none();
         if let Some(exchange) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (exchange.misdirected, exchange.refuses, exchange.reports_session_lost) = (to_nobody, !to_nobody, !to_nobody);
+            (exchange.misdirected, exchange.refuses, exchange.reports_session_lost) = (has_no_target, !has_no_target, !has_no_target);
         }
-        self.answer_status(pending.exchange, if to_nobody { 405 } else { 404 });
+        self.answer_status(pending.exchange, if has_no_target { 405 } else { 404 });
     }
 
     fn receive_in_session(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
         let session = pending.request.header(headers::SESSION_ID).map(str::to_owned);
-        let greets = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
-        if greets {
+        let is_initialize = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+        if is_initialize {
             let conversation = self.origins[upstream].next_conversation();
             if session.is_some() {
                 self.record_violation(upstream, conversation, "was greeted in a session that is over");
@@ -237,12 +237,12 @@ impl World {
     }
 
     pub(super) fn check_version(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) {
-        let greets = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
-        let said = pending.request.header(headers::PROTOCOL_VERSION);
+        let is_initialize = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+        let sent = pending.request.header(headers::PROTOCOL_VERSION);
         // Whoever resumes the answer to a greeting does not know yet what it settles.
-        let resumes_greeting = said.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
-        if said != Some(VERSION) && !greets && !resumes_greeting {
-            self.record_violation(upstream, conversation, &format!("was sent something under the version {said:?}"));
+        let resumes_initialize = sent.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
+        if sent != Some(VERSION) && !is_initialize && !resumes_initialize {
+            self.record_violation(upstream, conversation, &format!("was sent something under the version {sent:?}"));
         }
     }
 
@@ -269,12 +269,12 @@ impl World {
         };
         let text =
             message.get_str(&["arguments", "text"]).filter(|_| message.get(&["name"]) == Some(b"\"create_note\""));
-        let said = pending.request.header("mcp-param-text");
+        let sent = pending.request.header("mcp-param-text");
         let wanted = text.as_deref().map(headers::encode_value);
-        if said.is_some() && said != wanted.as_deref() {
-            self.record_violation(upstream, conversation, &format!("was told by a header that an argument is {said:?}"));
+        if sent.is_some() && sent != wanted.as_deref() {
+            self.record_violation(upstream, conversation, &format!("was told by a header that an argument is {sent:?}"));
         }
-        said == wanted.as_deref()
+        sent == wanted.as_deref()
     }
 
     fn refuse_headers(&mut self, upstream: usize, pending: &PendingRequest) {
@@ -350,7 +350,7 @@ impl World {
     pub(super) fn conversation_continues(&mut self, upstream: usize, number: u32, job: u32) {
         let faults = self.hosts[upstream].faults.clone();
         let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
-        let actions = conversation.server.go_on(job, &faults);
+        let actions = conversation.server.continue_job(job, &faults);
         self.perform_in(upstream, number, actions);
     }
 

@@ -16,8 +16,8 @@ use crate::network_faults::Cut;
 impl World {
     /// The head of a stream, and its priming event if its events have names. Some servers close it right then.
     pub(super) fn begin_stream(&mut self, upstream: usize, number: u32, name: u32, method: Method, site: &Site) {
-        let said = self.stream(upstream, number, name).map_or(0, |stream| stream.log.len());
-        self.prime(upstream, (number, name, said), method, site);
+        let written = self.stream(upstream, number, name).map_or(0, |stream| stream.log.len());
+        self.prime(upstream, (number, name, written), method, site);
     }
 
     /// The same for one that the other side has heard up to this event.

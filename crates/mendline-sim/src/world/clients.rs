@@ -33,7 +33,7 @@ impl World {
 
     pub(super) fn client_replies(&mut self, id: ClientId, number: u32) {
         if let Some(place) = self.client(id)
-            && self.clients[place].is_here()
+            && self.clients[place].is_connected()
         {
             self.clients[place].reply(number);
         }

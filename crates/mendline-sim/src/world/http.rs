@@ -22,9 +22,9 @@ use crate::site;
 use crate::network_faults::{Cut, ConnectResult, NetworkFaults};
 
 /// How long the shell waits for a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it takes to find out that a line is dead: keep-alive probes and the user timeout of TCP.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(45);
+const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl World {
     pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
@@ -50,7 +50,7 @@ impl World {
             ConnectResult::Connects => host.rng.millis(0, site.connect.1),
             ConnectResult::Slow => host.rng.millis(250, 300),
             ConnectResult::Refused | ConnectResult::NameNotFound | ConnectResult::Unreachable | ConnectResult::Forbidden(_) => host.rng.millis(0, 5),
-            ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_PATIENCE,
+            ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_TIMEOUT,
         };
         let rng = host.rng.fork(id.0);
         let pending = PendingRequest { exchange: Some(id), request, message, key };
@@ -70,14 +70,14 @@ impl World {
             None => {
                 exchange.phase = Phase::Sending;
                 let wait = exchange.rng.millis(0, 1);
-                self.clock.after(wait, Due::CableMoves(id));
+                self.clock.after(wait, Due::RequestBytesAccepted(id));
                 self.report(upstream, id, Report::Reached, Input::Reached { exchange: id });
             }
             Some(how) => exchange.cut(how, now),
         }
     }
 
-    pub(super) fn cable_moves(&mut self, id: ExchangeId) {
+    pub(super) fn accept_request_bytes(&mut self, id: ExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         if exchange.phase != Phase::Sending || exchange.is_closed() {
             return;
@@ -88,7 +88,7 @@ impl World {
             // The operating system takes it all; nobody on the other side does.
             exchange.accept(left);
             exchange.stalled = true;
-            self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
+            self.clock.after(DEAD_CONNECTION_TIMEOUT, Due::DeadConnectionFound(id));
             let delivered = self.rng.percent(chance);
             return self.all_sent(id, delivered);
         }
@@ -104,7 +104,7 @@ impl World {
             self.all_sent(id, true);
         } else {
             let wait = exchange.rng.millis(0, 2);
-            self.clock.after(wait, Due::CableMoves(id));
+            self.clock.after(wait, Due::RequestBytesAccepted(id));
         }
     }
 
@@ -176,12 +176,12 @@ impl World {
             }
             Some(Part::Event(event)) => {
                 let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.faults.odd_frames);
-                let event = if is_odd { self.read_oddly(event) } else { event };
+                let event = if is_odd { self.reframe(event) } else { event };
                 let event = if is_pretty { SseEvent { data: event.data.map(pretty), ..event } } else { event };
                 let event = ReceivedEvent::new(event, &Limits::default());
-                let spoke = event.received.is_some();
+                let has_message = event.received.is_some();
                 self.record_delivery(upstream, id, event.received.as_ref());
-                self.report(upstream, id, Report::Event(spoke), Input::StreamEvent { exchange: id, event });
+                self.report(upstream, id, Report::Event(has_message), Input::StreamEvent { exchange: id, event });
             }
             Some(Part::Body(text)) => {
                 let text = if is_pretty { pretty(text) } else { text };
@@ -270,7 +270,7 @@ impl World {
     }
 
     /// An event, as it is read when it was written as oddly as the format allows.
-    fn read_oddly(&mut self, event: SseEvent) -> SseEvent {
+    fn reframe(&mut self, event: SseEvent) -> SseEvent {
         let mut plain = BytesMut::new();
         SseEncoder.encode(&event, &mut plain);
         let end = *self.rng.pick(&["\r\n", "\r", "\n"]);
@@ -286,14 +286,14 @@ impl World {
             decoder.buffer().extend_from_slice(&text.split_to(piece));
             read.extend(std::iter::from_fn(|| decoder.next_event()).flatten());
         }
-        let said = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
-        if read.len() != 1 || said(&read[0]) != said(&event) {
+        let id_and_data = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
+        if read.len() != 1 || id_and_data(&read[0]) != id_and_data(&event) {
             self.record(&Fact::ContractBroken("an event was read otherwise than it was written"));
         }
         read.pop().unwrap_or(event)
     }
 
-    pub(super) fn line_found_dead(&mut self, id: ExchangeId) {
+    pub(super) fn dead_connection_found(&mut self, id: ExchangeId) {
         if self.exchanges.get(&id).is_some_and(|exchange| exchange.stalled) {
             self.cut(id, "no sign of life on the connection");
         }
@@ -316,7 +316,7 @@ impl World {
                 && exchange.phase == Phase::Sent
             {
                 exchange.stalled = true;
-                self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
+                self.clock.after(DEAD_CONNECTION_TIMEOUT, Due::DeadConnectionFound(id));
             }
         }
     }
@@ -332,7 +332,7 @@ impl World {
                 && exchange.stalled
             {
                 let wait = exchange.rng.millis(0, 2_000);
-                self.clock.after(wait, Due::LineFoundDead(id));
+                self.clock.after(wait, Due::DeadConnectionFound(id));
             }
         }
     }
