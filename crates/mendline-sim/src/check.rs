@@ -55,7 +55,7 @@ pub trait Check {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Which promise.
-    pub promise: &'static str,
+    pub invariant: &'static str,
     /// When.
     pub at: Moment,
     /// What happened.
@@ -64,7 +64,7 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}: {}", self.promise, self.at, self.text)
+        write!(f, "{} at {}: {}", self.invariant, self.at, self.text)
     }
 }
 

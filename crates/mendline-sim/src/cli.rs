@@ -113,7 +113,7 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
         coverage.add(&report.coverage);
         if let Some(violation) = report.violation {
             broken
-                .entry(violation.promise)
+                .entry(violation.invariant)
                 .or_default()
                 .push(format!("  seed {seed} at {}: {}", violation.at, violation.text));
         }

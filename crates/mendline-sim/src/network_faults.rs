@@ -1,40 +1,40 @@
-//! What the way to an HTTP server is like, and how the server's HTTP side behaves.
+//! Faults of the network and of the HTTP side of a server.
 //!
-//! [`Temper`](crate::temper::Temper) is about what a server does with a message once it has it; this is about everything
-//! before and after: connections, proxies, sessions, streams. Every HTTP fault turns one or two of these knobs; when it is
-//! over, the weather is fair again.
+//! [`ServerFaults`](crate::server_faults::ServerFaults) controls what a server does with a message. These settings
+//! control everything before and after that: connections, proxies, sessions, streams. An HTTP fault changes one or two
+//! of them; when it ends, all return to their defaults.
 
 use mendline_core::evidence::proves_refusal;
 use mendline_core::port::EndHow;
 
 use crate::site::HttpServerKind;
 
-/// What an attempt to connect meets.
+/// The result of every attempt to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConnectResult {
-    /// A listener.
+    /// The connection is established.
     #[default]
     Connects,
-    /// A machine on which nobody listens.
+    /// No process listens on the port.
     Refused,
-    /// Nothing at all, until the shell's patience is over.
+    /// No reply until the connect timeout of the shell.
     BlackHole,
-    /// A name that nobody knows.
+    /// The host name does not exist.
     NameNotFound,
-    /// A name that nobody says anything about.
+    /// The DNS resolver does not reply.
     ResolverTimeout,
-    /// No way to the machine.
+    /// There is no route to the host.
     Unreachable,
-    /// A listener that never finishes what it begins with.
+    /// The TLS handshake never completes.
     TlsStall,
-    /// A listener, but only behind the second address that is tried.
+    /// Only the second address of the host accepts connections.
     Slow,
-    /// A place that nothing may be sent to, and why.
+    /// The target is forbidden, for this reason.
     Forbidden(&'static str),
 }
 
 impl ConnectResult {
-    /// What the shell says of it, once it has found out; nothing if it leads there.
+    /// Returns the error that the shell reports, or `None` if the connection is established.
     pub fn failure(self) -> Option<EndHow> {
         let text = match self {
             ConnectResult::Connects | ConnectResult::Slow => return None,
@@ -50,104 +50,106 @@ impl ConnectResult {
     }
 }
 
-/// Why a server of the modern era, or one without sessions, does not even look at what a request asks for.
+/// The reason for which a modern or stateless server rejects a request without processing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// It knows no such method.
+    /// The method is unknown.
     NoSuchMethod,
-    /// The headers do not fit the body, it says.
+    /// The headers do not match the body.
     HeaderMismatch,
 }
 
-/// Where an exchange is cut.
+/// The point at which an exchange is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Within the request.
+    /// While the request is being written.
     Request,
     /// After the request, before the first byte of the response.
     Response,
-    /// There too, but by a peer that closes the connection in good order.
+    /// At the same point, by an orderly close of the connection.
     Eof,
-    /// Within the response, after its head.
+    /// Within the response body.
     Body,
 }
 
-/// What answers in place of the server.
+/// A response that is injected in place of the response of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedResponse {
-    /// A bare status, with the seconds of `Retry-After`.
+    /// A status without a body, with `Retry-After` in seconds.
     Status(u16, Option<u64>),
-    /// A page for people, with status 200.
+    /// An HTML page with status 200.
     Html,
 }
 
 impl InjectedResponse {
-    /// Whether a client can tell it from the server. To a notification, and over a trunk to anything, a success says no
-    /// more than that the message was taken; one that was not is another fault.
+    /// Returns whether the client can distinguish it from a response of the server. For a notification, and for any
+    /// message over an SSE stream, a success status only means that the message was accepted; a message that was not
+    /// accepted is a different fault.
     pub fn applies_to(self, kind: HttpServerKind, is_request: bool) -> bool {
         let is_told_apart = kind != HttpServerKind::Sse || matches!(self, InjectedResponse::Status(300.., _));
-        // Some servers answer every notification with an odd status, and work; only these say that it was not accepted.
+        // Some servers that work answer every notification with an unusual status. Only these statuses mean that it was
+        // not accepted.
         let refuses_notes = matches!(self, InjectedResponse::Status(429 | 500.., _));
         (is_request && is_told_apart) || refuses_notes
     }
 
-    /// Whether the server may have been told before it was spoken for.
+    /// Returns whether the server may have executed the request before the response was injected.
     pub fn may_hide_execution(self) -> bool {
         !matches!(self, InjectedResponse::Status(status, _) if proves_refusal(status))
     }
 }
 
-/// How a server says that it does not know a session.
+/// The reply to a request that names an unknown session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionLostReply {
-    /// As the specification wants it.
+    /// 404, as specified.
     #[default]
     NotFound,
-    /// With 400.
+    /// 400.
     BadRequest,
-    /// With 200 and an error in the body.
+    /// 200 with an error in the body.
     InBody,
 }
 
-/// The knobs.
+/// The settings.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkFaults {
-    /// What an attempt to connect meets.
+    /// The result of every attempt to connect.
     pub connect: ConnectResult,
-    /// Where exchanges are cut, and how many of a hundred.
+    /// The point at which exchanges are cut, and the percentage of exchanges.
     pub cut: Option<(Cut, u64)>,
-    /// Bytes go out and nothing comes back; of a hundred requests, so many arrive all the same.
+    /// The connection is silent: nothing comes back. The value is the percentage of requests that still arrive.
     pub silent: Option<u64>,
-    /// Of a hundred requests, so many are refused without being looked at.
+    /// Percentage of requests that are refused without being processed.
     pub refuses_streams: Option<u64>,
-    /// What is answered instead of looking into a request, to how many of a hundred.
+    /// The rejection of requests, and the percentage of requests.
     pub rejection: Option<(Rejection, u64)>,
-    /// A connection carries so many bytes of a response and breaks.
+    /// Number of response bytes after which a connection breaks.
     pub response_limit: Option<u64>,
-    /// What is longer than this is too long for the shell.
+    /// Longest message that the shell accepts.
     pub message_limit: Option<u64>,
-    /// Events are written as oddly as the format allows.
+    /// Events use unusual but valid framing.
     pub odd_frames: bool,
     /// Messages are spread over several lines.
     pub pretty: bool,
-    /// Who resumes a stream gets all of it again.
+    /// A resumed stream is replayed from its beginning.
     pub replays_all: bool,
-    /// What answers POSTs in place of the server, and how many of a hundred.
+    /// The response that is injected for POSTs, and the percentage of POSTs.
     pub injected: Option<(InjectedResponse, u64)>,
-    /// How a lost session is put.
+    /// The reply for a lost session.
     pub session_lost_reply: SessionLostReply,
-    /// GET is not allowed.
+    /// GET is answered with 405.
     pub no_get: bool,
-    /// A trunk is opened and says nothing.
+    /// An SSE stream opens without an `endpoint` event.
     pub omits_endpoint: bool,
-    /// What `retry` says in every event.
+    /// The `retry` field of every event.
     pub retry: Option<u64>,
-    /// Streams are never resumed.
+    /// Requests to resume a stream are refused.
     pub resumes_nothing: bool,
-    /// Every stream is primed and closed, whatever is to be said over it.
+    /// Every stream is closed after its priming event.
     pub primes_forever: bool,
-    /// Every response that can be is closed after its priming event, to be asked for again.
+    /// Every resumable response is closed after its priming event.
     pub polls: bool,
-    /// A modern server refuses calls without the headers that its tools ask for.
+    /// A modern server refuses calls that lack the parameter headers of the tool.
     pub requires_param_headers: bool,
 }

@@ -1,29 +1,29 @@
-//! Where every choice of a simulated world comes from.
+//! The seeded random number generator of the simulation.
 //!
-//! A generator of our own (splitmix64 to spread the seed, xoshiro256** to roll), because a dependency that changes its
-//! algorithm in a patch release would silently turn every recorded seed into another world. [`Dice::fork`] gives each part
-//! of the world its own dice, so that one more roll in a server does not change what the clients do.
+//! The generator is implemented here (splitmix64 expands the seed, xoshiro256** draws), because a dependency that
+//! changes its algorithm in a patch release would change the meaning of every recorded seed. [`Rng::fork`] gives each
+//! part of the world its own generator, so that one more draw in a server does not change what the clients do.
 
-/// Seeded dice. The same seed rolls the same numbers for ever.
+/// A seeded generator. The same seed always yields the same numbers.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// Dice for this seed.
+    /// Creates a generator for this seed.
     pub fn new(seed: u64) -> Rng {
         let mut spread = seed;
         Rng { state: std::array::from_fn(|_| splitmix(&mut spread)) }
     }
 
-    /// Dice of their own for a part of the world that this label names.
+    /// Creates an independent generator for the part of the world that this label names.
     pub fn fork(&self, label: u64) -> Rng {
         let mut spread = self.state[0] ^ label.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Rng::new(splitmix(&mut spread))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let out = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -37,28 +37,28 @@ impl Rng {
         out
     }
 
-    /// A number below `end`; 0 for an empty range, so that no caller has to think about it.
+    /// Returns a number below `end`; 0 for an empty range.
     pub fn below(&mut self, end: u64) -> u64 {
-        // The bias of the multiplication is far below anything that a world could notice.
+        // The bias of the multiplication is negligible here.
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True this many times in a hundred.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 
-    /// One of these.
+    /// Returns one of these items.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
 
-    /// A span of milliseconds from `low` to `high`, to the microsecond.
+    /// Returns a duration from `low` to `high` milliseconds, with microsecond resolution.
     pub fn millis(&mut self, low: u64, high: u64) -> std::time::Duration {
         std::time::Duration::from_micros(self.between(low * 1_000, high * 1_000))
     }
@@ -77,17 +77,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_rolls_the_same_numbers_and_another_seed_others() {
-        let rolls = |seed| {
+    fn same_seed_yields_same_numbers() {
+        let numbers = |seed| {
             let mut rng = Rng::new(seed);
             (0..8).map(|_| rng.next_u64()).collect::<Vec<_>>()
         };
-        assert_eq!(rolls(7), rolls(7));
-        assert_ne!(rolls(7), rolls(8));
+        assert_eq!(numbers(7), numbers(7));
+        assert_ne!(numbers(7), numbers(8));
     }
 
     #[test]
-    fn a_roll_in_a_fork_leaves_the_other_dice_alone() {
+    fn draws_from_a_fork_do_not_affect_other_forks() {
         let whole = Rng::new(3);
         let (mut left, mut right) = (whole.fork(1), whole.fork(2));
         let alone = whole.fork(2).next_u64();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_face_of_a_small_die_comes_up_and_no_other() {
+    fn between_covers_its_range_evenly() {
         let mut rng = Rng::new(1);
         let mut seen = [0_u32; 6];
         for _ in 0..6_000 {

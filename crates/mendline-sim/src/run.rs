@@ -80,7 +80,7 @@ pub fn run_and_compare(seed: u64, engine_kind: EngineKind) -> Report {
         let again = run(seed, engine_kind, false);
         if again.number != report.number {
             let text = format!("two runs of one seed differ: {:x} and {:x}", report.number, again.number);
-            report.violation = Some(Violation { promise: "I15 deterministic", at: Moment::ZERO, text });
+            report.violation = Some(Violation { invariant: "I15 deterministic", at: Moment::ZERO, text });
         }
     }
     report

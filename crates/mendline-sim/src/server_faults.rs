@@ -1,33 +1,33 @@
-//! How a host and its server program behave.
+//! Faults of a host and its server program.
 //!
-//! Every fault turns one or two of these knobs and turns them back. A temper belongs to the upstream, not to one of its
-//! processes: a crash loop is a property of the program, and a new child inherits it.
+//! A fault changes one or two of these settings and later restores them. The settings belong to the upstream, not to
+//! one process: a crash loop is a property of the program, so a new child inherits it.
 
 use std::time::Duration;
 
-/// What the operating system says to a spawn.
+/// The result of a spawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpawnResult {
-    /// It works.
+    /// The process starts.
     Succeeds,
-    /// There is no such command.
+    /// The command does not exist.
     NotFound,
-    /// There is no process to be had.
+    /// No process is available (`EAGAIN`).
     Exhausted,
 }
 
-/// The knobs.
+/// The settings.
 #[derive(Clone, Debug)]
 pub struct ServerFaults {
-    /// What a spawn meets.
+    /// The result of every spawn.
     pub spawn: SpawnResult,
-    /// How long a child takes before it reads its first byte.
+    /// Time from the start of a child until it reads its first byte.
     pub start: Duration,
-    /// How long after its start a child dies by itself.
+    /// Time after its start at which a child crashes.
     pub crashes_after: Option<Duration>,
-    /// It works on, but does not read its stdin.
+    /// The child does not read its stdin; its jobs continue.
     pub ignores_stdin: bool,
-    /// Neither the end of its stdin nor TERM makes it end.
+    /// The child ignores the end of its stdin and TERM.
     pub ignores_term: bool,
     /// All work takes this many times longer.
     pub slowdown: u32,
@@ -35,27 +35,27 @@ pub struct ServerFaults {
     pub lists_hang: bool,
     /// Calls are never answered.
     pub calls_hang: bool,
-    /// Calls of the one tool that only reads are never answered.
+    /// Calls of `read_note` are never answered.
     pub read_note_hangs: bool,
     /// Every answer is written twice.
     pub duplicates_answers: bool,
-    /// Answers are held back for this much longer, and cancellations are ignored.
+    /// Additional delay of every answer; cancellations are ignored.
     pub answer_delay: Duration,
-    /// Numbers in ids come back as strings.
+    /// Numeric ids come back as strings.
     pub ids_as_strings: bool,
-    /// Answers come back as broken JSON.
+    /// Answers are malformed JSON.
     pub malformed_json: bool,
-    /// Of a hundred requests that are no state, so many are answered with an internal error.
+    /// Percentage of requests that fail with an internal error; requests that set session state are exempt.
     pub internal_errors: u64,
-    /// Of a hundred calls of tools, so many run and are answered with an error about a session of the tool's own.
+    /// Percentage of tool calls that run and are answered with an error about a session of the tool itself.
     pub session_errors: u64,
-    /// The end of a child is known this much later.
+    /// Additional delay until the shell learns of the end of a child.
     pub reap_delay: Duration,
-    /// A modern server wants more from its client before it finishes a call.
+    /// A modern server requires more input before it completes a call.
     pub needs_input: bool,
-    /// Longer lines are too long for the shell.
+    /// Longest line that the shell accepts.
     pub line_limit: Option<usize>,
-    /// Calls report progress once in this time and never end.
+    /// Calls report progress at this interval and never end.
     pub progress_forever: Option<Duration>,
 }
 

@@ -196,7 +196,7 @@ impl World {
         }
         for check in &mut self.checks {
             if let Err(text) = check.see(fact, now, &self.oracle) {
-                self.violation = Some(Violation { promise: check.name(), at: now, text });
+                self.violation = Some(Violation { invariant: check.name(), at: now, text });
                 return;
             }
         }
@@ -210,7 +210,7 @@ impl World {
         let now = self.clock.now();
         for check in &mut self.checks {
             if let Err(text) = check.end(now, &self.oracle) {
-                self.violation = Some(Violation { promise: check.name(), at: now, text });
+                self.violation = Some(Violation { invariant: check.name(), at: now, text });
                 return;
             }
         }

@@ -13,7 +13,7 @@ fn every_planted_defect_is_caught_within_a_thousand_seeds() {
             Some((seed, violation)) => {
                 println!(
                     "{:02} {} — caught by {} at seed {seed}: {}",
-                    planted.number, planted.name, violation.promise, violation.text
+                    planted.number, planted.name, violation.invariant, violation.text
                 );
             }
             None => missed.push(planted.name),
