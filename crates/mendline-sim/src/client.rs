@@ -1,8 +1,8 @@
-//! A client: greets, calls, changes its mind, answers questions, reads at its own pace.
+//! A scripted client: it initializes, calls, cancels, answers requests and reads at its own pace.
 //!
-//! It follows the protocol as the SDKs do (nothing but `initialize` before the handshake is over) and is odd where they may
-//! be: ids of any shape, tokens of any shape, spaces and escapes, cancellations that cross their answers. It knows which
-//! answer belongs to which request by the id alone, as any client does; the oracle's key travels in `_meta` only so that
+//! It follows the protocol as the SDKs do (nothing but `initialize` before the handshake is complete) and uses unusual
+//! forms where the protocol allows them: ids and tokens of any kind, whitespace and escapes, cancellations that cross
+//! their answers. It matches answers to requests by the id alone. The key of the oracle travels in `_meta` only so that
 //! servers and checkers can name requests.
 
 mod expected_state;
@@ -26,35 +26,35 @@ use crate::oracle::{Effect, Key, Oracle};
 use crate::pipe::Pipe;
 use crate::server::Era;
 
-/// How far a client's conversation is.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientState {
-    /// It has not said anything.
+    /// It has not sent anything.
     New,
-    /// It waits for the answer to its greeting.
+    /// It waits for the answer to `initialize` or `server/discover`.
     Initializing(Key),
-    /// It may call.
+    /// It may send requests.
     Ready,
-    /// It has closed its end and still reads.
+    /// It has closed its output and still reads.
     Ended,
-    /// It is gone.
+    /// It is disconnected.
     Gone,
 }
 
-/// What a client may ask for.
+/// The specification of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSpec {
     /// The method.
     pub method: &'static str,
     /// The tool, for `tools/call`.
     pub tool: Option<&'static str>,
-    /// What a second run would do.
+    /// The effect of a second execution.
     pub effect: Effect,
-    /// It goes on with something that the server has begun.
+    /// It continues a call that the server has begun.
     pub continues: bool,
 }
 
-/// The tool that only reads: what probes call.
+/// The read-only tool that probes call.
 pub const READ_NOTE: RequestSpec =
     RequestSpec { method: "tools/call", tool: Some("read_note"), effect: Effect::Read, continues: false };
 
@@ -62,44 +62,44 @@ pub const READ_NOTE: RequestSpec =
 pub const CREATE_NOTE: RequestSpec =
     RequestSpec { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe, continues: false };
 
-/// The first call after the healing, and its time limit.
+/// The state of the first call after the faults have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Not begun.
+    /// Not started.
     None,
-    /// Under way, until then.
+    /// In progress, with this deadline.
     Under(Moment),
-    /// It went well.
+    /// It succeeded.
     Done,
 }
 
 /// One client.
 pub struct Client {
-    /// Its name.
+    /// Its id.
     pub id: ClientId,
-    /// Which upstream it talks to, by its place in the configuration.
+    /// The index of its upstream.
     pub upstream: usize,
-    /// What it speaks.
+    /// Its era.
     pub era: Era,
-    /// How far it is.
+    /// Its state.
     pub state: ClientState,
-    /// What it still means to do.
+    /// Its remaining workload.
     pub workload: Workload,
     /// Lines that it has written and the engine has not read.
     pub outbox: VecDeque<(Bytes, Vec<Key>)>,
-    /// What was written to it.
+    /// The pipe from the engine.
     pub inbox: Pipe,
-    /// Whether it reads at all.
+    /// Whether it reads.
     pub reads: bool,
-    /// A read is planned.
+    /// A read is scheduled.
     pub will_read: bool,
-    /// It means to close its end once all that it wrote is read.
+    /// It closes its output once the engine has read everything.
     pub closing: bool,
-    /// How its calls after the healing go.
+    /// The state of its probe.
     pub probe: Probe,
-    /// It wants nothing for a while.
+    /// It pauses its workload.
     pub is_idle: bool,
-    /// What it relies on.
+    /// The state that it relies on.
     pub expected: ExpectedState,
     continues_with: Option<&'static str>,
     waiting: BTreeMap<Id, Vec<Key>>,
@@ -112,7 +112,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has not said anything yet.
+    /// Creates a client.
     pub fn new(
         id: ClientId,
         upstream: usize,
@@ -147,14 +147,14 @@ impl Client {
         }
     }
 
-    /// Does the next thing; says when it wants to do another.
+    /// Performs the next item of the workload. Returns the delay until the one after it.
     pub fn act(&mut self, oracle: &mut Oracle) -> Option<Duration> {
         match self.state {
             ClientState::New => {
                 self.initialize(oracle);
                 Some(self.rng.millis(100, 800))
             }
-            // An SDK waits for the answer; so does this one, and looks again later.
+            // An SDK waits for the answer. This client polls.
             ClientState::Initializing(_) => Some(Duration::from_millis(200)),
             ClientState::Ready if self.is_idle => Some(Duration::from_millis(200)),
             ClientState::Ready => {
@@ -166,20 +166,20 @@ impl Client {
         }
     }
 
-    /// Makes a request of this kind now; says under which key.
+    /// Sends a request and returns its key.
     pub fn send_request(&mut self, spec: RequestSpec, oracle: &mut Oracle) -> Key {
         let id = self.an_id();
         self.send_request_with_id(spec, &id, oracle)
     }
 
-    /// Makes a request with an id of the caller's choice.
+    /// Sends a request with a given id.
     pub fn send_request_with_id(&mut self, spec: RequestSpec, id: &str, oracle: &mut Oracle) -> Key {
         let (line, key) = self.write_request(spec, id, oracle);
         self.outbox.push_back((line, vec![key]));
         key
     }
 
-    /// Begins, or begins again after a greeting that failed.
+    /// Starts the handshake, or repeats it after a failure.
     pub fn initialize(&mut self, oracle: &mut Oracle) {
         let method = match self.era {
             Era::Legacy => "initialize",
@@ -190,7 +190,7 @@ impl Client {
         self.state = ClientState::Initializing(key);
     }
 
-    /// Asks for something that must work, unless the greeting comes first.
+    /// Sends a probe call, or the handshake if that is not complete.
     pub fn probe_call(&mut self, oracle: &mut Oracle) {
         match self.state {
             ClientState::New => self.initialize(oracle),
@@ -201,7 +201,7 @@ impl Client {
         }
     }
 
-    /// Calls off a request that is still open, by its key.
+    /// Cancels an open request.
     pub fn cancel(&mut self, key: Key, now: Moment, oracle: &mut Oracle) {
         let id = oracle.of(key).id.clone();
         for twin in self.waiting.get(&id).into_iter().flatten() {
@@ -211,18 +211,18 @@ impl Client {
         self.outbox.push_back((requests::cancelled(&id), Vec::new()));
     }
 
-    /// Whether it can still act and read.
+    /// Returns whether it can still send and read.
     pub fn is_connected(&self) -> bool {
         !matches!(self.state, ClientState::Ended | ClientState::Gone)
     }
 
-    /// An id that it waits for, of a request that it has not called off.
+    /// Returns the id of an open request that is not cancelled.
     pub fn an_open_id(&self, oracle: &Oracle) -> Option<String> {
         let is_open = |keys: &Vec<Key>| keys.iter().all(|key| oracle.of(*key).is_open());
         self.waiting.iter().find(|(_, keys)| is_open(keys)).map(|(id, _)| id.to_string())
     }
 
-    /// The requests that it waits for.
+    /// Returns its open requests.
     pub fn open_keys(&self) -> impl Iterator<Item = Key> {
         self.waiting.values().flatten().copied()
     }

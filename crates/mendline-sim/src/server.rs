@@ -1,8 +1,8 @@
-//! A scripted MCP server, on parsed messages.
+//! A scripted MCP server that works on parsed messages.
 //!
-//! The two eras differ in how a conversation begins and in what may be said in it ([`legacy`], [`modern`]); what a server
-//! does with a request once it is admitted is the same, and is a job of a few steps (`server/job.rs`). The server never sees
-//! the client's ids; it answers with whatever id it was given.
+//! The eras differ in the handshake and in the messages that they allow ([`legacy`], [`modern`]). Once a request is
+//! admitted, a server handles it in the same way in every era: as a job of a few steps (`server/job.rs`). The server
+//! never sees the ids of the client; it answers with the id that it was given.
 
 mod action;
 mod era_rules;
@@ -27,7 +27,7 @@ use crate::fact::Stamp;
 use crate::oracle::Key;
 use crate::server_faults::ServerFaults;
 
-/// Which revision family a peer speaks.
+/// The family of protocol revisions that a peer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// With a handshake.
@@ -37,7 +37,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// The one that is not this one.
+    /// Returns the other era.
     pub fn other(self) -> Era {
         match self {
             Era::Legacy => Era::Modern,
@@ -46,33 +46,33 @@ impl Era {
     }
 }
 
-/// How fast and how talkative a server is.
+/// The speed of a server and the messages that it sends.
 #[derive(Clone, Debug)]
 pub struct ServerProfile {
-    /// Milliseconds of work per request, from and to.
+    /// Milliseconds of work per request: minimum and maximum.
     pub work: (u64, u64),
-    /// Of a hundred jobs with a token, how many report progress.
+    /// Percentage of jobs with a progress token that report progress.
     pub progress: u64,
-    /// Of a hundred tool calls, how many ask the client something.
+    /// Percentage of tool calls that send a request to the client.
     pub server_requests: u64,
-    /// Of a hundred jobs, how many say something to everybody.
+    /// Percentage of jobs that send a notification.
     pub notices: u64,
-    /// Whether texts are written with odd spacing and order.
+    /// Messages use unusual spacing and member order.
     pub odd: bool,
-    /// Which edition of its lists it has.
+    /// The edition of its lists.
     pub edition: u32,
 }
 
-/// What a legacy server was told to keep in mind about its client.
+/// The session state that a client has set on a legacy server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionState {
     /// The log level.
     pub level: Option<String>,
-    /// The resources that are subscribed to.
+    /// The subscribed resources.
     pub subscriptions: BTreeSet<String>,
 }
 
-/// A server process' mind.
+/// A server.
 pub struct Server {
     rules: Box<dyn EraRules>,
     dial: u32,
@@ -80,7 +80,7 @@ pub struct Server {
     jobs: BTreeMap<u32, Job>,
     next_job: u32,
     open_requests: BTreeMap<Id, (u32, u32)>,
-    /// Questions that were answered, with what tells them apart: over HTTP the same answer may come again.
+    /// Requests to the client that were answered, with their nonces: over HTTP the same answer may arrive twice.
     answered: BTreeMap<Id, u32>,
     requests_sent: u32,
     seen: BTreeSet<Id>,
@@ -88,20 +88,20 @@ pub struct Server {
     rng: Rng,
     profile: ServerProfile,
     actions: Vec<Action>,
-    /// What it is sent may overtake other things on its way, and get lost on it.
+    /// Messages may arrive out of order, or not at all.
     out_of_order: bool,
-    /// There is nobody to ask.
+    /// The client can no longer answer requests.
     client_gone: bool,
-    /// It takes what it is sent as it comes: its client cannot know what it is.
+    /// Protocol violations are not recorded, because the client cannot know the era of this server.
     tolerant: bool,
-    /// It is a bridge, and what it bridges to is gone.
+    /// The server is a bridge and has lost its remote side.
     bridge_lost: bool,
-    /// What it was told to keep in mind.
+    /// The session state.
     pub state: SessionState,
 }
 
 impl Server {
-    /// A fresh process of this era.
+    /// Creates a server of this era.
     pub fn new(era: Era, dial: u32, profile: ServerProfile, rng: Rng) -> Server {
         match era {
             Era::Legacy => Server::with_rules(Box::new(legacy::Legacy::default()), dial, profile, rng),
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// A fresh mind behind this door.
+    /// Creates a server with these rules.
     pub fn with_rules(rules: Box<dyn EraRules>, dial: u32, profile: ServerProfile, rng: Rng) -> Server {
         Server {
             rules,
@@ -133,35 +133,36 @@ impl Server {
         }
     }
 
-    /// The same over HTTP, where each message has its own way and one may overtake the other.
+    /// Marks the server as reached over HTTP, where messages may overtake each other.
     pub fn over_http(mut self) -> Server {
         self.out_of_order = true;
         self
     }
 
-    /// One that nobody expects what it is: it does not complain.
+    /// Ignores protocol violations.
     pub fn tolerating_violations(mut self) -> Server {
         self.tolerant = true;
         self
     }
 
-    /// It loses what it is a bridge to.
+    /// Loses the remote side of the bridge.
     pub fn lose_bridge(&mut self) {
         self.bridge_lost = true;
     }
 
-    /// Which edition of its lists it has.
+    /// The edition of its lists.
     pub fn edition(&self) -> u32 {
         self.profile.edition
     }
 
-    /// Over which streams it says what this request listens for: more than one if it was not told of the end of the last.
+    /// Returns the streams that serve this subscription: more than one if the server did not notice the end of an
+    /// earlier stream.
     pub fn listens_to(&self, key: Key) -> impl Iterator<Item = u32> {
         let serves = move |job: &&Job| job.key == Some(key) && job.method == Method::SubscriptionsListen;
         self.jobs.values().filter(serves).map(|job| job.reply_to.stream)
     }
 
-    /// Reads one message; gives back what it does about it.
+    /// Receives one message and returns the resulting actions.
     pub fn receive(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) -> Vec<Action> {
         match message.kind() {
             Kind::Request => self.receive_request(message, key, reply_to, faults),
@@ -174,13 +175,13 @@ impl Server {
         std::mem::take(&mut self.actions)
     }
 
-    /// Goes on with a job.
+    /// Runs the next step of a job.
     pub fn continue_job(&mut self, job: u32, faults: &ServerFaults) -> Vec<Action> {
         self.step(job, faults);
         std::mem::take(&mut self.actions)
     }
 
-    /// The world has healed: what hung is answered now.
+    /// Answers everything that was held back, after the end of a fault.
     pub fn release_held(&mut self) -> Vec<Action> {
         for (&name, job) in &mut self.jobs {
             if std::mem::take(&mut job.held) {
@@ -189,7 +190,7 @@ impl Server {
                 self.actions.push(Action::Continue(name, Duration::from_millis(1)));
             }
         }
-        // Over HTTP a question can have been lost on its way without anybody noticing.
+        // Over HTTP, a request to the client can be lost unnoticed.
         if self.out_of_order {
             let waiting = self.open_requests.values().map(|(job, _)| Action::Continue(*job, Duration::from_millis(1)));
             self.actions.extend(waiting.collect::<Vec<_>>());
@@ -197,7 +198,7 @@ impl Server {
         std::mem::take(&mut self.actions)
     }
 
-    /// Its client can no longer answer it: whatever waits for an answer goes on without, and nothing is asked any more.
+    /// Stops sending requests to the client. Jobs that wait for an answer continue without it.
     pub fn stop_asking(&mut self) -> Vec<Action> {
         self.client_gone = true;
         for (job, _) in std::mem::take(&mut self.open_requests).into_values() {
@@ -206,7 +207,7 @@ impl Server {
         std::mem::take(&mut self.actions)
     }
 
-    /// Says something to everybody, if the conversation has come that far.
+    /// Sends a notification, if the handshake allows it.
     pub fn send_notice(&mut self) -> Vec<Action> {
         if self.rules.may_notify() {
             self.notice(0);
@@ -214,17 +215,17 @@ impl Server {
         std::mem::take(&mut self.actions)
     }
 
-    /// Nobody wants what belongs to this stream any more.
+    /// Drops all jobs of this stream.
     pub fn forget(&mut self, stream: u32) {
         self.jobs.retain(|_, job| job.reply_to.stream != stream);
     }
 
-    /// Requests that it has read and not answered.
+    /// Returns the number of requests that are read and not answered.
     pub fn open_jobs(&self) -> usize {
         self.jobs.len()
     }
 
-    /// An id that it was given and has not answered, for faults that say something odd about one.
+    /// Returns the id of an open request.
     pub fn an_open_id(&self) -> Option<Id> {
         self.jobs.values().next().map(|job| job.id.clone())
     }
@@ -232,7 +233,7 @@ impl Server {
     fn receive_request(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         if !self.seen.insert(id.clone()) {
-            self.actions.push(Action::Violation(format!("was given the id {id} twice")));
+            self.actions.push(Action::Violation(format!("received the id {id} twice")));
         }
         if self.bridge_lost {
             let stamp = self.stamp();
@@ -246,13 +247,14 @@ impl Server {
             && key.is_some()
             && !self.rules.allows_repeated_initialize()
         {
-            violations.push("was sent the same greeting twice".into());
+            violations.push("received the same initialize request twice".into());
         }
         let admission = self.rules.admit(message, &mut violations);
         self.actions.extend(violations.into_iter().map(Action::Violation));
         match admission {
             Admission::Job => self.begin(message, id, key, reply_to, faults),
-            // What cannot be read is said again later, and only jobs can be; a greeting is at least put so that it names itself.
+            // Malformed answers are repeated later, and only jobs can be repeated. A malformed answer to `initialize`
+            // still names its request.
             Admission::Result(_) if faults.malformed_json && message.method() != Method::Initialize => {
                 self.begin(message, id, key, reply_to, faults);
             }
@@ -279,7 +281,7 @@ impl Server {
             let Some(raw) = message.get(&["requestId"]) else { return };
             let id = Id::from_raw(raw);
             if !self.seen.contains(&id) && !self.out_of_order {
-                self.actions.push(Action::Violation(format!("was told to cancel {id}, which it never had")));
+                self.actions.push(Action::Violation(format!("received a cancellation of {id}, which it never received")));
             }
             if faults.answer_delay.is_zero() {
                 self.jobs.retain(|_, job| job.id != id);
@@ -289,18 +291,19 @@ impl Server {
 
     fn receive_reply(&mut self, message: &Message) {
         let id = Id::from_raw(message.id().unwrap_or_default());
-        // An answer whose fate nobody knew is sent again over HTTP, and servers ignore the second; it must still be the same.
+        // Over HTTP, an answer with an unknown outcome is sent again, and servers ignore the second copy. Both copies
+        // must be equal.
         let again = self.answered.get(&id).filter(|_| self.out_of_order).map(|nonce| (None, *nonce));
         let Some((job, nonce)) = self.open_requests.remove(&id).map(|(job, nonce)| (Some(job), nonce)).or(again) else {
             if self.client_gone {
                 return;
             }
-            self.actions.push(Action::Violation(format!("got an answer to {id}, which it never asked")));
+            self.actions.push(Action::Violation(format!("received an answer to {id}, which it never sent")));
             return;
         };
         let answered = message.get(&["sim/ask"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<u32>().ok());
         if message.kind() == Kind::Result && answered != Some(nonce + (self.dial << 16)) {
-            self.actions.push(Action::Violation(format!("got the answer to another question under {id}")));
+            self.actions.push(Action::Violation(format!("received the answer to another request under the id {id}")));
         }
         self.answered.insert(id, nonce);
         if let Some(job) = job
@@ -310,7 +313,7 @@ impl Server {
         }
     }
 
-    /// What the client wants to be remembered is remembered from the moment in which it is read.
+    /// Records the session state that a request sets, at the time at which the request is read.
     fn record_state(&mut self, message: &Message) {
         let text = |name: &str| message.get_str(&[name]).map(std::borrow::Cow::into_owned);
         match message.method() {
@@ -343,12 +346,12 @@ impl Server {
             if faults.ids_as_strings && !faults.malformed_json && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
         let line = encode::response(&id, member, &body, odd, &mut self.rng);
         if faults.malformed_json {
-            // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
+            // The answer is truncated, so that it is not valid JSON.
             self.actions.push(Action::WriteMalformed(stream, line.slice(..line.len() - 3)));
             return;
         }
         let body = Bytes::from(body);
-        // Over HTTP the answer ends its stream, so whatever is said twice is said before.
+        // Over HTTP the answer ends its stream, so the duplicate is written first.
         if faults.duplicates_answers && stream != 0 {
             self.actions.push(Action::Write(stream, line.clone()));
         }

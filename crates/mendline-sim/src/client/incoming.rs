@@ -1,7 +1,7 @@
-//! What a client makes of what it reads.
+//! The classification of messages that a client reads.
 //!
-//! Each message becomes a [`Seen`]: an answer to one of its requests, progress, a notice, a question, or something that
-//! should not be there. The client judges by ids and tokens alone; whether that is right is for the checkers.
+//! Each message becomes an [`Incoming`]: an answer to one of its requests, progress, a notification, a request, or
+//! something unexpected. The client uses ids and tokens alone; the checkers verify the result.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use super::{Client, ClientState, RequestSpec};
 use crate::fact::Stamp;
 use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
 
-/// What a client has read.
+/// A message that a client has read.
 #[derive(Clone, Debug)]
 pub enum Incoming {
     /// The answer to a request.
     Answer(Key, Verdict, Option<Stamp>),
-    /// An answer to nothing.
+    /// An answer to no open request.
     Surplus,
-    /// Progress of the first, with a text about the second, and how far it is.
+    /// Progress: the request of the token, the request that the server meant, and the value.
     Progress(Option<Key>, Option<Key>, f64, Option<Stamp>),
-    /// A notice.
+    /// A notification.
     Notice(Option<Stamp>),
-    /// A question; it will be answered under this number after a while.
+    /// A request of the server, its number, and the delay of the answer.
     ServerRequest(u32, Duration, Option<Stamp>),
-    /// Something that it should not have been sent.
+    /// A message that it should not have received.
     Wrong(String),
 }
 
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// Writes the answer to a question.
+    /// Answers a request of the server.
     pub fn reply(&mut self, number: u32) {
         let Some((id, nonce)) = self.server_requests.remove(&number) else { return };
         let (id, nonce) = (String::from_utf8_lossy(&id), String::from_utf8_lossy(&nonce));
@@ -60,13 +60,13 @@ impl Client {
         let id = Id::from_raw(message.id().unwrap_or_default());
         let verdict = verdict(message);
         let Some(keys) = self.waiting.get_mut(&id) else { return Incoming::Surplus };
-        // Under an id that was used twice the body says which of the two is meant; without a body the first is as good.
+        // If an id was used twice, the body identifies the request; without a body the first one is used.
         let place = match &verdict {
             Verdict::Passed(body) => keys.iter().position(|key| oracle.of(*key).replies.contains(body)),
             Verdict::Failed(_) => None,
         };
         let key = keys.remove(place.unwrap_or(0));
-        // What comes from memory has its place among what was said then, not now.
+        // The stamp of a cached answer belongs to the past.
         let is_old = matches!(&verdict, Verdict::Passed(body)
             if !oracle.of(key).replies.contains(body) && oracle.may_be_from_cache(oracle.of(key), body));
         if keys.is_empty() {
@@ -106,12 +106,12 @@ impl Client {
 
     fn receive_server_request(&mut self, message: &Message) -> Incoming {
         let Some(nonce) = message.get(&["_meta", "sim/ask"]) else {
-            return Incoming::Wrong(format!("was asked {} by nobody", message.method_name()));
+            return Incoming::Wrong(format!("received a {} request that no server sent", message.method_name()));
         };
         self.server_requests_seen += 1;
         let id = Bytes::copy_from_slice(message.id().unwrap_or_default());
         if self.server_requests.values().any(|(open, _)| *open == id) {
-            return Incoming::Wrong(format!("was asked two things under the id {}", String::from_utf8_lossy(&id)));
+            return Incoming::Wrong(format!("received two requests with the id {}", String::from_utf8_lossy(&id)));
         }
         self.server_requests.insert(self.server_requests_seen, (id, Bytes::copy_from_slice(nonce)));
         Incoming::ServerRequest(self.server_requests_seen, self.rng.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
@@ -122,7 +122,7 @@ impl Client {
         let meant = number(message.get(&["_meta", "sim/key"])).map(Key);
         let value = message.get(&["progress"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
         let named = self.tokens.get(token).copied();
-        // What Mendline makes up itself speaks of the request whose token it has.
+        // Progress that Mendline reports itself refers to the request of the token.
         let meant = meant.or(named.filter(|_| message.find(&["_meta", "sim/key"]).is_none()));
         Incoming::Progress(named, meant, value.unwrap_or(f64::NAN), stamp(message, &["_meta", "sim/at"]))
     }
@@ -167,7 +167,7 @@ fn number(raw: Option<&[u8]>) -> Option<u32> {
     std::str::from_utf8(raw?).ok()?.parse().ok()
 }
 
-/// The place of a message among all that its server wrote.
+/// Returns the stamp of a message.
 pub fn stamp_of(message: &Message) -> Option<Stamp> {
     stamp(message, &["_meta", "sim/at"]).or_else(|| stamp(message, &["data", "sim/at"]))
 }

@@ -1,8 +1,7 @@
-//! How clients write.
+//! The messages of a client.
 //!
-//! Ids and tokens of every shape that JSON-RPC allows, parameters with members in any order and numbers that no
-//! re-serialiser would write the same way. What is written here must reach the server byte for byte, but for the id and the
-//! progress token.
+//! They use every kind of id and token that JSON-RPC allows, any member order, and numbers that a re-serialiser would
+//! change. The server must receive them byte for byte, except for the id and the progress token.
 
 use bytes::Bytes;
 use mendline_wire::{Id, Method};
@@ -24,7 +23,7 @@ fn is_change(method: &str) -> bool {
     matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
 }
 
-/// What a request wants to be kept in mind.
+/// Returns the change of session state that a request asks for.
 fn change_in(method: &str, params: &str) -> Option<Change> {
     let quoted = |name: &str| {
         let rest = params.split(&format!("\"{name}\":\"")).nth(1)?;
@@ -39,10 +38,10 @@ fn change_in(method: &str, params: &str) -> Option<Change> {
 }
 
 impl Client {
-    /// Does one thing of the workload.
+    /// Performs one item of the workload.
     pub(super) fn perform(&mut self, item: WorkItem, oracle: &mut Oracle) {
         match item {
-            // Whoever changes its mind about something waits until the last change is settled.
+            // The next change waits until the last one is settled.
             WorkItem::Request(spec) if is_change(spec.method) && self.workload.varied && self.expected.is_changing() => {}
             WorkItem::Request(spec) => {
                 self.send_request(spec, oracle);
@@ -51,7 +50,7 @@ impl Client {
                 let open: Vec<Key> = self.open_keys().collect();
                 if !open.is_empty() {
                     let key = *self.rng.pick(&open);
-                    // When it was called off only matters as a yes or no, so any moment will do.
+                    // Only the fact of the cancellation matters, not its time.
                     self.cancel(key, mendline_core::Moment::ZERO, oracle);
                 }
             }
@@ -62,7 +61,7 @@ impl Client {
         }
     }
 
-    /// An id that it has not used, in one of the shapes that clients use.
+    /// Returns a new id in one of the forms that clients use.
     pub(super) fn an_id(&mut self) -> String {
         self.counter += 1;
         let n = self.counter;
@@ -81,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Writes a request and opens its record.
+    /// Encodes a request and opens its record.
     pub(super) fn write_request(&mut self, spec: RequestSpec, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
         let key = oracle.next_key();
         let wants_progress = spec.method == "tools/call" && self.rng.percent(40);
@@ -172,7 +171,7 @@ impl Client {
             _ => r#""later":[1.0,null]"#.into(),
         };
         if self.workload.plain && (spec.method.ends_with("/list") || spec.method == "server/discover") {
-            // What else is asked for may matter to a list, and such a one is never answered from memory.
+            // A list request with other parameters is never answered from the cache.
             return format!("{{\"_meta\":{{{meta}}}}}");
         }
         if self.odd && self.rng.percent(50) {

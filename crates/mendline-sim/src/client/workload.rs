@@ -1,4 +1,4 @@
-//! What a client means to do, and how fast.
+//! The workload of a client.
 
 use std::time::Duration;
 
@@ -7,41 +7,41 @@ use crate::rng::Rng;
 use crate::oracle::Effect;
 use crate::server::Era;
 
-/// One thing to do.
+/// One item of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkItem {
-    /// Ask for this.
+    /// Sends this request.
     Request(RequestSpec),
-    /// Call off something that is open.
+    /// Cancels an open request.
     Cancel,
-    /// Tell the server something.
+    /// Sends a notification.
     Notify,
 }
 
-/// What is left to do.
+/// The remaining workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// What it speaks, because some methods exist in one era only.
+    /// The era; some methods exist in one era only.
     pub era: Era,
-    /// How many more things.
+    /// Number of remaining items.
     pub left: u32,
-    /// Milliseconds between two of them, from and to.
+    /// Milliseconds between two items: minimum and maximum.
     pub pace: (u64, u64),
-    /// Of a hundred things, how many are cancellations.
+    /// Percentage of items that are cancellations.
     pub cancels: u64,
-    /// Of a hundred calls, how many must not run twice.
+    /// Percentage of calls that are unsafe.
     pub unsafes: u64,
-    /// It listens for changes: each such request keeps a place for as long as the server lets it.
+    /// It opens subscriptions. Each one occupies a call slot until the server ends it.
     pub listens: bool,
-    /// The tools are looked up first, as most clients do.
+    /// It starts with `tools/list`, as most clients do.
     pub lists_first: bool,
-    /// It chooses levels and resources, and changes its mind about them.
+    /// It sets levels and subscriptions, and changes them.
     pub varied: bool,
-    /// It asks for lists with nothing but what the protocol knows.
+    /// Its list requests have no additional parameters.
     pub plain: bool,
 }
 
-/// What a client may want its server to keep in mind.
+/// The requests that set session state.
 const VARIED: &[(&str, Effect)] = &[
     ("logging/setLevel", Effect::Idempotent),
     ("resources/subscribe", Effect::Idempotent),
@@ -51,7 +51,7 @@ const VARIED: &[(&str, Effect)] = &[
 ];
 
 impl Workload {
-    /// Nothing by itself: a client that only does what it is told.
+    /// Returns an empty workload.
     pub fn none(era: Era) -> Workload {
         Workload {
             era,
@@ -66,7 +66,7 @@ impl Workload {
         }
     }
 
-    /// The next thing, if any is left.
+    /// Returns the next item.
     pub(super) fn next(&mut self, rng: &mut Rng) -> Option<WorkItem> {
         self.left = self.left.checked_sub(1)?;
         if std::mem::take(&mut self.lists_first) {
@@ -85,7 +85,7 @@ impl Workload {
         Some(WorkItem::Request(if rng.percent(70) { self.a_call(rng) } else { self.something_else(rng) }))
     }
 
-    /// How long until the thing after.
+    /// Returns the delay until the next item.
     pub(super) fn pause(&self, rng: &mut Rng) -> Duration {
         rng.millis(self.pace.0, self.pace.1)
     }

@@ -1,4 +1,4 @@
-//! What a reader of a scenario is told: one line per thing worth telling, with names instead of numbers.
+//! The output of a scenario: one line per relevant event, with names in place of numbers.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use crate::fact::{Fact, Via};
 use crate::machine::EngineOutput;
 use crate::oracle::{Oracle, Verdict};
 
-/// The lines so far.
+/// The lines of the output.
 #[derive(Debug, Default)]
 pub struct ScenarioLog {
     names: Vec<String>,
-    /// The names of the clients; with one client it is simply `client`.
+    /// The names of the clients; a single client is called `client`.
     clients: Vec<String>,
     calls: BTreeMap<(usize, u64), usize>,
     lines: Vec<String>,
 }
 
 impl ScenarioLog {
-    /// A story about these upstreams.
+    /// Creates a log for these upstreams.
     pub fn new(names: Vec<String>) -> ScenarioLog {
         let clients = match names.as_slice() {
             [_] => vec!["client".to_owned()],
@@ -29,17 +29,17 @@ impl ScenarioLog {
         ScenarioLog { names, clients, ..ScenarioLog::default() }
     }
 
-    /// Adds a line about someone.
+    /// Adds a line with its subject.
     pub fn write(&mut self, who: &str, what: &str) {
         self.lines.push(format!("{who:<9} {what}"));
     }
 
-    /// Takes the lines out.
+    /// Removes and returns the lines.
     pub fn take(&mut self) -> Vec<String> {
         std::mem::take(&mut self.lines)
     }
 
-    /// Takes a fact in, if a reader wants to know.
+    /// Adds a line for a fact, if it is relevant.
     pub fn record(&mut self, fact: &Fact<'_>, oracle: &Oracle) {
         match fact {
             Fact::Emitted(event) => {
@@ -97,7 +97,7 @@ impl ScenarioLog {
         self.write(&who, &format!("← {what}"));
     }
 
-    /// Calls are numbered in the order in which they are first told of: a reader has no use for slots and serials.
+    /// Numbers calls in the order of their first appearance, in place of the internal numbers.
     fn renumber_calls(&mut self, upstream: usize, text: &str) -> String {
         let Some((before, rest)) = text.split_once("call ") else { return text.to_owned() };
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -108,7 +108,7 @@ impl ScenarioLog {
     }
 }
 
-/// An HTTP request in a few words: what it carries, in which session, after which event.
+/// Returns a line for an HTTP request: its message, its session, and the event after which it resumes.
 fn http_request_line(request: &Request) -> String {
     let mut text = format!("→ {}", format!("{:?}", request.verb).to_uppercase());
     if let Some(target) = &request.target {

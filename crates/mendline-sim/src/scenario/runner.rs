@@ -1,19 +1,19 @@
 //! The commands of a scenario.
 //!
-//! | Command | What it does |
+//! | Command | Effect |
 //! |---|---|
-//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200]` | configures a server; before anything else |
-//! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | the same behind a URL: what it speaks, what it is taken for, and how it answers |
-//! | `client [of NAME] greets` | sends the greeting of its era and completes it |
-//! | `client [of NAME] asks id=7 tools/call create_note` | makes a request; an id is any JSON |
-//! | `client [of NAME] cancels id=7` | calls it off |
-//! | `client [of NAME] leaves`, `closes`, `stops-reading`, `reads-again` | what clients do |
-//! | `kill NAME`, `exit NAME 3`, `halt NAME`, `resume NAME` | what happens to its process |
-//! | `fault NAME begins p55_crash_loop`, `strikes`, `ends` | any fault of the matrix; one that comes in pulses strikes when told |
-//! | `says NAME {"jsonrpc":…}` | its process writes this line |
-//! | `tick 100ms` | time passes |
-//! | `reconnect NAME`, `stop` | what a person does |
-//! | `oracle` | says what really ran |
+//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200]` | configures a server; must come first |
+//! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | configures an HTTP server: its protocol, the configured dialect, and the form of its answers |
+//! | `client [of NAME] greets` | completes the handshake of its era |
+//! | `client [of NAME] asks id=7 tools/call create_note` | sends a request; the id is any JSON |
+//! | `client [of NAME] cancels id=7` | cancels a request |
+//! | `client [of NAME] leaves`, `closes`, `stops-reading`, `reads-again` | disconnects, closes its output, stops or resumes reading |
+//! | `kill NAME`, `exit NAME 3`, `halt NAME`, `resume NAME` | kills, ends, stops or continues the process |
+//! | `fault NAME begins p55_crash_loop`, `strikes`, `ends` | begins, repeats or ends a fault of the matrix |
+//! | `says NAME {"jsonrpc":…}` | the process writes this line |
+//! | `tick 100ms` | advances the time |
+//! | `reconnect NAME`, `stop` | actions of the operator |
+//! | `oracle` | prints which requests were executed |
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ use crate::server_faults::ServerFaults;
 use crate::network_faults::NetworkFaults;
 use crate::world::{Host, World};
 
-/// A world in the making, then a world.
+/// Builds a world from commands and runs it.
 #[derive(Default)]
 pub struct Runner {
     upstreams: Vec<UpstreamConfig>,
@@ -44,7 +44,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Does what a line says.
+    /// Executes one command.
     pub fn execute(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let ["upstream", name, kind @ ("child" | "http"), options @ ..] = words.as_slice() {
@@ -63,7 +63,7 @@ impl Runner {
                 Ok(())
             }
             ["kill", name] => self.end(name, Ending::Signal(9)),
-            ["exit", name, code] => self.end(name, Ending::Code(code.parse().map_err(|_| "no exit code")?)),
+            ["exit", name, code] => self.end(name, Ending::Code(code.parse().map_err(|_| "not an exit code")?)),
             ["halt", name] => self.at(name, |world, place| world.halt(place)),
             ["resume", name] => self.at(name, |world, place| world.release(place)),
             ["reconnect", name] => self.at(name, |world, place| world.reconnect(place)),
@@ -86,7 +86,7 @@ impl Runner {
         }
     }
 
-    /// What has come out since the last time, and a broken promise if there is one.
+    /// Returns the output since the last call, and a broken invariant if there is one.
     pub fn take_lines(&mut self) -> Vec<String> {
         let Some(world) = &mut self.world else { return Vec::new() };
         world.settle_and_check();
@@ -97,14 +97,14 @@ impl Runner {
 
     fn configure(&mut self, name: &str, over_http: bool, options: &[&str]) -> Result<(), String> {
         if self.world.is_some() {
-            return Err("upstreams come first".into());
+            return Err("all upstreams must be configured before the first other command".into());
         }
         let mut config = if over_http {
             UpstreamConfig::http(name, "http://notes.example/mcp", Dialect::Auto)
         } else {
             UpstreamConfig::child(name, "notes-server")
         };
-        // Most stories are about something else than how they begin.
+        // Most scenarios do not test the startup.
         config.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let mut site = Site {
             kind: HttpServerKind::Stateful,
@@ -186,21 +186,21 @@ impl Runner {
         match words {
             ["greets"] => client.initialize(oracle),
             ["asks", id, method, rest @ ..] => {
-                let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
+                let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
                 client.send_request_with_id(spec(method, rest.first().copied())?, id, oracle);
             }
             ["cancels", id] => {
-                let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
+                let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
                 let open: Option<Key> = client.open_keys().find(|key| oracle.of(*key).id.as_bytes() == id.as_bytes());
-                client.cancel(open.ok_or("nothing is open under that id")?, clock.now(), oracle);
+                client.cancel(open.ok_or("no open request has that id")?, clock.now(), oracle);
             }
             ["closes"] => client.closing = true,
             ["leaves"] => world.client_disconnects(place),
             ["stops-reading"] => client.reads = false,
             ["reads-again"] => world.client_resumes(place),
-            _ => return Err("clients do not do that".into()),
+            _ => return Err("no such client command".into()),
         }
-        // Long enough for what is said to be heard and answered by a quick server, and no longer.
+        // Long enough for a fast server to receive and answer the message.
         world.run_for(Duration::from_millis(50));
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Runner {
                 fault.repeat(self.world()?, place);
             }
             "ends" => fault.end(self.world()?, place),
-            _ => return Err("a fault begins, strikes or ends".into()),
+            _ => return Err("write `begins`, `strikes` or `ends`".into()),
         }
         self.world()?.settle_and_check();
         Ok(())
@@ -277,7 +277,7 @@ fn spec(method: &str, tool: Option<&str>) -> Result<RequestSpec, String> {
     Ok(RequestSpec { method, tool: None, effect: *effect, continues: false })
 }
 
-/// What a word says about an HTTP server.
+/// Applies an option of an HTTP server.
 fn speak(site: &mut Site, word: &str) -> Result<(), String> {
     match word {
         "stateful" => site.kind = HttpServerKind::Stateful,
@@ -293,16 +293,16 @@ fn speak(site: &mut Site, word: &str) -> Result<(), String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("a time has a unit")?;
-    let count: u64 = text[..split].parse().map_err(|_| format!("no time: {text}"))?;
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("a duration needs a unit: ms, s or min")?;
+    let count: u64 = text[..split].parse().map_err(|_| format!("not a duration: {text}"))?;
     match &text[split..] {
         "ms" => Ok(Duration::from_millis(count)),
         "s" => Ok(Duration::from_secs(count)),
         "min" => Ok(Duration::from_secs(60 * count)),
-        _ => Err(format!("no time: {text}")),
+        _ => Err(format!("not a duration: {text}")),
     }
 }
 
 fn number(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("no number: {text}"))
+    text.parse().map_err(|_| format!("not a number: {text}"))
 }

@@ -1,4 +1,4 @@
-//! What a server does, for the world to carry out: in a child it becomes lines, over HTTP responses and events.
+//! The actions of a server. The world executes them: as lines of a child, or as HTTP responses and events.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use bytes::Bytes;
 use crate::fact::Stamp;
 use crate::oracle::Key;
 
-/// Where what a server says about a request goes.
+/// The stream to which a server replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyStream {
     /// The number of the stream.
     pub stream: u32,
-    /// More than the answer can go there.
+    /// The stream can carry other messages before the answer.
     pub allows_interim: bool,
 }
 
 impl ReplyStream {
-    /// A pipe: everything goes the same way.
+    /// The pipe of a child, which carries all messages.
     pub const PIPE: ReplyStream = ReplyStream { stream: 0, allows_interim: true };
 }
 
-/// What a server does in answer to something. The number is that of the stream that it belongs to.
+/// An action of a server. The first number is that of the stream.
 #[derive(Debug)]
 pub enum Action {
-    /// It writes a line.
+    /// Writes a line.
     Write(u32, Bytes),
-    /// It asks its client something.
+    /// Sends a request to the client.
     Request(u32, Bytes),
-    /// It writes a notification for its client.
+    /// Sends a notification to the client.
     Notify(u32, Bytes, Stamp),
-    /// It writes the answer to a request, whose body is the second text.
+    /// Writes the answer to a request; the second text is its body.
     Answer(u32, Bytes, Option<Key>, Bytes),
-    /// It writes an answer that nobody can read.
+    /// Writes an answer that is not valid JSON.
     WriteMalformed(u32, Bytes),
-    /// It does what the request asks for.
+    /// Executes the request.
     Run(Key),
-    /// It will go on with this job after a while.
+    /// Continues this job after a delay.
     Continue(u32, Duration),
-    /// It is surprised.
+    /// Records a protocol violation of the peer.
     Violation(String),
 }

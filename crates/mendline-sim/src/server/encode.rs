@@ -1,8 +1,8 @@
-//! How servers write.
+//! The messages of a server.
 //!
-//! Texts are odd on purpose where the manner says so: members in another order, spaces where JSON allows them, numbers and
-//! escapes that a re-serialiser would change. All of it must come through untouched. Every text carries a stamp (which
-//! child, which line), so that order and doubles can be checked at the other end.
+//! With `odd`, messages use unusual but valid JSON: another member order, additional whitespace, numbers and escapes
+//! that a re-serialiser would change. All of it must pass through unchanged. Every message carries a stamp (child and
+//! line), so that the receiver can check order and duplicates.
 
 use std::fmt::Write;
 
@@ -14,8 +14,8 @@ use crate::fact::Stamp;
 use crate::oracle::Key;
 use crate::server::ServerProfile;
 
-/// The tools that every server has: a read, an idempotent one and one that must not be run twice. The last one wants to see
-/// an argument as a header.
+/// The tools of every server: a read, an idempotent tool and an unsafe one. The last one requests an argument as a
+/// header.
 pub(super) const TOOLS: &str = r#"{"tools":[{"name":"read_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"put_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false,"idempotentHint":true}},{"name":"create_note","description":"caf\u00e9","inputSchema":{"type":"object","properties":{"text":{"type":"string","x-mcp-header":"Text"}}}}]}"#;
 
 pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
@@ -57,7 +57,7 @@ pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, profile: &S
     with_stamp(&body, stamp)
 }
 
-/// What a modern server answers when it wants more before it goes on.
+/// Returns the result of a modern server that requires more input.
 pub(super) fn input_required(key: Option<Key>, stamp: Stamp) -> String {
     let state = key.map_or(0, |key| key.0);
     with_stamp(
@@ -66,7 +66,7 @@ pub(super) fn input_required(key: Option<Key>, stamp: Stamp) -> String {
     )
 }
 
-/// What a server says when it has opened a subscription.
+/// Returns the acknowledgement of a subscription.
 pub(super) fn acknowledged(id: &Id) -> Bytes {
     Bytes::from(format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}},"notifications":{{"toolsListChanged":true}}}}}}"#

@@ -1,8 +1,8 @@
-//! The part of a server that belongs to one era: who is let in, and what may be said by itself.
+//! The rules of one era: which messages a server admits, and which it may send on its own.
 
 use mendline_wire::Message;
 
-/// What happens to a message at the door.
+/// The handling of a received message.
 pub enum Admission {
     /// It becomes a job.
     Job,
@@ -14,19 +14,19 @@ pub enum Admission {
     Accepted,
 }
 
-/// The part of a server that belongs to one era.
+/// The rules of one era.
 pub trait EraRules {
-    /// Lets a request or a notification in; complaints are sentences about what the peer did wrong.
+    /// Admits a request or a notification. Adds a sentence to `violations` for everything that the peer did wrong.
     fn admit(&mut self, message: &Message, violations: &mut Vec<String>) -> Admission;
-    /// Whether the server may ask its client something now.
+    /// Returns whether the server may send requests now.
     fn may_send_requests(&self) -> bool;
-    /// Whether the server may send notifications on its own now.
+    /// Returns whether the server may send notifications now.
     fn may_notify(&self) -> bool;
-    /// Whether it keeps nothing of a conversation but what its client sends along.
+    /// Returns whether the server keeps no session state.
     fn is_stateless(&self) -> bool {
         false
     }
-    /// Whether the same greeting may come twice.
+    /// Returns whether the same `initialize` request may arrive twice.
     fn allows_repeated_initialize(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
-//! What a server does with a request that it has admitted: a job of a few steps, each after a while.
+//! The job of an admitted request: a few steps, each after a delay.
 //!
-//! *When* the effect of a job happens within it is rolled, because a real server may write its file before or after the pause
-//! in which it is killed.
+//! The position of the effect among the steps is random, because a real server may write its file before or after the
+//! pause in which it is killed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub(super) enum Step {
     ServerRequest,
     Notice,
     Reply,
-    /// Waits until the world heals; then replies.
+    /// Waits until the fault ends, then replies.
     Hang,
 }
 
-/// A request that is worked on.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: Id,
@@ -36,17 +36,17 @@ pub(super) struct Job {
     pub(super) token: Option<Bytes>,
     pub(super) steps: VecDeque<(Duration, Step)>,
     pub(super) progress: u32,
-    /// It is held back until the world heals, in one way or another.
+    /// It is held back until the fault ends.
     pub(super) held: bool,
-    /// It ends with an internal error.
+    /// It fails with an internal error.
     pub(super) fails: bool,
-    /// It ends with an error that speaks of a session, though not of ours.
+    /// It fails with an error about a session of the tool, not of MCP.
     pub(super) names_session: bool,
-    /// It ends with a question, and another request goes on with it.
+    /// It ends with `input_required`, and another request continues it.
     pub(super) needs_input: bool,
 }
 
-/// What is told to a server so that it keeps it in mind.
+/// Returns whether a method sets session state.
 fn is_state(method: Method) -> bool {
     matches!(
         method,
@@ -67,7 +67,7 @@ impl Server {
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
         let steps = self.script(message, token.is_some(), reply_to, faults);
         let listens = message.method() == Method::SubscriptionsListen;
-        // A subscription is open for as long as somebody listens: nothing hangs, and nothing has to be set free.
+        // A subscription stays open until its client closes it, so it is never held back.
         let held = !listens && (!faults.answer_delay.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
         let may_fail = message.method() != Method::Initialize && !is_state(message.method());
         let fails = may_fail && faults.internal_errors > 0 && self.rng.percent(faults.internal_errors);
@@ -77,7 +77,7 @@ impl Server {
         let needs_input = faults.needs_input && asks_back && self.rules.is_stateless() && self.rng.percent(50);
         let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
         if faults.needs_input && message.find(&["requestState"]).is_some() {
-            // What it has begun takes its time, so that it is interrupted now and then.
+            // The continuation takes some time, so that it is interrupted in some runs.
             first += self.rng.millis(0, 1_500);
         }
         let name = self.next_job;
@@ -101,7 +101,7 @@ impl Server {
         self.actions.push(Action::Continue(name, first));
     }
 
-    /// Rolls what a job consists of.
+    /// Draws the steps of a job.
     fn script(
         &mut self,
         message: &Message,
@@ -194,7 +194,7 @@ impl Server {
                 };
                 self.answer(&job.id, job.key, reply_to, ("result", body), self.profile.odd, faults);
                 if faults.malformed_json {
-                    // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
+                    // The client could not read the answer. It is repeated when the fault ends.
                     job.held = true;
                     self.jobs.insert(name, job);
                 }

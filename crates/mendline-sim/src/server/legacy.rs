@@ -1,17 +1,17 @@
-//! The door of a legacy server: nothing before the handshake.
+//! The rules of a legacy server: nothing is admitted before the handshake.
 //!
-//! Real servers of this era answer `-32602` or exit when a request comes before `notifications/initialized`; this one answers
-//! an error *and* complains, because with Mendline in between it must never happen, least of all to a child that replaced
-//! another.
+//! Real servers of this era answer `-32602` or exit when a request arrives before `notifications/initialized`. This
+//! server answers an error and records a violation, because Mendline must never cause this, not even for a child that
+//! replaces another.
 
 use mendline_wire::{Kind, Message, Method};
 
 use super::{Admission, EraRules};
 
-/// How far the handshake is.
+/// The state of the handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Legacy {
-    /// Nobody has spoken.
+    /// Nothing was received.
     #[default]
     New,
     /// `initialize` was answered.
@@ -20,7 +20,7 @@ pub enum Legacy {
     Ready,
 }
 
-/// What is answered to `initialize`.
+/// Returns the result of `initialize`.
 pub(super) fn initialize_result(message: &Message) -> String {
     let version = message.get_str(&["protocolVersion"]).unwrap_or_default();
     format!(
@@ -31,7 +31,7 @@ pub(super) fn initialize_result(message: &Message) -> String {
 impl EraRules for Legacy {
     fn admit(&mut self, message: &Message, violations: &mut Vec<String>) -> Admission {
         match (message.method(), *self) {
-            // A client whose first greeting ran into its deadline may try again.
+            // A client may repeat `initialize` after its first attempt timed out.
             (Method::Initialize, Legacy::New | Legacy::Initializing) => {
                 *self = Legacy::Initializing;
                 Admission::Result(initialize_result(message))
@@ -45,7 +45,7 @@ impl EraRules for Legacy {
                 Admission::Accepted
             }
             (Method::Initialized, _) => {
-                violations.push("was told that it is initialized out of turn".into());
+                violations.push("received notifications/initialized out of order".into());
                 Admission::Accepted
             }
             (Method::Ping, _) => Admission::Result("{}".into()),
@@ -53,7 +53,7 @@ impl EraRules for Legacy {
             (_, Legacy::Ready) if message.kind() == Kind::Request => Admission::Job,
             (_, Legacy::Ready) | (Method::Cancelled, _) => Admission::Accepted,
             (_, _) => {
-                violations.push(format!("was sent {} before the handshake was over", message.method_name()));
+                violations.push(format!("received {} before the handshake was complete", message.method_name()));
                 Admission::Error(-32602, "not initialized")
             }
         }

@@ -1,4 +1,4 @@
-//! The door of a modern server: no handshake, but every request says what it speaks.
+//! The rules of a modern server: no handshake, but every request names its protocol version.
 
 use mendline_wire::{Kind, Message, Method};
 
@@ -6,7 +6,7 @@ use super::{Admission, EraRules};
 
 const VERSION: &[&str] = &["_meta", "io.modelcontextprotocol/protocolVersion"];
 
-/// It keeps nothing between requests.
+/// A server without session state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Modern;
 

@@ -1,12 +1,12 @@
-//! The door of a legacy server that keeps no sessions: it greets whoever greets, and works for anybody.
+//! The rules of a legacy server without sessions: it answers every `initialize` and admits every request.
 //!
-//! It cannot tell one conversation from another, so it neither asks nor says anything of its own.
+//! It cannot distinguish conversations, so it sends neither requests nor notifications.
 
 use mendline_wire::{Kind, Message, Method};
 
 use super::{Admission, EraRules, legacy};
 
-/// It keeps nothing between requests.
+/// A server without session state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stateless;
 
