@@ -1,12 +1,12 @@
-//! One seed from its first moment to its last: storm, healing, drain.
+//! One run of a seed: fault phase, recovery, rest, drain.
 //!
-//! 1. *Storm*: clients work while the planned faults strike. Safety is checked at every step.
-//! 2. *Healing*: all faults end; every client that is still there must be served again within the bound of the promise.
-//!    In some worlds nobody asks for a while first: what is dialed by itself must come back by itself.
-//! 3. *Rest*: nothing new is asked, and whatever is still open must be answered by its deadline. Then what clients rely on is
-//!    compared with what their servers know.
-//! 4. *Drain*: the engine is told to stop, or its clients close their ends; it must answer, reap and finish. One world in
-//!    five skips the healing: the end comes in the middle of the storm, with every fault in place.
+//! 1. *Fault phase*: clients work while the scheduled faults occur. Safety is checked at every step.
+//! 2. *Recovery*: all faults end; every connected client must be served again within its bound. In some worlds the
+//!    clients pause first: links that reconnect on their own must come back without a call.
+//! 3. *Rest*: no new requests; every open one must be answered by its deadline. Then the state that clients rely on is
+//!    compared with the state of their servers.
+//! 4. *Drain*: the engine is told to stop, or its clients close their outputs; it must answer, reap and finish. One world
+//!    in five skips the recovery and ends during the fault phase.
 
 use std::time::Duration;
 
@@ -27,28 +27,28 @@ use crate::machine::EngineKind;
 use crate::plan::{Ending, Plan};
 use crate::world::World;
 
-/// What became of a seed.
+/// The result of a seed.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Which.
+    /// The seed.
     pub seed: u64,
-    /// The broken promise, if one was.
+    /// The broken invariant.
     pub violation: Option<Violation>,
-    /// What was visited.
+    /// The coverage.
     pub coverage: Coverage,
-    /// The number of its journal.
+    /// The hash of its journal.
     pub number: u64,
-    /// Its lines, if they were kept.
+    /// The lines of its journal, if they were kept.
     pub lines: Vec<String>,
-    /// How much time passed in it.
+    /// The simulated time.
     pub simulated: Duration,
 }
 
-/// Served again after the healing: ten seconds and the greeting (promise, section 4), and the ladder for a child that had
-/// to be ended first.
+/// Time until a client is served again after the faults: ten seconds and the handshake (PROMISE.md, section 4), and the
+/// shutdown sequence for a child that must be ended first.
 const RECOVERY: Duration = Duration::from_secs(10 + 5 + 4);
 
-/// Lives one seed.
+/// Runs one seed.
 pub fn run(seed: u64, engine_kind: EngineKind, keep_lines: bool) -> Report {
     let plan = Plan::new(seed);
     let journal = if keep_lines { Journal::kept() } else { Journal::default() };
@@ -73,7 +73,7 @@ pub fn run(seed: u64, engine_kind: EngineKind, keep_lines: bool) -> Report {
     }
 }
 
-/// Lives one seed and, for one in sixteen, lives it again: the two must be the same to the letter (I15).
+/// Runs one seed. One seed in sixteen runs twice, and both runs must be identical (I15).
 pub fn run_and_compare(seed: u64, engine_kind: EngineKind) -> Report {
     let mut report = run(seed, engine_kind, false);
     if report.violation.is_none() && seed.is_multiple_of(16) {
@@ -152,14 +152,14 @@ fn heal(world: &mut World, plan: &Plan) {
     }
 }
 
-/// Whoever is still held back by a breaker or a pause is served when that is over, and two calls have shown that all is well.
+/// Waits for clients that a breaker or a pause still holds back, until the breaker has closed.
 fn wait_for_breakers_and_pauses(world: &mut World, plan: &Plan, until: Moment) {
     let mut until = until;
     for place in 0..world.clients.len() {
         let upstream = world.clients[place].upstream;
         let config = &plan.config.upstreams[upstream];
         if is_probing(&world.clients[place]) && config.rate_limit.is_some() {
-            // Those who came before it have their turn first.
+            // Earlier calls are sent first.
             until = until.max(world.clock.now() + config.timeouts.recovery);
         }
         if is_probing(&world.clients[place]) && !world.flows(upstream) {
@@ -174,7 +174,7 @@ fn wait_for_breakers_and_pauses(world: &mut World, plan: &Plan, until: Moment) {
     while world.violation.is_none() && world.clients.iter().any(is_probing) && world.step(until) {}
 }
 
-/// Nobody wants anything, and children that are dialed by themselves are up again within the bound of the promise.
+/// Pauses all clients. Children that reconnect on their own must be up within their bound.
 fn recover_without_calls(world: &mut World, plan: &Plan) {
     let healed = world.clock.now();
     for client in &mut world.clients {
@@ -198,7 +198,7 @@ fn recover_without_calls(world: &mut World, plan: &Plan) {
     }
 }
 
-/// How long an idle child may take: 40 s, or 60 s and its start if it is parked or somebody chose another pace.
+/// Returns the bound for an idle child: 40 s, or 75 s if it is parked or the delays are configured.
 fn bound(world: &World, place: usize, config: &UpstreamConfig) -> Option<Duration> {
     let is_meant = config.transport == Transport::Child
         && config.reconnect.is_by_itself()
@@ -214,13 +214,13 @@ fn is_probing(client: &Client) -> bool {
     matches!(client.probe, Probe::Under(_)) && client.is_connected()
 }
 
-/// Lives until every request is answered; each has its own deadline, so this ends.
+/// Runs until every request is answered. Each has a deadline, so this ends.
 fn rest(world: &mut World, plan: &Plan) {
     let until = world.clock.now() + world.oracle.longest() + Duration::from_secs(1);
     while world.violation.is_none() && has_open_requests(world) && world.step(until) {}
     world.run_for(Duration::from_secs(1));
     if plan.checks_recovery && world.violation.is_none() {
-        // What was lost is told to a new session a few things at a time, and lists are read page by page.
+        // Session state is restored a few requests at a time, and lists are read page by page.
         world.run_for(Duration::from_secs(15));
         world.compare_state();
     }
@@ -235,7 +235,7 @@ fn drain(world: &mut World, plan: &Plan) {
         return;
     }
     if plan.abrupt {
-        // A good moment to end is while a child or a connection is being made; if none comes, any other will do.
+        // Prefers to stop while a child or a connection is being started.
         let until = world.clock.now() + Duration::from_secs(3);
         let is_starting = |world: &World| {
             world.children.values().any(|child| child.state == ProcessState::Spawning)
@@ -243,9 +243,9 @@ fn drain(world: &mut World, plan: &Plan) {
         };
         while !is_starting(world) && world.violation.is_none() && world.step(until) {}
     }
-    // The last requests are made right before the end, so that there is something to drain.
+    // Sends requests right before the end, so that there is something to drain.
     for place in 0..world.clients.len() {
-        // Whoever does not read gets no last words either, and that would be nobody's fault.
+        // A client that does not read cannot receive its last answers.
         world.client_resumes(place);
         let World { clients, oracle, .. } = &mut *world;
         if clients[place].is_connected() && !clients[place].closing {
@@ -276,7 +276,7 @@ fn drain(world: &mut World, plan: &Plan) {
     if world.finished.is_none() {
         world.record(&Fact::NeverFinished);
     }
-    // What was written to the clients before the end is theirs to read.
+    // Clients read what was written before the end.
     let last = world.clock.now() + Duration::from_secs(1);
     world.run_until(last);
 }

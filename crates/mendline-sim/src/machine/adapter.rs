@@ -1,7 +1,7 @@
-//! Two machines from one text: the engine and its copy, each translated into the words of this crate.
+//! Adapters for the engine and its copy.
 //!
-//! The types of the copy have the same shape and other names. Everything that goes in or comes out is taken apart here and
-//! put together again; a variant that one side has and the other has not does not compile.
+//! The types of the copy have the same structure and other paths. Every input and output is converted here; a variant
+//! that exists on one side only does not compile.
 
 use mendline_core::port::{ExchangeId, Verb};
 
@@ -233,7 +233,7 @@ macro_rules! adapter {
                 match input {
                     real::Input::Remembered { upstream, what } => core::Input::Remembered {
                         upstream: core::UpstreamId(upstream.0),
-                        // By way of the form that it is kept in, as between two processes.
+                        // Converted through its stored form, as between two processes.
                         what: core::Remembered::read(&what.write()).unwrap_or_default(),
                     },
                     real::Input::ClientOpened { client: id, upstream } => {
