@@ -1,7 +1,7 @@
-//! The promises, one file each.
+//! The checks of the invariants, one file each.
 //!
-//! A check is told every fact in order and says when a promise is broken; it keeps its own memory and knows nothing of the
-//! engine. Safety is checked at every fact; what must *eventually* hold is checked at the end of its time (`Overdue`,
+//! A check receives every fact in order and reports when an invariant is broken. It keeps its own state and knows
+//! nothing of the engine. Safety is checked at every fact. Liveness is checked at the end of its bound (`Overdue`,
 //! `StillDown`, `NeverFinished`) or at the end of the world.
 
 mod i01_one_answer;
@@ -38,27 +38,27 @@ use crate::oracle::Oracle;
 
 pub use i17_clean_end::BOUND as END_BOUND;
 
-/// Someone who watches over one promise.
+/// A check of one invariant.
 pub trait Check {
-    /// The promise, as `PROMISE.md` names it.
+    /// Returns the name of the invariant.
     fn name(&self) -> &'static str;
-    /// Takes a fact in; the error is a sentence about what is broken.
+    /// Processes a fact. The error describes the violation.
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String>;
-    /// The world is over.
+    /// Processes the end of the world.
     fn end(&mut self, now: Moment, oracle: &Oracle) -> Result<(), String> {
         let _ = (now, oracle);
         Ok(())
     }
 }
 
-/// A broken promise.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The invariant.
     pub invariant: &'static str,
-    /// When.
+    /// The time.
     pub at: Moment,
-    /// What happened.
+    /// The description.
     pub text: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All checks that watch a world as it happens. (I15 compares two worlds and lives with those who run them.)
+/// Creates all checks of a world. (I15 compares two worlds and is in `run.rs`.)
 pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
     let upstreams = config.upstreams.len();
     vec![

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: many seeds, or one with its story.
+//! `cargo xtask sim`: runs many seeds, or prints the log of some.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,23 +13,23 @@ use crate::plan::Plan;
 use crate::run::{self, Report};
 
 const HELP: &str = "\
-Lives simulated worlds and checks every promise in them.
+Runs simulated worlds and checks every invariant.
 
 Usage: cargo xtask sim [OPTIONS]
 
 Options:
-  --seeds N     how many seeds to live                  [default: 1000]
-  --from S      the first of them                       [default: 0]
-  --seed S      one seed only; the same as --from S --seeds 1
-  --log         print the log of every seed; two runs can be compared by it
-  --defect K    wake planted defect K; 0 is the copy without any
-  --threads N   how many threads                        [default: 2]
-  --coverage    print what was visited
-  --defects     list the planted defects and stop
-  --all         do not stop at the first broken promise; list the first seeds for each
+  --seeds N     number of seeds                         [default: 1000]
+  --from S      first seed                              [default: 0]
+  --seed S      one seed; same as --from S --seeds 1
+  --log         print the log of every seed
+  --defect K    activate planted defect K; 0 runs the copy without a defect
+  --threads N   number of threads                       [default: 2]
+  --coverage    print the coverage
+  --defects     list the planted defects
+  --all         continue after a broken invariant; list the first seeds of each
 ";
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 struct Options {
     seeds: u64,
@@ -41,7 +41,7 @@ struct Options {
     all: bool,
 }
 
-/// Runs the command. `Err` is a sentence for a person.
+/// Runs the command. The error is a message for the user.
 pub fn run(args: &[String]) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
@@ -67,7 +67,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     while let Some(arg) = args.next() {
         let mut number = || {
             let value = args.next().ok_or_else(|| format!("{arg} needs a number"))?;
-            value.replace('_', "").parse::<u64>().map_err(|_| format!("{arg} needs a number and got `{value}`"))
+            value.replace('_', "").parse::<u64>().map_err(|_| format!("{arg} needs a number, not `{value}`"))
         };
         match arg.as_str() {
             "--seeds" => options.seeds = number()?,
@@ -75,7 +75,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--seed" => (options.from, options.seeds) = (number()?, 1),
             "--threads" => options.threads = number()?.clamp(1, 64),
             "--defect" => {
-                let defect = u32::try_from(number()?).map_err(|_| "no such defect".to_owned())?;
+                let defect = u32::try_from(number()?).map_err(|_| "--defect needs the number of a planted defect; see --defects".to_owned())?;
                 options.engine_kind = EngineKind::Planted(defect);
             }
             "--log" => options.log = true,
@@ -104,7 +104,7 @@ fn print_logs(options: &Options, out: &mut impl Write) -> Result<(), String> {
     Ok(())
 }
 
-/// Every broken promise among many seeds, with the first seeds that broke it.
+/// Lists every broken invariant with the first seeds that broke it.
 fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let mut broken: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let mut coverage = Coverage::default();
@@ -126,10 +126,10 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
     if options.coverage {
         out.write_all(coverage.to_string().as_bytes()).map_err(|error| error.to_string())?;
     }
-    if broken.is_empty() { Ok(()) } else { Err("promises were broken".into()) }
+    if broken.is_empty() { Ok(()) } else { Err("invariants were broken; see the list above".into()) }
 }
 
-/// Many seeds.
+/// Runs many seeds and prints a summary.
 fn run_seeds(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let print = |out: &mut dyn Write, text: String| out.write_all(text.as_bytes()).map_err(|error| error.to_string());
     let started = Instant::now();
@@ -157,16 +157,16 @@ fn run_seeds(options: &Options, out: &mut impl Write) -> Result<(), String> {
     ))
 }
 
-/// What became of many seeds.
+/// The result of many seeds.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// The failing one with the lowest number.
+    /// The failed seed with the lowest number.
     pub failed: Option<Report>,
-    /// What was visited.
+    /// The coverage.
     pub coverage: Coverage,
-    /// How many there were.
+    /// The number of seeds.
     pub seeds: u64,
-    /// How much time passed in them.
+    /// The simulated time.
     pub time: Duration,
 }
 
@@ -196,7 +196,7 @@ impl Summary {
     }
 }
 
-/// Lives these seeds on several threads, and stops soon after one breaks a promise.
+/// Runs these seeds on several threads. Stops soon after an invariant is broken.
 pub fn run_many(from: u64, seeds: u64, engine_kind: EngineKind, threads: u64) -> Summary {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
@@ -224,7 +224,7 @@ pub fn run_many(from: u64, seeds: u64, engine_kind: EngineKind, threads: u64) ->
     all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The planted defects, for people.
+/// Lists the planted defects.
 fn defects() -> String {
     defect::ALL.iter().map(|it| format!("{:>2} {}: {}\n", it.number, it.name, it.prose)).collect()
 }

@@ -1,8 +1,9 @@
 //! The faults, one file each, named after their rows in the fault matrix.
 //!
-//! A fault strikes one upstream, or the client that uses it. It turns a knob of the [`Temper`](crate::temper::Temper) or of the
-//! [`Weather`](crate::weather::Weather), or does something once or in pulses; at its end everything is as it was, unless it
-//! says otherwise. A fault knows the world and nothing of the engine.
+//! A fault affects one upstream or its client. It changes a setting of
+//! [`ServerFaults`](crate::server_faults::ServerFaults) or [`NetworkFaults`](crate::network_faults::NetworkFaults), or
+//! acts once or repeatedly. At its end everything is restored, unless the fault says otherwise. A fault accesses the
+//! world and never the engine.
 
 mod by_hand_isolate;
 mod by_hand_reconnect;
@@ -110,48 +111,48 @@ use crate::clock::Due;
 use crate::site::Site;
 use crate::world::World;
 
-/// One way to break something.
+/// A fault.
 pub trait Fault: Sync {
-    /// Its row in the matrix.
+    /// Returns its id.
     fn name(&self) -> &'static str;
-    /// Strikes the upstream with this place, or its client. What is given back is the time to the first pulse.
+    /// Begins at this upstream or its client. Returns the delay until the first repetition.
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration>;
-    /// Strikes again; gives back the time to the next pulse, if there is one.
+    /// Acts again. Returns the delay until the next repetition.
     fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let _ = (world, at);
         None
     }
-    /// Is over.
+    /// Ends.
     fn end(&self, world: &mut World, at: usize) {
         restore(world, at);
     }
-    /// Makes an HTTP server one that it can harm, where the plan leaves that open: a fault that cannot bite proves nothing.
+    /// Configures an HTTP server so that the fault has an effect, where the plan leaves that open.
     fn prepare(&self, site: &mut Site) {
         let _ = site;
     }
-    /// Whether it takes the client away for good.
+    /// Returns whether it disconnects the client for good.
     fn ends_client(&self) -> bool {
         false
     }
 }
 
-/// A fault with its time and place.
+/// A fault with its time and upstream.
 #[derive(Clone, Copy)]
 pub struct Planned {
-    /// What.
+    /// The fault.
     pub fault: &'static dyn Fault,
-    /// Where.
+    /// The upstream.
     pub upstream: usize,
-    /// When.
+    /// The start.
     pub at: Moment,
-    /// For how long.
+    /// The duration.
     pub lasts: Duration,
-    /// It is over.
+    /// It has ended.
     pub over: bool,
 }
 
-/// The faults of children, of clients and of servers whatever way they are reached. Seeds pick by place, so new ones go to
-/// the end, and most belong into [`HTTP_ONLY`].
+/// Faults of children and clients, and of servers over any transport. Seeds select by index, so new faults go to the
+/// end; most belong in [`HTTP_ONLY`].
 pub const CHILD: &[&dyn Fault] = &[
     &by_hand_reconnect::Reconnect,
     &c86_leaves_mid_call::LeavesMidCall,
@@ -184,7 +185,7 @@ pub const CHILD: &[&dyn Fault] = &[
     &t16_silence::Silence,
 ];
 
-/// The faults that only servers behind a URL have.
+/// Faults of HTTP servers only.
 pub const HTTP_ONLY: &[&dyn Fault] = &[
     &h26_500::InternalError,
     &h27_502::BadGateway,
@@ -213,7 +214,7 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &h36_400_header_mismatch::HeaderMismatch,
 ];
 
-/// What happens to children and clients and happens to servers behind a URL too: all that makes sense without a process.
+/// Faults from [`CHILD`] that also apply to HTTP servers: all that need no process.
 pub const HTTP_SHARED: &[&dyn Fault] = &[
     &by_hand_reconnect::Reconnect,
     &c86_leaves_mid_call::LeavesMidCall,
@@ -231,7 +232,7 @@ pub const HTTP_SHARED: &[&dyn Fault] = &[
     &m72_list_hangs::ListHangs,
 ];
 
-/// What else happens to children in worlds where people have chosen policies and clients rely on things.
+/// Additional faults of children in worlds with recovery policies and session state.
 pub const RECOVERY_CHILD: &[&dyn Fault] = &[
     &c89_two_clients_same_ids::TwoClientsSameIds,
     &dead_bridge::DeadBridge,
@@ -250,7 +251,7 @@ pub const RECOVERY_CHILD: &[&dyn Fault] = &[
     &x97_reload_during_calls::ReloadDuringCalls,
 ];
 
-/// The same for servers behind a URL.
+/// The same for HTTP servers.
 pub const RECOVERY_HTTP: &[&dyn Fault] = &[
     &c89_two_clients_same_ids::TwoClientsSameIds,
     &h29_504::GatewayTimeout,
@@ -285,7 +286,7 @@ pub const RECOVERY_HTTP: &[&dyn Fault] = &[
     &notification_burst::NotificationBurst,
 ];
 
-/// What happens to children where policies are chosen that such things show.
+/// Faults of children in worlds with breakers and limits.
 pub const LIMITS_CHILD: &[&dyn Fault] = &[
     &by_hand_isolate::Isolate,
     &internal_error_now_and_then::InternalErrorNowAndThen,
@@ -294,7 +295,7 @@ pub const LIMITS_CHILD: &[&dyn Fault] = &[
     &m65_malformed_json::MalformedJson,
 ];
 
-/// The same for servers behind a URL.
+/// The same for HTTP servers.
 pub const LIMITS_HTTP: &[&dyn Fault] = &[
     &by_hand_isolate::Isolate,
     &h26_500::InternalError,
@@ -311,7 +312,7 @@ pub const LIMITS_HTTP: &[&dyn Fault] = &[
     &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
-/// Every fault there is; some of them more than once.
+/// Returns every fault; some occur more than once.
 pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
     CHILD
         .iter()
@@ -323,26 +324,26 @@ pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
         .copied()
 }
 
-/// The fault with this name.
+/// Returns the fault with this id.
 pub fn by_name(name: &str) -> Option<&'static dyn Fault> {
     all().find(|fault| fault.name() == name)
 }
 
-/// Everything at an upstream is as it should be again, and what hung goes on.
+/// Restores an upstream and answers everything that was held back.
 pub fn restore(world: &mut World, at: usize) {
     let ignores_term = world.hosts[at].faults.ignores_term;
     world.hosts[at].faults = world.hosts[at].baseline.clone();
-    // Who ignores every polite word goes on doing so: the end of the world has to cope with it.
+    // A child that ignores TERM keeps doing so, so that the shutdown has to handle it.
     world.hosts[at].faults.ignores_term = ignores_term;
     world.release(at);
     world.clear_network_faults(at);
 }
 
-/// A planned fault begins.
+/// Begins a scheduled fault.
 pub fn begin(world: &mut World, place: usize) {
     let Planned { fault, upstream, lasts, .. } = world.faults[place];
     let now = world.clock.now();
-    world.journal.write_line(now, &format!("fault {} strikes upstream {upstream}", fault.name()));
+    world.journal.write_line(now, &format!("fault {} begins at upstream {upstream}", fault.name()));
     world.coverage.fault_began(fault.name());
     if let Some(wait) = fault.begin(world, upstream) {
         world.clock.after(wait, Due::FaultRepeats(place));
@@ -350,7 +351,7 @@ pub fn begin(world: &mut World, place: usize) {
     world.clock.after(lasts, Due::FaultEnds(place));
 }
 
-/// A planned fault strikes again, unless it is over.
+/// Repeats a scheduled fault, unless it has ended.
 pub fn repeat(world: &mut World, place: usize) {
     let Planned { fault, upstream, over, .. } = world.faults[place];
     if !over && let Some(wait) = fault.repeat(world, upstream) {
@@ -358,13 +359,13 @@ pub fn repeat(world: &mut World, place: usize) {
     }
 }
 
-/// A planned fault is over.
+/// Ends a scheduled fault.
 pub fn end(world: &mut World, place: usize) {
     let Planned { fault, upstream, over, .. } = world.faults[place];
     if !over {
         world.faults[place].over = true;
         let now = world.clock.now();
-        world.journal.write_line(now, &format!("fault {} is over at upstream {upstream}", fault.name()));
+        world.journal.write_line(now, &format!("fault {} ends at upstream {upstream}", fault.name()));
         fault.end(world, upstream);
     }
 }
