@@ -1,12 +1,11 @@
-//! What a seed means: who is there, what they do, what goes wrong and when.
+//! The plan of a seed: upstreams, clients, faults and their times.
 //!
-//! A plan is rolled whole before the world begins, so that a seed can be read: `Plan::new(4711)` prints as a few lines. Small
-//! limits, small pipes and short deadlines are as likely as the defaults, because limits that are never reached are never
-//! tested. In worlds with several upstreams the last one is left alone, for I10. About a third of the upstreams are reached
-//! over HTTP; that is rolled with dice of its own, so the others are what they were before there was HTTP. The same goes for
-//! mending: in two worlds of three people have chosen policies, clients rely on levels, subscriptions and lists, and more of
-//! the faults are such as need mending. And the same again for policies: in about half of the worlds there are breakers,
-//! limits and tools with times of their own, and more of the faults make a server sick or busy.
+//! A plan is drawn completely before the world begins, so that it can be printed. Small limits, small pipes and short
+//! deadlines are as likely as the defaults, so that limits are reached. In worlds with several upstreams the last one
+//! has no faults, for I10. About a third of the upstreams use HTTP. HTTP, recovery policies, limits and startup each
+//! have their own random number generator, so that the addition of one does not change the others. Two worlds in three
+//! have recovery policies, clients with session state, and more faults that require recovery. About half of the worlds
+//! have breakers, rate limits and tool timeouts, and more faults that make a server unhealthy or overloaded.
 
 use std::fmt;
 use std::time::Duration;
@@ -27,80 +26,80 @@ use crate::server_faults::ServerFaults;
 use crate::network_faults::NetworkFaults;
 use crate::world::Host;
 
-/// The label of the dice for everything about HTTP. With this one the seeds that once broke a promise keep their children.
+/// The label of the generator for HTTP. With this value the seeds of the regressions keep their children.
 const HTTP: u64 = 208;
 
-/// The label of the dice for everything about mending. With this one the same seeds have none of it.
+/// The label of the generator for recovery policies. With this value the seeds of the regressions have none.
 const RECOVERY_POLICIES: u64 = 386;
 
-/// The label of the dice for everything about policies. With this one the same seeds have none of it.
+/// The label of the generator for breakers and limits. With this value the seeds of the regressions have none.
 const LIMITS: u64 = 500;
 
-/// The label of the dice for everything about starting up. With this one the same seeds have none of that either.
+/// The label of the generator for startup. With this value the seeds of the regressions have none.
 const STARTUP: u64 = 460;
 
-/// How a world ends.
+/// The end of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The engine is told to stop.
     Stop,
-    /// It is told twice: at once.
+    /// The engine is told to stop twice at once.
     StopTwice,
-    /// The clients close their ends.
+    /// The clients close their outputs.
     ClientsEnd,
 }
 
 /// One upstream and its client.
 pub struct Pair {
-    /// The machine room.
+    /// The host.
     pub host: Host,
-    /// What the client does.
+    /// The workload of the client.
     pub workload: Workload,
-    /// How many bytes the pipe to the client holds.
+    /// Capacity of the pipe to the client in bytes.
     pub client_capacity: u64,
-    /// Whether both write oddly.
+    /// Whether both use unusual JSON.
     pub odd: bool,
-    /// What the engine remembers of it.
+    /// The cached catalogue.
     pub catalogue: Option<CachedCatalogue>,
 }
 
-/// One fault to come.
+/// A scheduled fault.
 #[derive(Clone, Copy)]
 pub struct ScheduledFault {
-    /// What.
+    /// The fault.
     pub fault: &'static dyn Fault,
-    /// Where.
+    /// The upstream.
     pub upstream: usize,
-    /// When, from the beginning.
+    /// The start.
     pub at: Duration,
-    /// For how long.
+    /// The duration.
     pub lasts: Duration,
 }
 
-/// Everything that a seed decides.
+/// The plan of a seed.
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// What the engine is told.
+    /// The configuration of the engine.
     pub config: Config,
-    /// Who is there.
+    /// The upstreams and their clients.
     pub pairs: Vec<Pair>,
-    /// What goes wrong.
+    /// The scheduled faults.
     pub scheduled_faults: Vec<ScheduledFault>,
-    /// How long the storm lasts.
+    /// The duration of the fault phase.
     pub fault_phase: Duration,
-    /// How it ends.
+    /// The end of the world.
     pub ending: Ending,
-    /// It ends in the middle of the storm, with every fault in place.
+    /// The world ends during the fault phase.
     pub abrupt: bool,
-    /// People have chosen policies, clients rely on things, and what is mended is compared at the end.
+    /// Recovery policies are configured, clients rely on session state, and the recovered state is compared at the end.
     pub checks_recovery: bool,
-    /// After the healing nobody wants anything for a while.
+    /// After the faults the clients pause for a while.
     pub quiet: bool,
 }
 
 impl Plan {
-    /// The plan of this seed.
+    /// Draws the plan of this seed.
     pub fn new(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
         let count = *rng.pick(&[1, 1, 1, 2, 2, 3]);
@@ -150,7 +149,7 @@ impl Plan {
                     let among = if over_http[scheduled.upstream] { fault::RECOVERY_HTTP } else { fault::RECOVERY_CHILD };
                     scheduled.fault = *recovery_rng.pick(among);
                 }
-                // Only modern servers ask back by an answer, so it would be seen too seldom.
+                // Only modern servers answer `input_required`, so this fault would be too rare.
                 let asks_back = pairs[scheduled.upstream].host.era == Era::Modern && recovery_rng.fork(71).percent(12);
                 if let (true, Some(fault)) = (asks_back, fault::by_name("m71_input_required_across_reconnect")) {
                     scheduled.fault = fault;
@@ -158,7 +157,7 @@ impl Plan {
             }
         }
         if has_limits {
-            // These come on top: what else is found in these worlds is found with policies in the way as well.
+            // These faults are added, so that all other faults also occur with limits.
             for place in 0..scheduled_faults.len() {
                 if limits_rng.percent(60) {
                     let scheduled = &scheduled_faults[place];
@@ -169,7 +168,7 @@ impl Plan {
             }
         }
         if has_startup && startup_rng.percent(60) {
-            // A server that is not there yet when its client is.
+            // A server that is not up when its client connects.
             let upstream = startup_rng.below(harmed as u64) as usize;
             let names: &[&str] = match over_http[upstream] {
                 true => &["n05_connect_refused", "n06_connect_blackhole", "n08_tls_stall"],
@@ -195,7 +194,7 @@ impl Plan {
             && last.percent(30)
             && let Some(fault) = fault::by_name(if over_http[0] { "n05_connect_refused" } else { "p61_spawn_eagain" })
         {
-            // An end while nothing can be started or reached: links that wait or are being dialed have to end too.
+            // The world ends while nothing can be started or reached, so that waiting links must end too.
             scheduled_faults.push(ScheduledFault { fault, upstream: 0, at: fault_phase * 9 / 10, lasts: fault_phase });
         }
         Plan { seed, config, pairs, scheduled_faults, fault_phase, ending, abrupt, checks_recovery, quiet }
@@ -217,7 +216,7 @@ fn upstream(place: usize, unharmed: bool, rng: &mut Rng) -> UpstreamConfig {
     it
 }
 
-/// A world in which nobody waits for a server to start.
+/// Configures an upstream that answers the handshake before its server is up.
 fn start_at_once(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mut Rng) {
     upstream.catalogue = Catalogue {
         cache: rng.percent(85),
@@ -225,13 +224,13 @@ fn start_at_once(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mut Rng) 
     };
     pair.workload.plain = rng.percent(85);
     if upstream.catalogue.cache && rng.percent(65) {
-        // Either what it has today, or what it had on another day.
+        // Either the current edition or an older one.
         let edition = *rng.pick(&[0, 90, 91]);
         pair.catalogue = Some(CachedCatalogue { name: upstream.name.clone(), era: pair.host.era, edition });
     }
 }
 
-/// What people may choose about mending.
+/// Draws recovery policies.
 fn choose_recovery_policies(upstream: &mut UpstreamConfig, rng: &mut Rng) {
     let second = Duration::from_secs(1);
     upstream.keep_alive = *rng.pick(&[
@@ -268,7 +267,7 @@ fn choose_recovery_policies(upstream: &mut UpstreamConfig, rng: &mut Rng) {
     }
 }
 
-/// What people may choose about a server that is sick, busy or slow. In worlds where nobody does, there is no breaker either.
+/// Draws a breaker, a rate limit and tool timeouts. Without limits there is no breaker either.
 fn choose_limits(upstream: &mut UpstreamConfig, has_limits: bool, rng: &mut Rng) {
     if !has_limits {
         upstream.breaker = None;
@@ -308,7 +307,8 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, fault_phase: Duration, rng: &
     let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
     let baseline = ServerFaults { start: rng.millis(0, 600), ..ServerFaults::default() };
     let profile = ServerProfile { work, progress: 60, server_requests: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
-    // The client spreads its work over the storm; a quarter of the worlds get it all at the beginning.
+    // The client spreads its work over the fault phase; in a quarter of the worlds it sends everything at the
+    // beginning.
     let left = *rng.pick(&[10, 20, 30, 60]);
     let mean = (fault_phase.as_millis() as u64 / left).clamp(1, 4_000);
     let mean = if rng.percent(25) { mean / 8 } else { mean };
@@ -318,7 +318,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, fault_phase: Duration, rng: &
         pace: (0, 2 * mean),
         cancels: *rng.pick(&[0, 0, 10]),
         unsafes: 50,
-        // A subscription takes a place for ever; with one place in all, nothing else would ever be sent.
+        // A subscription occupies a call slot forever; with few slots, nothing else would be sent.
         listens: upstream.limits.in_flight > 16,
         lists_first: rng.percent(80),
         varied: false,
@@ -342,7 +342,7 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, fault_phase: Duration, rng: &
     Pair { host, workload, client_capacity, odd, catalogue: None }
 }
 
-/// Puts a server behind a URL instead of into a child process.
+/// Changes a child into an HTTP server.
 fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, rng: &mut Rng) {
     let kind = match pair.host.era {
         Era::Modern => HttpServerKind::Modern,
@@ -365,7 +365,7 @@ fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, 
     });
 }
 
-/// What the engine is told about the server: nothing, or the truth.
+/// Returns the configured dialect: automatic, or the correct one.
 fn dialect(kind: HttpServerKind, rng: &mut Rng) -> Dialect {
     match kind {
         _ if rng.percent(60) => Dialect::Auto,
@@ -383,7 +383,7 @@ fn scheduled_faults(harmed: usize, over_http: &[bool], fault_phase: Duration, rn
         let upstream = rng.below(harmed as u64) as usize;
         let fault = if over_http[upstream] { pick_http_fault(&mut http_rng) } else { fault };
         let at = rng.millis(0, fault_phase.as_millis() as u64 * 9 / 10);
-        // Some are there from the beginning: greetings can go wrong too.
+        // Some faults are active from the beginning, so that handshakes fail too.
         let at = if over_http[upstream] && http_rng.percent(20) { Duration::ZERO } else { at };
         let lasts = rng.millis(20, (fault_phase.as_millis() as u64).min(60_000));
         scheduled_faults.push(ScheduledFault { fault, upstream, at, lasts });
@@ -393,30 +393,30 @@ fn scheduled_faults(harmed: usize, over_http: &[bool], fault_phase: Duration, rn
 
 fn pick_fault(among: &[&'static dyn Fault], rng: &mut Rng) -> &'static dyn Fault {
     let fault = *rng.pick(among);
-    // A client that leaves takes the interesting part with it, so most of those rolls are rolled again.
+    // Most faults that disconnect the client are drawn again, because nothing is tested after them.
     if fault.ends_client() && rng.percent(60) { *rng.pick(among) } else { fault }
 }
 
-/// Most are such as only HTTP servers know.
+/// Picks mostly faults that only HTTP servers have.
 fn pick_http_fault(rng: &mut Rng) -> &'static dyn Fault {
     if rng.percent(80) { *rng.pick(fault::HTTP_ONLY) } else { pick_fault(fault::HTTP_SHARED, rng) }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let when = if self.abrupt { ", in the middle of it" } else { "" };
-        writeln!(f, "seed {}: a storm of {:?}, ends with {:?}{when}", self.seed, self.fault_phase, self.ending)?;
+        let when = if self.abrupt { " during the faults" } else { "" };
+        writeln!(f, "seed {}: faults for {:?}, ends with {:?}{when}", self.seed, self.fault_phase, self.ending)?;
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
             if let Some(site) = &pair.host.site {
                 writeln!(
                     f,
-                    "  over HTTP: {:?} by {:?}, {}% events, named: {}, {}% polls, speaks up: {}, connects in {:?} ms",
+                    "  over HTTP: {:?} by {:?}, {}% events, named: {}, {}% polls, notice stream: {}, connects in {:?} ms",
                     site.kind, upstream.transport, site.events, site.names, site.polls, site.has_notice_stream, site.connect
                 )?;
             }
             writeln!(
                 f,
-                "  upstream {} ({:?}): call {:?}, total {:?}, recovery {:?}, places {} + {}, pipe {} bytes, work {:?} ms, {} things to do",
+                "  upstream {} ({:?}): call {:?}, total {:?}, recovery {:?}, limits {} + {}, pipe {} bytes, work {:?} ms, {} work items",
                 upstream.name,
                 pair.host.era,
                 upstream.timeouts.call,
@@ -446,13 +446,13 @@ impl fmt::Display for Plan {
         }
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
             if upstream.catalogue.cache || upstream.catalogue.startup == Startup::AtOnce {
-                writeln!(f, "  starting {}: {:?}, remembers {:?}", upstream.name, upstream.catalogue, pair.catalogue)?;
+                writeln!(f, "  starting {}: {:?}, cached {:?}", upstream.name, upstream.catalogue, pair.catalogue)?;
             }
         }
         for scheduled in &self.scheduled_faults {
             writeln!(
                 f,
-                "  {} strikes {} at {} for {:?}",
+                "  {} at {} from {} for {:?}",
                 scheduled.fault.name(),
                 self.config.upstreams[scheduled.upstream].name,
                 Moment::ZERO + scheduled.at,
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn worlds_that_once_broke_a_promise_are_still_the_worlds_that_they_were() {
+    fn regression_seeds_keep_their_plans() {
         let broken = [12, 35, 183, 423, 652, 3206, 3298, 3805, 3938, 4380, 4437, 4617, 5272, 7412];
         let spares = |label: &u64| broken.iter().all(|seed| !has_startup(*seed, *label));
         assert!(spares(&STARTUP), "this label would change them; {:?} would not", (400..10_000).find(spares));

@@ -1,4 +1,4 @@
-//! The people in front of the engine: clients write, read, answer and leave.
+//! The clients of the engine: they write, read, answer and disconnect.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::clock::Due;
 use crate::fact::Fact;
 use crate::oracle::{Key, Verdict};
 
-/// One tick: what "in time" may be late by.
+/// The tolerance of deadlines.
 const TICK: Duration = Duration::from_millis(1);
-/// What the wait for an upstream may be longer by, because nobody looks at the clock while a connection is being made.
+/// Additional tolerance of the recovery timeout: it is not checked while a connection is being established.
 const ONE_CONNECTION: Duration = Duration::from_secs(6);
 
-/// Whether a server answered that it cannot.
+/// Returns whether a body is an error.
 fn is_error(body: &[u8]) -> bool {
     body.starts_with(br#"{"code":"#)
 }
@@ -39,11 +39,11 @@ impl World {
         }
     }
 
-    /// The engine reads one line of a client, if it wants to.
+    /// Passes one line of a client to the engine, if it accepts input.
     pub(super) fn read_client(&mut self, place: usize) -> bool {
         let client = &mut self.clients[place];
         let id = client.id;
-        // A shell that was told that everything is finished reads no more.
+        // A shell that knows that the engine is finished reads no more.
         if client.state == ClientState::Gone || self.finished.is_some() || !self.machine.may_read(Port::Client(id)) {
             return false;
         }
@@ -74,7 +74,7 @@ impl World {
         true
     }
 
-    /// The shell writes to a client as much as it takes.
+    /// Writes to a client as much as it accepts.
     pub(super) fn write_client(&mut self, place: usize) -> bool {
         let id = self.clients[place].id;
         if self.clients[place].state == ClientState::Gone {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// After the healing each client tries until something works, or its time is up.
+    /// Repeats the probe of a client until it succeeds or times out.
     fn judge_probe(&mut self, place: usize, key: Key, verdict: &Verdict) {
         let Probe::Under(_) = self.clients[place].probe else { return };
         let client = self.clients[place].id;
@@ -141,7 +141,7 @@ impl World {
                 self.clients[place].probe = Probe::Done;
                 self.record(&Fact::Recovered(client));
             }
-            // It was greeted, or told that it did not work: the next try comes when it acts again.
+            // The handshake completed or the call failed: the next attempt follows.
             _ => self.clock.after(Duration::from_millis(500), Due::ClientActs(client)),
         }
     }
@@ -159,14 +159,14 @@ impl World {
         if due + TICK > now {
             self.clock.at(due + TICK, Due::AnswerDue(key));
         } else if inbox.unaccepted() + inbox.unread() > 0 {
-            // The answer may be among what the client has not read: that is its own slowness, not ours.
+            // The answer may be among the unread messages of the client.
             self.clock.after(Duration::from_millis(100), Due::AnswerDue(key));
         } else {
             self.record(&Fact::Overdue(key));
         }
     }
 
-    /// Over HTTP a request that no server can have had waits for one no longer than `timeouts.recovery`.
+    /// Over HTTP, a request that was never sent waits no longer than `timeouts.recovery`.
     pub(super) fn recovery_ends(&mut self, key: Key) {
         let record = self.oracle.of(key);
         let unsent = record.is_open() && record.whole == 0;
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// A client goes away without a word.
+    /// Disconnects a client.
     pub fn client_disconnects(&mut self, place: usize) {
         let client = &mut self.clients[place];
         if client.state == ClientState::Gone {
@@ -193,7 +193,7 @@ impl World {
         self.send_input(Input::ClientLost { client: id });
     }
 
-    /// A client begins to read again.
+    /// Lets a client read again.
     pub fn client_resumes(&mut self, place: usize) {
         self.clients[place].reads = true;
         self.write_client(place);

@@ -1,4 +1,4 @@
-//! The machine room of one upstream: its processes live and die here.
+//! The host of one upstream and its processes.
 
 use std::time::Duration;
 
@@ -16,35 +16,35 @@ use crate::server::{Action, Era, ServerProfile, ReplyStream};
 use crate::site::Site;
 use crate::server_faults::{SpawnResult, ServerFaults};
 
-/// How long it takes at most to start a process.
+/// Maximum duration of a spawn.
 pub(super) const LONGEST_SPAWN: Duration = Duration::from_millis(15);
 
-/// What is the same for all processes of one upstream.
+/// The settings of one upstream; all its processes share them.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The name in the configuration.
     pub name: String,
-    /// What its server speaks.
+    /// The era of its server.
     pub era: Era,
-    /// What is started in its place speaks the other era.
+    /// New processes use the other era.
     pub flipped: bool,
-    /// How it behaves now.
+    /// The current faults.
     pub faults: ServerFaults,
-    /// How it behaves when nothing is wrong.
+    /// The settings without a fault.
     pub baseline: ServerFaults,
-    /// How fast and how talkative its server is.
+    /// The profile of its server.
     pub profile: ServerProfile,
-    /// How many bytes a pipe to it holds.
+    /// Capacity of a pipe to it in bytes.
     pub capacity: u64,
-    /// How many bytes the shell keeps ready beyond what the pipe has accepted.
+    /// Number of bytes that the shell pulls beyond what the pipe has accepted.
     pub pull_ahead: u64,
-    /// Milliseconds from a child's write to our read, from and to.
+    /// Latency of output in milliseconds: minimum and maximum.
     pub latency: (u64, u64),
-    /// How many calls Mendline may hold for it, running and waiting.
+    /// Maximum number of calls, in flight and waiting.
     pub call_slots: usize,
-    /// What is there when it is not a child but behind a URL.
+    /// The HTTP server, if it is not a child.
     pub site: Option<Site>,
-    /// Its own dice.
+    /// Its random number generator.
     pub rng: Rng,
 }
 
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Plans a read, if there is something to read and somebody to read it.
+    /// Schedules a read, if there are unread bytes and a reader.
     pub(super) fn wake_reader(&mut self, link: LinkId) {
         let host = &self.hosts[usize::from(link.upstream.0)];
         let (ignores_stdin, ignores_term) = (host.faults.ignores_stdin, host.faults.ignores_term);
@@ -133,7 +133,7 @@ impl World {
         self.perform(link, actions);
     }
 
-    /// Does what a server decided to do.
+    /// Executes the actions of a server.
     pub fn perform(&mut self, link: LinkId, actions: Vec<Action>) {
         let upstream = usize::from(link.upstream.0);
         for action in actions {
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// A server answered something.
+    /// Records an answer.
     pub(super) fn record_reply(&mut self, upstream: usize, key: Option<Key>, body: Bytes) {
         if let Some(key) = key {
             self.oracle.of_mut(key).replies.push(body.clone());
@@ -164,13 +164,13 @@ impl World {
         }
     }
 
-    /// A server did something.
+    /// Records an execution.
     pub(super) fn record_run(&mut self, by: Via, key: Key) {
         self.oracle.of_mut(key).runs += 1;
         self.record(&Fact::Ran { by, key });
     }
 
-    /// A child writes a line to its stdout.
+    /// Writes a line to the stdout of a child.
     pub fn child_writes(&mut self, link: LinkId, line: Bytes) {
         let now = self.clock.now();
         let latency = self.hosts[usize::from(link.upstream.0)].latency;
@@ -209,20 +209,20 @@ impl World {
         }
     }
 
-    /// The living processes of an upstream.
+    /// Returns the living processes of an upstream.
     pub fn living(&self, upstream: usize) -> Vec<LinkId> {
         let of = |link: &LinkId| usize::from(link.upstream.0) == upstream;
         self.children.iter().filter(|(link, child)| of(link) && child.is_alive()).map(|(link, _)| *link).collect()
     }
 
-    /// Ends every living process of an upstream, at this instant.
+    /// Ends every living process of an upstream.
     pub fn kill(&mut self, upstream: usize, ending: Ending) {
         for link in self.living(upstream) {
             self.child_ends(link, ending);
         }
     }
 
-    /// As [`World::kill`], and those that are just being started end as soon as they run.
+    /// Same as [`World::kill`], and ends spawning processes once they run.
     pub fn kill_all(&mut self, upstream: usize, ending: Ending) {
         self.kill(upstream, ending);
         let starting = |child: &Child| child.state == ProcessState::Spawning;
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// An upstream goes silent, whatever it is, until it is mended.
+    /// Makes an upstream silent until it is restored.
     pub fn stall(&mut self, upstream: usize) {
         self.halt(upstream);
         if let Some(site) = &mut self.hosts[upstream].site {
@@ -253,7 +253,7 @@ impl World {
         self.silence(upstream);
     }
 
-    /// The living processes of an upstream lose what they are a bridge to, for good.
+    /// Disconnects the remote side of every living bridge of an upstream.
     pub fn lose_bridges(&mut self, upstream: usize) {
         for link in self.living(upstream) {
             if let Some(child) = self.children.get_mut(&link) {
@@ -262,13 +262,13 @@ impl World {
         }
     }
 
-    /// What is started from now on is another edition, with other lists.
+    /// Gives new processes another edition of the lists.
     pub fn change_edition(&mut self, upstream: usize) {
         self.hosts[upstream].profile.edition += 1;
         self.record(&Fact::NewEdition(upstream));
     }
 
-    /// Lets stopped processes go on, lets the deaf hear and answers what hung: for the end of a fault.
+    /// Continues stopped processes, reads stdin again and releases held answers, at the end of a fault.
     pub fn release(&mut self, upstream: usize) {
         let now = self.clock.now();
         for link in self.living(upstream) {

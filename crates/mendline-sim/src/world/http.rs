@@ -1,8 +1,8 @@
-//! The cable: exchanges are connected, written, carried back, cut and given up.
+//! HTTP exchanges: connect, write, deliver, cut and abort.
 //!
-//! This is the HTTP half of the simulated shell. It says what the contract of `port.rs` lets a shell say and nothing more:
-//! that a connection carries an exchange, what came back in which order, and at the end how it ended and how much of the
-//! request the peer can have. It never sends anything twice.
+//! This is the HTTP half of the simulated shell. It reports only what the contract of `port.rs` allows: that an
+//! exchange is connected, what arrived in which order, and at the end how the exchange ended and how much of the
+//! request the peer can have received. It never sends anything twice.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ use crate::fact::{Fact, Report, Via};
 use crate::site;
 use crate::network_faults::{Cut, ConnectResult, NetworkFaults};
 
-/// How long the shell waits for a connection.
+/// The connect timeout of the shell.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it takes to find out that a line is dead: keep-alive probes and the user timeout of TCP.
+/// Time until a dead connection is detected: TCP keep-alive probes and the TCP user timeout.
 const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl World {
     pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
         let Some(site) = self.hosts.get(upstream).and_then(|host| host.site.clone()) else {
-            return self.record(&Fact::ContractBroken("the engine wants an exchange with an upstream that has no URL"));
+            return self.record(&Fact::ContractBroken("the engine started an exchange with an upstream that has no URL"));
         };
         let message = match request.body.clone() {
             Some(body) => self.parse_output(body),
@@ -46,7 +46,7 @@ impl World {
         let host = &mut self.hosts[upstream];
         let takes = match site.faults.connect {
             ConnectResult::Connects if request.fresh => host.rng.millis(site.connect.0, site.connect.1),
-            // An idle connection may be at hand.
+            // An idle connection may be available.
             ConnectResult::Connects => host.rng.millis(0, site.connect.1),
             ConnectResult::Slow => host.rng.millis(250, 300),
             ConnectResult::Refused | ConnectResult::NameNotFound | ConnectResult::Unreachable | ConnectResult::Forbidden(_) => host.rng.millis(0, 5),
@@ -56,7 +56,7 @@ impl World {
         let pending = PendingRequest { exchange: Some(id), request, message, key };
         let exchange = Exchange::new(upstream, pending, site.faults.connect, rng);
         if self.exchanges.insert(id, exchange).is_some() {
-            self.record(&Fact::ContractBroken("the engine used the name of an exchange twice"));
+            self.record(&Fact::ContractBroken("the engine used the id of an exchange twice"));
         }
         self.clock.after(takes, Due::ConnectEnds(id));
     }
@@ -85,7 +85,7 @@ impl World {
         let Some(site) = &self.hosts[exchange.upstream].site else { return };
         let left = exchange.unaccepted();
         if let Some(chance) = site.faults.silent {
-            // The operating system takes it all; nobody on the other side does.
+            // The operating system accepts everything; the peer receives nothing.
             exchange.accept(left);
             exchange.stalled = true;
             self.clock.after(DEAD_CONNECTION_TIMEOUT, Due::DeadConnectionFound(id));
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// All of a request has been accepted; it goes on to the server, or is lost in between.
+    /// The request is fully accepted; it is forwarded to the server or lost.
     fn all_sent(&mut self, id: ExchangeId, delivered: bool) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.phase = Phase::Sent;
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Something comes back over an exchange, if it is still there.
+    /// Sends a part of the response, if the exchange is still open.
     pub(super) fn send_back(&mut self, id: Option<ExchangeId>, part: Part) {
         let now = self.clock.now();
         let Some((id, exchange)) = id.and_then(|id| self.exchanges.get_mut(&id).map(|exchange| (id, exchange))) else {
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// Hands the next part of a response to the engine, if it has arrived and may be read.
+    /// Delivers the next part of a response to the engine, if it has arrived and may be read.
     pub(super) fn hand_up(&mut self, id: ExchangeId) -> bool {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id) else { return false };
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// The engine gives an exchange up: the connection is closed.
+    /// Aborts an exchange: the connection is closed.
     pub(super) fn abort(&mut self, id: ExchangeId) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
@@ -235,7 +235,7 @@ impl World {
         self.detach(upstream, id, true);
     }
 
-    /// The connection of an exchange breaks.
+    /// Cuts the connection of an exchange.
     pub fn cut(&mut self, id: ExchangeId, text: &str) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
@@ -245,7 +245,7 @@ impl World {
         self.detach(upstream, id, noticed);
     }
 
-    /// The server refuses an exchange without having looked at it, and says so.
+    /// Refuses an exchange that the server has not processed.
     pub(super) fn refuse(&mut self, id: ExchangeId) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
@@ -255,21 +255,21 @@ impl World {
         self.detach(upstream, id, true);
     }
 
-    /// Every connection to an upstream breaks.
+    /// Cuts every connection to an upstream.
     pub fn cut_all(&mut self, upstream: usize) {
         for id in self.connected(upstream) {
             self.cut(id, "connection reset");
         }
     }
 
-    /// The way to an upstream is another from now on.
+    /// Sets the result of every connection attempt to an upstream.
     pub fn block(&mut self, upstream: usize, connect: ConnectResult) {
         if let Some(site) = &mut self.hosts[upstream].site {
             site.faults.connect = connect;
         }
     }
 
-    /// An event, as it is read when it was written as oddly as the format allows.
+    /// Encodes an event with unusual framing and decodes it again.
     fn reframe(&mut self, event: SseEvent) -> SseEvent {
         let mut plain = BytesMut::new();
         SseEncoder.encode(&event, &mut plain);
@@ -288,7 +288,7 @@ impl World {
         }
         let id_and_data = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
         if read.len() != 1 || id_and_data(&read[0]) != id_and_data(&event) {
-            self.record(&Fact::ContractBroken("an event was read otherwise than it was written"));
+            self.record(&Fact::ContractBroken("an event was decoded differently than it was encoded"));
         }
         read.pop().unwrap_or(event)
     }
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// The exchanges of an upstream that are connected and not over.
+    /// Returns the connected exchanges of an upstream.
     pub fn connected(&self, upstream: usize) -> Vec<ExchangeId> {
         let is_match = |exchange: &Exchange| {
             exchange.upstream == upstream
@@ -309,7 +309,7 @@ impl World {
         self.exchanges.iter().filter(|(_, exchange)| is_match(exchange)).map(|(id, _)| *id).collect()
     }
 
-    /// Every connection to an upstream goes silent, without a word to anybody.
+    /// Makes every connection to an upstream silent.
     pub fn silence(&mut self, upstream: usize) {
         for id in self.connected(upstream) {
             if let Some(exchange) = self.exchanges.get_mut(&id)
@@ -321,7 +321,7 @@ impl World {
         }
     }
 
-    /// The weather is fair again and what hung goes on; lines that were dead meanwhile are found out soon.
+    /// Clears all network faults, releases held answers, and detects dead connections soon.
     pub fn clear_network_faults(&mut self, upstream: usize) {
         if let Some(site) = &mut self.hosts[upstream].site {
             site.faults = NetworkFaults::default();
@@ -342,8 +342,8 @@ fn is_notice(message: &Message) -> bool {
     message.kind() == Kind::Notification && !matches!(message.method(), Method::Progress | Method::Cancelled)
 }
 
-/// A message as a server writes it that spreads its JSON over several lines: with every line end there is around the
-/// parts of the envelope and around the whole, and a byte order mark. The body stays as it is, so that it can be compared.
+/// Returns a message with line ends and a byte order mark around its parts. The body is unchanged, so that it can be
+/// compared.
 fn pretty(text: Bytes) -> Bytes {
     let Ok(message) = Message::parse(text.clone()) else { return text };
     let body = message.body_span().map_or(text.len() - 1..text.len() - 1, |span| span.range());

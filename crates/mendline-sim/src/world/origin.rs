@@ -1,8 +1,8 @@
-//! What answers at a URL: requests are let in or turned away, and what a mind says goes out over its streams.
+//! The HTTP server: admits or rejects requests, and sends what its conversations write.
 //!
-//! The four tongues differ in who may come in: a session, a trunk, anybody. What a server does with a message is the same as
-//! for a child and lives in [`crate::server`]. A server that is sent something that Mendline should never send (no session
-//! where there is one, headers that do not fit the body) answers as real ones do *and* complains.
+//! The kinds of servers differ in what they admit: a session, an SSE stream, or any request. [`crate::server`] handles
+//! a message as it does for a child. A server that receives what Mendline must never send (a missing session id,
+//! headers that do not match the body) answers as real servers do and records a violation.
 
 use bytes::Bytes;
 use mendline_core::evidence::proves_refusal;
@@ -17,15 +17,15 @@ use crate::server::{Action, Era, ReplyStream, Server, stateless::Stateless};
 use crate::site::{Form, Conversation, Site, Stream, HttpServerKind};
 use crate::network_faults::{Cut, SessionLostReply, InjectedResponse, Rejection};
 
-/// The revision that the clients of these worlds greet with.
+/// The protocol version of the clients.
 const VERSION: &str = "2025-11-25";
 
 impl World {
-    /// A whole request has come to the server, or to whatever stands in front of it.
+    /// Processes a complete request at the server, or at a proxy in front of it.
     pub(super) fn request_arrives(&mut self, upstream: usize, number: u32) {
         let Some(mut pending) = self.origins[upstream].in_transit.remove(&number) else { return };
         let Some(site) = self.hosts[upstream].site.clone() else { return };
-        // Whoever gave the exchange up before its request was read is not there to be answered.
+        // An aborted exchange receives no response.
         pending.exchange = pending.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
         if let (Some(chance), Some(exchange)) = (site.faults.refuses_streams, pending.exchange)
             && self.rng.percent(chance)
@@ -37,7 +37,7 @@ impl World {
         {
             let eof = matches!(site.faults.cut, Some((Cut::Eof, _)));
             let text = if eof { "the server closed the connection without a response" } else { "connection reset" };
-            // The server may have read it before the line broke.
+            // The server may have read the request before the connection broke.
             if eof || self.rng.percent(60) {
                 pending.exchange = None;
                 self.origin_receives(upstream, pending, &site);
@@ -59,7 +59,7 @@ impl World {
         self.origin_receives(upstream, pending, &site);
     }
 
-    /// The server says goodbye to its connections: what it has not looked at it never will.
+    /// Refuses all requests in transit, as GOAWAY does.
     pub fn send_goaway(&mut self, upstream: usize) {
         for pending in std::mem::take(&mut self.origins[upstream].in_transit).into_values() {
             if let Some(exchange) = pending.exchange {
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Turns a request away by its head, if the server does that to such as this one.
+    /// Rejects a request by its head, if the fault applies.
     fn rejects(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) -> bool {
         let (Some((why, chance)), Some(message)) = (site.faults.rejection, &pending.message) else { return false };
         let applies = match why {
@@ -89,7 +89,7 @@ impl World {
         let id = String::from_utf8_lossy(message.id().unwrap_or_default());
         let error = format!(r#"{{"code":{code},"message":"{text}"}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-        // Said twice of one call, it is the server's answer to it.
+        // If it is repeated for one call, it is the answer of the server.
         self.record_reply(upstream, pending.key, Bytes::from(error));
         self.send_back(pending.exchange, Part::Head(head(status, Content::Json)));
         self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
@@ -97,7 +97,7 @@ impl World {
         true
     }
 
-    /// Something else answers in place of the server.
+    /// Sends an injected response.
     fn send_injected(&mut self, exchange: Option<ExchangeId>, injected: InjectedResponse) {
         match injected {
             InjectedResponse::Status(status, wait) => {
@@ -140,7 +140,7 @@ impl World {
                 }
                 let conversation = self.only_conversation(upstream, site.kind);
                 if site.kind == HttpServerKind::Modern {
-                    // The stream was closed before it was read: that is a cancellation.
+                    // The stream was closed before the request was read: that is a cancellation.
                     if pending.exchange.is_none() && self.rng.percent(50) {
                         return;
                     }
@@ -158,7 +158,7 @@ impl World {
                     self.record_violation(
                         upstream,
                         0,
-                        &format!("was sent a {:?}, which its era does not have", pending.request.verb),
+                        &format!("received a {:?}, which does not exist in its era", pending.request.verb),
                     );
                 }
                 self.answer_status(pending.exchange, 405);
@@ -166,9 +166,9 @@ impl World {
         }
     }
 
-    // ---- who may come in ----
+    // ---- admission ----
 
-    /// A POST to where nobody takes POSTs, or to a conversation that is over.
+    /// Replies to a POST without a target, or to a conversation that is over.
     fn reply_misdirected(&mut self, pending: &PendingRequest) {
         let has_no_target = pending.request.target.is_none();
         if let Some(exchange) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
@@ -183,11 +183,11 @@ impl World {
         if is_initialize {
             let conversation = self.origins[upstream].next_conversation();
             if session.is_some() {
-                self.record_violation(upstream, conversation, "was greeted in a session that is over");
+                self.record_violation(upstream, conversation, "received initialize with a session id");
             }
             let replayed = pending.key.is_some_and(|key| self.oracle.of(key).answers > 0);
             if replayed && self.origins[upstream].has_live_session() {
-                self.record_violation(upstream, conversation, "was greeted anew although the session before was well");
+                self.record_violation(upstream, conversation, "received a repeated initialize although the last session is valid");
             }
             let server = self.fresh_server(upstream, conversation, HttpServerKind::Stateful);
             let name = format!("session-{upstream}-{conversation}");
@@ -195,7 +195,7 @@ impl World {
             return self.deliver(upstream, conversation, pending, site);
         }
         let Some(session) = session else {
-            self.record_violation(upstream, 0, "was sent a message without a session");
+            self.record_violation(upstream, 0, "received a message without a session id");
             return self.answer_status(pending.exchange, 400);
         };
         match self.origins[upstream].of_session(&session) {
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// The session that was named is not known here.
+    /// Replies to a request with an unknown session.
     pub(super) fn reply_session_lost(&mut self, upstream: usize, pending: &PendingRequest, session_lost_reply: SessionLostReply) {
         let exchange = pending.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
@@ -220,8 +220,8 @@ impl World {
             SessionLostReply::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
             SessionLostReply::NotFound | SessionLostReply::InBody => (404, "null", -32001, "Session not found"),
         };
-        // Some say why, some do not; each server does the same to every request of one session. Who says it with 400 has
-        // to say why: a bare 400 is no word about a session.
+        // Some servers explain a 404 and some do not; each does the same for all requests of one session. A 400 always
+        // has a body: without one it does not name a session.
         let name = pending.request.header(headers::SESSION_ID).unwrap_or_default();
         let explains = status != 404 || name.bytes().map(u32::from).sum::<u32>() % 3 > 0;
         let content = if explains { Content::Json } else { Content::Empty };
@@ -229,7 +229,7 @@ impl World {
         if explains {
             let error = format!(r#"{{"code":{code},"message":"{text}"}}"#);
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-            // Said twice of one call, it is the server's answer to it.
+            // If it is repeated for one call, it is the answer of the server.
             self.record_reply(upstream, pending.key, Bytes::from(error));
             self.send_back(exchange, Part::Body(Bytes::from(body)));
         }
@@ -239,10 +239,10 @@ impl World {
     pub(super) fn check_version(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) {
         let is_initialize = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
         let sent = pending.request.header(headers::PROTOCOL_VERSION);
-        // Whoever resumes the answer to a greeting does not know yet what it settles.
+        // A client that resumes the answer to `initialize` does not know the negotiated version yet.
         let resumes_initialize = sent.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
         if sent != Some(VERSION) && !is_initialize && !resumes_initialize {
-            self.record_violation(upstream, conversation, &format!("was sent something under the version {sent:?}"));
+            self.record_violation(upstream, conversation, &format!("received a request with the protocol version {sent:?}"));
         }
     }
 
@@ -258,11 +258,11 @@ impl World {
             wrong.push(headers::SESSION_ID);
         }
         if !wrong.is_empty() {
-            self.record_violation(upstream, conversation, &format!("was sent headers that do not fit the body: {wrong:?}"));
+            self.record_violation(upstream, conversation, &format!("received headers that do not match the body: {wrong:?}"));
         }
     }
 
-    /// Whether a call has the header that its tool asks for. A wrong one is worse than none.
+    /// Returns whether a call has the parameter header of its tool. A wrong header is a violation.
     fn has_the_params(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) -> bool {
         let Some(message) = pending.message.as_ref().filter(|message| message.method() == Method::ToolsCall) else {
             return true;
@@ -272,7 +272,7 @@ impl World {
         let sent = pending.request.header("mcp-param-text");
         let wanted = text.as_deref().map(headers::encode_value);
         if sent.is_some() && sent != wanted.as_deref() {
-            self.record_violation(upstream, conversation, &format!("was told by a header that an argument is {sent:?}"));
+            self.record_violation(upstream, conversation, &format!("received a header that does not match its argument: {sent:?}"));
         }
         sent == wanted.as_deref()
     }
@@ -284,7 +284,7 @@ impl World {
         let id = pending.message.as_ref().and_then(Message::id).unwrap_or(b"null");
         let error = r#"{"code":-32020,"message":"Header mismatch: Mcp-Param-Text"}"#;
         let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, String::from_utf8_lossy(id));
-        // Said twice of one call, it is the server's answer to it.
+        // If it is repeated for one call, it is the answer of the server.
         self.record_reply(upstream, pending.key, Bytes::from(error));
         self.send_back(pending.exchange, Part::Head(head(400, Content::Json)));
         self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
@@ -312,11 +312,11 @@ impl World {
         server.over_http()
     }
 
-    // ---- what is done for those who are in ----
+    // ---- handling of admitted messages ----
 
     fn deliver(&mut self, upstream: usize, number: u32, pending: PendingRequest, site: &Site) {
         let PendingRequest { exchange, message: Some(message), key, .. } = pending else {
-            self.record_violation(upstream, number, "was sent a POST without a message");
+            self.record_violation(upstream, number, "received a POST without a message");
             return self.answer_status(pending.exchange, 400);
         };
         if let Some(key) = key {
@@ -354,7 +354,7 @@ impl World {
         self.perform_in(upstream, number, actions);
     }
 
-    /// Does what a mind decided to do.
+    /// Executes the actions of a conversation.
     pub fn perform_in(&mut self, upstream: usize, number: u32, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -371,7 +371,7 @@ impl World {
                     self.record_reply(upstream, key, body);
                     self.write_to_stream(upstream, number, stream, line, true);
                 }
-                // One that is put as events may be said again over the same stream.
+                // A malformed event may be repeated over the same stream.
                 Action::WriteMalformed(stream, line) => {
                     let ends = self.form(upstream, number, stream) == Some(Form::Json);
                     self.write_to_stream(upstream, number, stream, line, ends);
@@ -383,23 +383,23 @@ impl World {
         }
     }
 
-    /// The conversation that a POST names, while its trunk stands.
+    /// Returns the conversation of a POST target, while its SSE stream is open.
     fn of_target(&self, upstream: usize, request: &Request) -> Option<u32> {
         let number = request.target.as_deref()?.strip_prefix("/messages?s=")?.parse().ok()?;
         self.origins[upstream].conversations.get(&number).filter(|conversation| conversation.known).map(|_| number)
     }
 
-    // ---- the end of things ----
+    // ---- ends ----
 
-    /// Nobody listens at an exchange any more, and the server may have noticed.
+    /// Detaches an exchange; the server may notice it.
     pub(super) fn detach(&mut self, upstream: usize, exchange: ExchangeId, noticed: bool) {
         let kind = self.hosts[upstream].site.as_ref().map(|site| site.kind);
         for (number, stream) in self.origins[upstream].detach(exchange) {
             let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
             match kind {
-                // Closing the stream is how the modern era cancels.
+                // In the modern era, closing the stream cancels the request.
                 Some(HttpServerKind::Modern) if noticed => conversation.server.forget(stream),
-                // What runs goes on, and nobody will ever hear of it.
+                // Running jobs continue; their answers are lost.
                 Some(HttpServerKind::Sse) => {
                     conversation.known = false;
                     let actions = conversation.server.stop_asking();
@@ -410,7 +410,7 @@ impl World {
         }
     }
 
-    /// The server forgets all its sessions. What it has begun it finishes.
+    /// Invalidates all sessions. Running jobs continue.
     pub fn forget_sessions(&mut self, upstream: usize) {
         let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {
@@ -422,7 +422,7 @@ impl World {
         }
     }
 
-    /// The server ends and begins again: everything that it knew is gone, and every connection with it.
+    /// Restarts the server: all state and all connections are lost.
     pub fn restart(&mut self, upstream: usize) {
         self.origins[upstream].conversations.clear();
         self.origins[upstream].in_transit.clear();
@@ -431,7 +431,7 @@ impl World {
         }
     }
 
-    /// The streams that wait for what a server says unasked are cut, a trunk among them.
+    /// Cuts all waiting GET streams, including SSE streams.
     pub fn cut_long_streams(&mut self, upstream: usize) {
         for id in self.connected(upstream) {
             let waits = self.exchanges.get(&id).is_some_and(|it| it.verb == Verb::Get && it.phase == Phase::Sent);
@@ -441,7 +441,7 @@ impl World {
         }
     }
 
-    /// What hung goes on, for the end of a fault.
+    /// Releases held answers at the end of a fault.
     pub(super) fn release_conversations(&mut self, upstream: usize) {
         let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {

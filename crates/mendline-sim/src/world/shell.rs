@@ -1,4 +1,4 @@
-//! The shell of the simulation: does what the engine wants, and reports what happens, by the contract of `port.rs`.
+//! The simulated shell: it executes the outputs of the engine and reports events, by the contract of `port.rs`.
 
 use bytes::Bytes;
 use mendline_core::port::{ExchangeId, Pipe, Signal};
@@ -14,11 +14,11 @@ use crate::machine::EngineOutput;
 use crate::oracle::Key;
 use crate::server::Server;
 
-/// How many rounds of carrying one instant may take.
+/// Maximum number of rounds to settle one point in time.
 const ROUNDS: u32 = 100_000;
 
 impl World {
-    /// Carries every queue as far as it goes at this instant.
+    /// Processes every queue as far as possible at this time.
     pub(super) fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let mut moved = false;
@@ -43,7 +43,7 @@ impl World {
                 return;
             }
         }
-        self.record(&Fact::ContractBroken("the engine does not come to rest at one instant"));
+        self.record(&Fact::ContractBroken("the engine does not settle at one time"));
     }
 
     fn execute(&mut self, act: &EngineOutput) {
@@ -59,7 +59,7 @@ impl World {
             EngineOutput::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
             EngineOutput::Abort(exchange) => self.abort(*exchange),
             EngineOutput::StoreCatalogue(..) => {}
-            // The new way leads to where nobody knows the sessions of the old one, and of which nothing is remembered.
+            // The server behind the new transport knows no sessions, and nothing is cached of it.
             EngineOutput::Renew(upstream) => {
                 self.oracle.cached.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {
@@ -91,7 +91,7 @@ impl World {
         let child = Child::new(link, host.capacity, server, rng);
         let takes = host.rng.millis(1, LONGEST_SPAWN.as_millis() as u64);
         if self.children.insert(link, child).is_some() {
-            self.record(&Fact::ContractBroken("the engine used the name of a link twice"));
+            self.record(&Fact::ContractBroken("the engine used the id of a link twice"));
         }
         self.clock.after(takes, Due::SpawnEnds(link));
     }
@@ -109,13 +109,13 @@ impl World {
         }
     }
 
-    /// Lets the shell write to a child as much as it can.
+    /// Writes to a child as much as possible.
     fn feed_child(&mut self, link: LinkId) -> bool {
         let Some(child) = self.children.get(&link) else { return false };
         match child.state {
             ProcessState::Alive => self.write_to(link),
             ProcessState::Dead(_) if child.stdin.unaccepted() > 0 && !child.reported_broken => {
-                // A write to a pipe without a reader: the shell learns of it before it learns of the end.
+                // The shell learns of a broken pipe before it learns of the end.
                 if let Some(child) = self.children.get_mut(&link) {
                     child.reported_broken = true;
                 }
@@ -160,7 +160,7 @@ impl World {
         moved
     }
 
-    /// What the engine wrote, if it is a message at all.
+    /// Parses what the engine wrote.
     pub(super) fn parse_output(&mut self, text: Bytes) -> Option<Message> {
         if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
             self.record(&Fact::ContractBroken("the engine wrote a message with a line end in it"));
@@ -169,7 +169,7 @@ impl World {
         match Message::parse(text) {
             Ok(message) => Some(message),
             Err(error) => {
-                self.record(&Fact::ContractBroken(&format!("the engine wrote something that is not a message: {error}")));
+                self.record(&Fact::ContractBroken(&format!("the engine wrote an invalid message: {error}")));
                 None
             }
         }
@@ -182,7 +182,7 @@ impl World {
         self.oracle.find(key).map(|_| key)
     }
 
-    /// Reads one line from a child, if the engine lets us.
+    /// Reads one line of a child, if the engine accepts input.
     fn read_child(&mut self, link: LinkId) -> bool {
         let now = self.clock.now();
         let Some(child) = self.children.get_mut(&link) else { return false };
@@ -211,7 +211,7 @@ impl World {
         true
     }
 
-    /// The engine is given something that a server said.
+    /// Records that the engine received something from a server.
     pub(super) fn record_received(&mut self, by: Via, received: &Received) {
         self.record_progress(received);
         match received {
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Progress moves a deadline, so the oracle must know when the engine saw it.
+    /// Records progress, which extends a deadline.
     fn record_progress(&mut self, received: &Received) {
         let Received::Message(message) = received else { return };
         if message.method() == mendline_wire::Method::Progress {

@@ -1,7 +1,7 @@
-//! What goes out over the streams of an HTTP server: answers, events, and what was said before to those who ask for it.
+//! The streams of an HTTP server: answers, events and replays.
 //!
-//! A stream belongs to a mind and is carried by at most one exchange at a time. What is said while nobody listens is kept if
-//! its events have names and lost if not. Who may come in at all is decided in `origin.rs`.
+//! A stream belongs to a conversation; at most one exchange carries it at a time. Messages without a listener are kept
+//! if the events have ids, and lost otherwise. `origin.rs` admits requests.
 
 use bytes::Bytes;
 use mendline_core::port::{Content, EndHow, ExchangeId};
@@ -14,13 +14,13 @@ use crate::site::{self, Form, Conversation, Site, Stream, HttpServerKind};
 use crate::network_faults::Cut;
 
 impl World {
-    /// The head of a stream, and its priming event if its events have names. Some servers close it right then.
+    /// Sends the head of a stream, and a priming event if its events have ids. Some servers close the stream then.
     pub(super) fn begin_stream(&mut self, upstream: usize, number: u32, name: u32, method: Method, site: &Site) {
         let written = self.stream(upstream, number, name).map_or(0, |stream| stream.log.len());
         self.prime(upstream, (number, name, written), method, site);
     }
 
-    /// The same for one that the other side has heard up to this event.
+    /// Same, for a client that has received events up to this one.
     fn prime(&mut self, upstream: usize, (number, name, seen): (u32, u32, usize), method: Method, site: &Site) {
         let Some(stream) = self.stream(upstream, number, name) else { return };
         stream.primed += 1;
@@ -59,14 +59,14 @@ impl World {
         Some(self.origins[upstream].conversations.get(&number)?.streams.get(&stream)?.form)
     }
 
-    /// What does not belong to one answer alone may go over the stream for such things, if somebody listens there.
+    /// Returns the notification stream, if it has a listener and the message does not belong to one answer.
     pub(super) fn notice_stream_or(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
         let has_listener = self.origins[upstream].conversations.get(&number).is_some_and(Conversation::has_listener);
         let cannot = self.form(upstream, number, stream) == Some(Form::Json);
         if has_listener && (cannot || self.rng.percent(chance)) { 0 } else { stream }
     }
 
-    /// A mind says something over one of its streams; the last word ends it.
+    /// Writes a message to a stream of a conversation; the last one ends the stream.
     pub(super) fn write_to_stream(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
         let faults = self.hosts[upstream].site.as_ref().map(|site| site.faults.clone()).unwrap_or_default();
         let Some(stream) = self.stream(upstream, number, name) else { return };
@@ -113,7 +113,7 @@ impl World {
             return self.reply_session_lost(upstream, pending, site.faults.session_lost_reply);
         };
         let resumed = pending.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
-        // Who asks again for the answer to its greeting cannot know yet what was agreed.
+        // A client that resumes the answer to `initialize` does not know the negotiated version yet.
         let conversation = self.origins[upstream].conversations.get(&number);
         let stream = resumed.flatten().and_then(|(_, stream, _)| conversation?.streams.get(&stream));
         if stream.is_none_or(|stream| stream.session.is_none()) {
