@@ -1,7 +1,7 @@
-//! I6 for children that are there and do nothing: one that nobody wants anything of is found out and replaced.
+//! I6 for stopped children: an idle child that does not respond is detected and replaced.
 //!
-//! Within the interval of its keep-alive it is tested, twice, and then ended. Only a child that has been greeted, that has
-//! answered something and that no call is out to is held to that: a busy one has the deadlines of its calls.
+//! Within its keep-alive interval the child is pinged twice and then ended. This applies only to an initialized child
+//! that has answered and has no open call: calls have their own deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::fact::{Fact, Via};
 use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle};
 
-/// Since when which child has been frozen.
+/// The stopped children, and since when.
 pub(super) struct AliveFrozen {
     bound: Vec<Option<Duration>>,
-    /// Children that were greeted and have answered.
+    /// Children that are initialized and have answered.
     known: BTreeSet<LinkId>,
     out: BTreeMap<LinkId, BTreeSet<Key>>,
     frozen: BTreeMap<LinkId, Moment>,
-    /// Upstreams that were taken out by hand: nobody looks after those.
+    /// Isolated upstreams; these are not checked.
     taken_out: BTreeSet<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Check for AliveFrozen {
                 }
             }
             Fact::Received { by: Via::Child(link), message: Some(message) } if self.frozen.contains_key(link) => {
-                // Its last words were still under way.
+                // Its last messages were still in transit.
                 if matches!(message.kind(), Kind::Result | Kind::Error | Kind::Notification | Kind::Request) {
                     self.frozen.insert(*link, now);
                 }
@@ -88,7 +88,7 @@ impl Check for AliveFrozen {
                     is_late && !self.taken_out.contains(&upstream)
                 };
                 if let Some((link, since)) = self.frozen.iter().find(|(link, since)| is_late((*link, *since))) {
-                    return Err(format!("{} has done nothing for {:?}", Via::Child(*link), now - *since));
+                    return Err(format!("{} was stopped for {:?} and is not replaced", Via::Child(*link), now - *since));
                 }
             }
             _ => {}

@@ -1,9 +1,9 @@
-//! I7 for pings: an idle line is tested, a busy one is left in peace.
+//! I7 for pings: only an idle link is pinged.
 //!
-//! Over a child's pipe no ping goes out while a call of a client is out: a server that does one thing at a time would miss
-//! it. One ping at a time, and at most one in a second. A call is out here only when that is beyond doubt: handed over, not
-//! answered as far as the engine can know, not called off and not past its deadline. Who speaks is there: a child that said
-//! something within the time that it has for an answer is not given up for a ping that it did not answer.
+//! No ping is sent to a child while a client call is open on it, because a server that handles one request at a time
+//! would miss it. There is one ping at a time, and at most one per second. A call counts as open only if that is
+//! certain: sent, not answered as far as the engine can know, not cancelled and not past its deadline. A child that
+//! sent a message within the ping timeout is not ended because of an unanswered ping.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct Line {
 impl Line {
     fn ping(&mut self, message: &Message, now: Moment, oracle: &Oracle) -> Result<(), String> {
         if self.last.replace(now).is_some_and(|last| now - last < Duration::from_secs(1)) {
-            return Err("a line was tested twice within a second".into());
+            return Err("a child was pinged twice within a second".into());
         }
         let is_out = |key: &Key| {
             let record = oracle.of(*key);
@@ -35,17 +35,17 @@ impl Line {
         };
         if let Some(key) = self.out.values().find(|key| is_out(key)) {
             let record = oracle.of(*key);
-            return Err(format!("a line was tested while {} ({}) was out on it", record.id, record.what));
+            return Err(format!("a child was pinged while {} ({}) was open", record.id, record.what));
         }
         if !self.pings.is_empty() {
-            return Err("a line was tested while a test was under way".into());
+            return Err("a child was pinged while a ping was open".into());
         }
         self.pings.insert(Id::from_raw(message.id().unwrap_or_default()));
         Ok(())
     }
 }
 
-/// What is out over each child's pipe.
+/// The open calls and pings of each child.
 #[derive(Default)]
 pub(super) struct PingRate {
     lines: BTreeMap<LinkId, Line>,
@@ -69,8 +69,8 @@ impl Check for PingRate {
             Fact::HandedOut { by: Via::Child(link), message, key: None } if message.method() == Method::Ping => {
                 let timeout = self.timeout[usize::from(link.upstream.0)];
                 let line = self.lines.entry(*link).or_default();
-                let Some(timeout) = timeout else { return Err("a line was tested although nobody wants that".into()) };
-                // A test that was not answered in time is over.
+                let Some(timeout) = timeout else { return Err("a child was pinged although keep-alive is disabled".into()) };
+                // A ping that was not answered in time is over.
                 if line.last.is_some_and(|last| now - last >= timeout) {
                     line.pings.clear();
                 }
@@ -92,7 +92,7 @@ impl Check for PingRate {
                         line.pings.retain(|it| it.to_string() != bare);
                     }
                     Some(_) => {}
-                    // Whose it was is anybody's guess.
+                    // The request of an invalid message is unknown.
                     None => {
                         line.out.clear();
                         line.pings.clear();
@@ -108,11 +108,11 @@ impl Check for PingRate {
                     line.last_received.is_some_and(|at| now - at < timeout)
                 };
                 if lines.any(|(_, line)| spoke(line)) {
-                    return Err("a child that speaks was given up for a ping that it did not answer".into());
+                    return Err("a child that sends messages was ended because of an unanswered ping".into());
                 }
                 Ok(())
             }
-            // A sleep is longer than any deadline, perhaps.
+            // A suspend may exceed every deadline.
             Fact::ConnectivityChanged(later) if !later.is_zero() => {
                 for line in self.lines.values_mut() {
                     line.last = None;

@@ -1,8 +1,9 @@
-//! I7 by choice: a number of redials that somebody chose is meant exactly, and none at all means none.
+//! I7 with a configured limit: the number of redials is exact, and zero means none.
 //!
-//! Where nothing is dialed by itself, every dial has a reason: the first client, a call since the last loss, or a person.
-//! Where a number was chosen, an incident that has used it up is parked. What counts as an incident here is a lower bound of
-//! what the engine does: a link that was up for ten seconds ends it, proven or not, and so does news of the network.
+//! Without automatic reconnects, every dial has a reason: the first client, a call since the last loss, or the
+//! operator. With a configured number, the link is parked once an incident has used it up. The incident of this check
+//! is a lower bound of the incident of the engine: a link that was up for ten seconds ends it, and so does a change of
+//! connectivity.
 
 use mendline_core::{Config, Moment, defaults};
 
@@ -12,7 +13,7 @@ use crate::machine::{EngineOutput, EventKind};
 use crate::oracle::Oracle;
 
 struct Choice {
-    /// How many redials; none if nobody chose.
+    /// Maximum number of redials; `None` if not configured.
     most: Option<u32>,
     requested: bool,
     is_down: bool,
@@ -25,14 +26,14 @@ impl Choice {
     fn dial(&mut self) -> Result<(), String> {
         self.redials += u32::from(self.is_down);
         if self.most == Some(0) && !self.requested {
-            return Err("it was dialed although nobody asked for it".into());
+            return Err("it was dialed without a request".into());
         }
         Ok(())
     }
 
     fn lose(&mut self, to: &str, now: Moment) -> Result<(), String> {
         if std::mem::take(&mut self.renewed) {
-            // Somebody wanted it to be reached another way: that is no loss.
+            // A new configuration replaced the link; that is not a loss.
             self.up_since = None;
             return Ok(());
         }
@@ -42,14 +43,14 @@ impl Choice {
         (self.is_down, self.requested) = (true, false);
         match self.most {
             Some(most) if to == "Waiting" && self.redials >= most => {
-                Err(format!("it is to be dialed again after {} redials, and {most} were chosen", self.redials))
+                Err(format!("it will be dialed again after {} redials, but the limit is {most}", self.redials))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// What was chosen for each upstream.
+/// The limits of each upstream.
 pub(super) struct RedialLimit {
     upstreams: Vec<Choice>,
     stopping: bool,
@@ -77,7 +78,7 @@ impl Check for RedialLimit {
             Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].requested = true,
             Fact::ManualAction(upstream) | Fact::ClientConnected(upstream) => self.upstreams[*upstream].requested = true,
             Fact::Requested(EngineOutput::Renew(upstream)) => {
-                // What is dialed now is another server, of which nothing is known.
+                // The new configuration leads to another server.
                 let it = &mut self.upstreams[*upstream];
                 (it.requested, it.redials, it.is_down, it.renewed) = (true, 0, false, it.up_since.is_some());
             }
@@ -87,7 +88,7 @@ impl Check for RedialLimit {
                 let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) else { return Ok(()) };
                 let it = &mut self.upstreams[upstream];
                 match (*from, *to) {
-                    // Finding out what a server speaks is part of the same dial.
+                    // The detection of the dialect is part of the same dial.
                     ("Up", "Dialing" | "Draining") => {}
                     (_, "Dialing") => return it.dial(),
                     ("Dialing", "Up") => it.up_since = Some(now),
@@ -95,7 +96,7 @@ impl Check for RedialLimit {
                         it.redials += u32::from(it.is_down);
                         it.up_since = Some(now);
                     }
-                    // Over HTTP nobody may want anything any more; that is no loss.
+                    // Over HTTP the last call may have ended; that is not a loss.
                     ("Dialing", "Idle") if it.most != Some(0) => {}
                     ("Up" | "Dialing" | "Draining", "Waiting" | "Parked" | "Idle") if !self.stopping => {
                         return it.lose(to, now);

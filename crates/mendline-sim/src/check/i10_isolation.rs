@@ -1,7 +1,7 @@
-//! I10: what happens at one upstream changes nothing at another.
+//! I10: faults at one upstream do not affect another.
 //!
-//! Some upstreams have no fault in their plan. Whatever happens next door, each of their requests is passed through and
-//! answered by the server itself until the engine is told to stop.
+//! Some upstreams have no faults. Each of their requests is answered by the server itself until the engine is told to
+//! stop.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::Check;
 use crate::fact::Fact;
 use crate::oracle::{Oracle, Verdict};
 
-/// Which upstreams must stay untouched.
+/// The upstreams without faults.
 #[derive(Default)]
 pub(super) struct Isolation {
     unharmed: BTreeSet<usize>,
@@ -33,7 +33,7 @@ impl Check for Isolation {
                 let record = oracle.of(*key);
                 if !self.stopping && self.unharmed.contains(&record.upstream) {
                     return Err(format!(
-                        "{} ({}) at upstream {}, which nothing happened to, was answered {}",
+                        "{} ({}) at upstream {}, which has no faults, was answered {}",
                         record.id, record.what, record.upstream, failure.cause
                     ));
                 }

@@ -1,8 +1,8 @@
-//! I16: status is the fold of the events, and agrees with the machine and with the world.
+//! I16: the status that the events yield agrees with the engine and with the world.
 //!
-//! Three tellings of one story: what the engine says of itself, what its events add up to, and what processes there are.
-//! A link that is said to be up has a living or dying child; one that is said to be idle, waiting or parked has none. Over
-//! HTTP there is no process to compare with; there, a link that is said to be up must have been reached.
+//! Three sources are compared: the state that the engine reports, the state that its events yield, and the processes. A
+//! link that is up or draining has a child; one that is idle, waiting or parked has none. Over HTTP there is no
+//! process; there, a link that is up must have been reached.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ use crate::fact::{Fact, Report};
 use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
-/// Which children there are.
+/// The children and link states.
 pub(super) struct OneTruth {
     children: Vec<BTreeSet<LinkId>>,
     links: Vec<&'static str>,
     is_child: Vec<bool>,
-    /// Something came of an exchange since the link was last down.
+    /// An exchange had a result since the link was last down.
     reached: Vec<bool>,
 }
 
@@ -55,7 +55,7 @@ impl Check for OneTruth {
                 if let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) {
                     if self.links[upstream] != *from {
                         return Err(format!(
-                            "upstream {upstream} is said to leave {from} and was {}",
+                            "upstream {upstream} is reported to leave {from} but was {}",
                             self.links[upstream]
                         ));
                     }
@@ -93,9 +93,9 @@ impl Check for OneTruth {
                 if !self.is_child[*upstream] {
                     return match state.link {
                         "Up" if !self.reached[*upstream] => {
-                            Err(format!("upstream {upstream} is Up and nothing has reached it"))
+                            Err(format!("upstream {upstream} is Up but was never reached"))
                         }
-                        "Draining" => Err(format!("upstream {upstream} is Draining and has no child to end")),
+                        "Draining" => Err(format!("upstream {upstream} is Draining but has no child")),
                         _ => Ok(()),
                     };
                 }

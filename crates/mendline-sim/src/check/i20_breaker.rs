@@ -1,11 +1,11 @@
-//! I20: a breaker holds back what it must, and nothing else.
+//! I20: a breaker rejects exactly the calls that it must.
 //!
-//! While it is open nothing goes out; while it is half open one call does, until it is over or has taken longer than the
-//! breaker stayed open, and when enough of them were answered it closes. It opens only after as many failures as were chosen, which being busy is not; and a call is held back
-//! only by the breaker of its own server or of its own tool. While an upstream is taken out by hand nothing goes there at
-//! all, and nobody dials it. (That breakers close again is I6: after the healing everybody is served.)
+//! While a breaker is open, no call is sent. While it is half open, one call is sent at a time, until it ends or takes
+//! longer than the breaker was open; after enough answers the breaker closes. It opens only after the configured number
+//! of failures, and an overloaded server is not a failure. A call is rejected only by the breaker of its server or of
+//! its tool. An isolated upstream receives no call and is not dialed. (I6 checks that breakers close again.)
 //!
-//! A failure here is less than what the engine takes for one: a request that got no answer, whatever became of it.
+//! A failure of this check is any request without an answer, which includes every failure of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,22 +28,22 @@ enum State {
 }
 
 struct Upstream {
-    /// At least so many failures before it may open.
+    /// Minimum number of failures before it may open.
     least: u32,
     state: State,
     failures: u32,
     open_for: Duration,
-    /// So many answered calls close it, and so many were.
+    /// Number of answered calls that close it, and the current count.
     enough: u32,
     answered: u32,
-    /// The calls that were sent while it was half open and are not over, and when.
+    /// Calls that were sent while it was half open, with their start.
     trials: BTreeMap<u64, Moment>,
     passing: BTreeSet<u64>,
     was_open: bool,
     tools_open: BTreeSet<String>,
 }
 
-/// What breakers have said of themselves, and what they were told.
+/// The state of the breakers.
 pub(super) struct BreakerRules {
     upstreams: Vec<Upstream>,
     /// Exchanges that carry a request: the status, and whether it was answered.
@@ -86,7 +86,7 @@ impl Upstream {
             EventKind::Opened(None, open_for) => {
                 if self.state == State::Closed && self.failures < self.least {
                     return Err(format!(
-                        "the breaker opened after {} failures, {} are chosen",
+                        "the breaker opened after {} failures; the minimum is {}",
                         self.failures, self.least
                     ));
                 }
@@ -100,7 +100,7 @@ impl Upstream {
                 self.tools_open.insert(tool.clone());
             }
             EventKind::Moved(from, "Dialing") if self.state == State::Isolated && *from != "Up" => {
-                return Err("it was taken out by hand, and it is dialed".into());
+                return Err("it is isolated, but was dialed".into());
             }
             _ => {}
         }
@@ -114,17 +114,17 @@ impl Upstream {
 
     fn send(&mut self, call: u64, now: Moment) -> Result<(), String> {
         match self.state {
-            State::Isolated => Err(format!("call {call} was sent to an upstream that was taken out by hand")),
+            State::Isolated => Err(format!("call {call} was sent to an isolated upstream")),
             _ if self.passing.contains(&call) => Ok(()),
-            State::Open => Err(format!("call {call} was sent although the breaker is open")),
+            State::Open => Err(format!("call {call} was sent while the breaker is open")),
             State::HalfOpen if self.answered >= self.enough => {
-                Err(format!("{} calls were answered, and the breaker is still half open", self.answered))
+                Err(format!("{} calls were answered, but the breaker is still half open", self.answered))
             }
             State::HalfOpen => {
                 let open_for = self.open_for;
                 let other = self.trials.iter().find(|(other, began)| **other != call && now - **began < open_for);
                 if let Some((other, _)) = other {
-                    return Err(format!("call {call} was sent while call {other} tries whether the server is well"));
+                    return Err(format!("call {call} was sent while call {other} is the trial of a half-open breaker"));
                 }
                 self.trials.insert(call, now);
                 Ok(())
@@ -172,7 +172,7 @@ impl Check for BreakerRules {
                 let record = oracle.of(*key);
                 let it = &self.upstreams[record.upstream];
                 if !it.was_open && !it.tools_open.contains(record.what) {
-                    return Err(format!("{} ({}) was held back, and not by its own breaker", record.id, record.what));
+                    return Err(format!("{} ({}) was rejected, but not by its own breaker", record.id, record.what));
                 }
             }
             _ => {}

@@ -1,7 +1,7 @@
-//! The contract of `port.rs`, from the engine's side.
+//! The contract of `port.rs`, checked for the engine.
 //!
-//! Dials count up, nothing is asked of a child that the engine knows to be over, and what the shell itself notices (lines
-//! that are no messages, wake-ups that never stop) ends here too.
+//! Dials increase, and no output names a child that has ended. Violations that the shell detects itself (invalid
+//! messages, endless wake-ups) are reported here too.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::fact::{Fact, Via};
 use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
-/// Which links were named and which are over.
+/// The known and the ended links.
 pub(super) struct PortContract {
     dials: Vec<u32>,
     over: BTreeSet<LinkId>,
@@ -29,7 +29,7 @@ impl PortContract {
         if known && !self.over.contains(&link) {
             return Ok(());
         }
-        Err(format!("{what} for child {}.{}, which is over or never was", link.upstream.0, link.dial))
+        Err(format!("{what} for child {}.{}, which has ended or never existed", link.upstream.0, link.dial))
     }
 }
 
