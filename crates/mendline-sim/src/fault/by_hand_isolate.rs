@@ -1,4 +1,4 @@
-//! Somebody takes an upstream out by hand, and brings it back later.
+//! The operator isolates an upstream and later ends the isolation.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! C86: the client vanishes while its calls run. In the modern era they are cancelled, in the legacy era they run on.
+//! C86: the client disconnects while its calls run. They are cancelled in the modern era and continue in the legacy
+//! era.
 
 use std::time::Duration;
 

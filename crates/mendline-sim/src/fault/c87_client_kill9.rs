@@ -1,4 +1,4 @@
-//! C87: the client is killed: its end of file comes first, and then nothing can be written to it any more.
+//! C87: the client is killed: first its output ends, then writes to it fail.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! C88: the client uses an id again while a request under it is open. Both are answered.
+//! C88: the client reuses the id of an open request. Both requests are answered.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H26: the server answers 500, before or after it did what it was asked.
+//! H26: the server answers 500, before or after it executed the request.
 
 use std::time::Duration;
 

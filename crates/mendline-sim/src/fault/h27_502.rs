@@ -1,4 +1,4 @@
-//! H27: a proxy answers 502. What became of the request behind it, nobody knows.
+//! H27: a proxy answers 502. Whether the server executed the request is unknown.
 
 use std::time::Duration;
 

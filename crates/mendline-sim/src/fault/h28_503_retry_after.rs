@@ -1,4 +1,4 @@
-//! H28: 503, and when to come back.
+//! H28: 503 with `Retry-After`.
 
 use std::time::Duration;
 

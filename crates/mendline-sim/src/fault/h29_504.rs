@@ -1,4 +1,4 @@
-//! H29: whatever stands in front of the server has waited for it long enough.
+//! H29: a proxy in front of the server times out and answers 504.
 
 use std::time::Duration;
 

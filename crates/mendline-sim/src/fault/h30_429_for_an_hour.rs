@@ -1,4 +1,4 @@
-//! H30: 429, and to come back in an hour. Nobody sleeps an hour, and nobody knocks all the time either.
+//! H30: 429 with `Retry-After` of one hour. Mendline neither waits an hour nor retries all the time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H30: 429, and when to come back. Nothing was done.
+//! H30: 429 with `Retry-After`. The request was not executed.
 
 use std::time::Duration;
 

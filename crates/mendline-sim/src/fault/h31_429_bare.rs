@@ -1,4 +1,4 @@
-//! H31: 429 without a word about when. Nothing was done.
+//! H31: 429 without `Retry-After`. The request was not executed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H32: the server says goodbye to its connections: what is on its way is not looked at, what it has begun it finishes.
+//! H32: the server sends GOAWAY: it does not process requests in transit, and finishes the ones it has begun.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H33: the server refuses streams: it has not looked at the request and says so.
+//! H33: the server refuses streams (`REFUSED_STREAM`), so it has not processed the request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H34: sessions expire now and then, and the server says so with 404.
+//! H34: sessions expire from time to time; the server answers 404.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H35: a method that the server does not know is answered with 404 and an error that names the call.
+//! H35: an unknown method is answered with 404 and an error that names the request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H35b: sessions are lost now and then, and the server says so with 400.
+//! H35b: sessions are lost from time to time; the server answers 400.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H36: a modern server begins to insist on the headers that its tools ask for, and refuses what comes without them.
+//! H36: a modern server requires the parameter headers of its tools and refuses calls without them.
 
 use std::time::Duration;
 

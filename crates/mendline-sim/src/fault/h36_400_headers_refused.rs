@@ -1,4 +1,4 @@
-//! H36: the server finds that the headers do not fit the body, once or for ever.
+//! H36: the server reports that headers and body differ, once or always.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H37: a page for people, with status 200, where an answer should be.
+//! H37: an HTML page with status 200 in place of an answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! H40: GET is not allowed: no stream for notices, and nothing can be resumed.
+//! H40: GET is answered with 405: there is no notification stream, and no response can be resumed.
 
 use std::time::Duration;
 

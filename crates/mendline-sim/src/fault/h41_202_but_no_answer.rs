@@ -1,4 +1,4 @@
-//! H41: requests are taken with 202, and no answer ever comes.
+//! H41: requests are accepted with 202 and never answered.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The server answers some requests with an internal error, after it did what they ask for or not; the next time all is well.
+//! The server answers some requests with an internal error, after or without executing them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! L81: a thousand calls at once. Those for which there is a place run, the others wait or are turned away; none is lost.
+//! L81: a thousand calls at once. Calls run, wait or are rejected by the limits; none is lost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl Fault for Burst1000 {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        // Most worlds get a smaller wave, so that ten thousand of them stay cheap; the limits are the same.
+        // Most worlds get a smaller burst to save time; the limits are the same.
         let calls = if world.rng.percent(5) { 1_000 } else { world.rng.between(20, 150) };
         let World { clients, oracle, rng, .. } = world;
         let client = &mut clients[at];

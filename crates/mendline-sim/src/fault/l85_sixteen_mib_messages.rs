@@ -1,4 +1,4 @@
-//! L85: the server says things that are too long to be passed on. The limit is a small one here; a large one is the same.
+//! L85: the server sends messages that exceed the size limit. The limit is reduced here.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! M62: the server answers what it was never asked, under numbers, strings and no id at all.
+//! M62: the server answers unknown requests, with numeric, string and missing ids.
 
 use std::time::Duration;
 

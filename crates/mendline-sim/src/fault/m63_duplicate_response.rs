@@ -1,4 +1,4 @@
-//! M63: the server writes every answer twice. The second is dropped and counted.
+//! M63: the server writes every answer twice. The second one is dropped and counted.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! M64: answers come after the deadline, and cancellations are ignored. What comes late is dropped and counted.
+//! M64: answers arrive after the deadline, and cancellations are ignored. Late answers are dropped and counted.
 
 use std::time::Duration;
 

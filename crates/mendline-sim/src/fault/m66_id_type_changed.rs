@@ -1,4 +1,4 @@
-//! M66: numbers in ids come back as strings.
+//! M66: numeric ids come back as strings.
 
 use std::time::Duration;
 

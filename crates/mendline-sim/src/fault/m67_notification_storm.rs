@@ -1,4 +1,4 @@
-//! M67: the server says far more than anybody wants to know.
+//! M67: the server sends a flood of notifications.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! M68: calls report progress for ever and never end. The hard end of a call is what ends them.
+//! M68: calls report progress forever and never end. The total timeout ends them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! M69: the server is started again in another version, which speaks another era, and later in the old one.
+//! M69: the server restarts in another version with the other era, and later in the old one.
 
 use std::time::Duration;
 

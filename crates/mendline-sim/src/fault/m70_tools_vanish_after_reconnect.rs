@@ -1,4 +1,4 @@
-//! M70: the server is started again in another edition, which has other tools, prompts and resources.
+//! M70: the server restarts in another edition with other tools, prompts and resources.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! M71: the server wants more from its client before it finishes a call, and is started again in between.
+//! M71: the server requires more input before it completes a call, and restarts in between.
 
 use std::time::Duration;
 

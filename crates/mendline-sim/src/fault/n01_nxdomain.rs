@@ -1,4 +1,4 @@
-//! N01: nobody knows the name of the server.
+//! N01: the host name of the server does not exist.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! N02: whoever could tell the address of the server says nothing.
+//! N02: the DNS resolver does not reply.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! N03: the server has moved to another address. What was connected is dead and nobody says so; a new connection works.
+//! N03: the server moves to another address. Existing connections are silently dead; new ones work.
 
 use std::time::Duration;
 

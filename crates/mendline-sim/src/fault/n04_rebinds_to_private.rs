@@ -1,4 +1,4 @@
-//! N04: the name of the server leads to an address that nothing may be sent to.
+//! N04: the host name of the server resolves to a forbidden address.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! N05: nobody listens there.
+//! N05: connections are refused.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! N06: connections are neither made nor refused.
+//! N06: connections are neither accepted nor refused.
 
 use std::time::Duration;
 

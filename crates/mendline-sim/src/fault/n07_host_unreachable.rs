@@ -1,4 +1,4 @@
-//! N07: there is no way to the machine.
+//! N07: there is no route to the host.
 
 use std::time::Duration;
 

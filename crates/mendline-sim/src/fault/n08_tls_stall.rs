@@ -1,4 +1,4 @@
-//! N08: a connection is made, and then the other side says nothing of its certificate.
+//! N08: a connection is established, but the TLS handshake never completes.
 
 use std::time::Duration;
 

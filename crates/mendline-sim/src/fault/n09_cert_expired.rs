@@ -1,4 +1,4 @@
-//! N09: the certificate of the server is not valid any more.
+//! N09: the certificate of the server has expired.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! N10: the first of the addresses leads nowhere and the second works: it only takes longer.
+//! N10: the first address does not respond and the second one works, so connecting takes longer.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The client tells its server more at once than may be under way at a time. All of it arrives or is counted, and nothing
-//! else is held up.
+//! The client sends more notifications at once than may be in flight. All of them arrive or are counted, and nothing
+//! else is delayed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Fault for NotificationBurst {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let count = world.rng.between(20, 100);
         let client = &mut world.clients[at];
-        // The modern era knows no notification that a client may send at any time.
+        // In the modern era a client has no notification that it may send at any time.
         if client.state == ClientState::Ready && client.era == Era::Legacy {
             let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
             client.outbox.extend((0..count).map(|_| (line.clone(), Vec::new())));

@@ -1,4 +1,4 @@
-//! P53: the child ends by itself while nothing is asked of it.
+//! P53: the child exits while it has no open request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P54: the child is killed while it works on something, or while a line to it is only half through the pipe.
+//! P54: the child is killed while it executes a request or while its stdin has accepted half of a line.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P55: every child dies soon after its start. The link is parked, not dialed for ever.
+//! P55: every child crashes soon after its start. The link is parked and not dialed forever.
 
 use std::time::Duration;
 

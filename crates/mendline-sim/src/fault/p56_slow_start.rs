@@ -1,4 +1,4 @@
-//! P56: a new child takes its time (a download, say) before it reads its first byte.
+//! P56: a new child takes a long time (a download, for example) before it reads its first byte.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P57: the child is busy with something else: it reads nothing, nobody wants anything of it, and it talks all the while.
+//! P57: the child does not read its stdin and keeps sending notifications while it has no open request.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Fault for DeafAndTalkative {
                 world.perform(link, actions);
             }
         }
-        // Now and then: long enough after its last word to be tested, and not so long that the test is over.
+        // The interval is long enough for a ping after the last message, and shorter than the ping timeout.
         let (low, high) = *world.rng.pick(&[(1_050, 1_400), (1_050, 1_400), (5_100, 5_900)]);
         Some(world.rng.millis(low, high))
     }

@@ -1,4 +1,4 @@
-//! P57: the child is stopped while nobody wants anything of it, and nobody continues it: only what replaces it helps.
+//! P57: the child is stopped while it has no open request, and is never continued; it must be replaced.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P58: neither the end of its stdin nor TERM ends the child; only KILL does. It stays so until the end of the world.
+//! P58: the child ignores the end of its stdin and TERM; only KILL ends it. This lasts until the end of the world.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P59: the child dies and something that it started holds its pipes open: its end is known only later.
+//! P59: the child ends while a grandchild holds its pipes open, so that its end is known later.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P60: the command is not there.
+//! P60: the command does not exist.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P61: the machine has no process to give.
+//! P61: a spawn fails with EAGAIN.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! R15: tools run and answer with errors that speak of a session of their own. The session with the server lives.
+//! R15: tools run and answer with errors about a session of their own. The MCP session is valid.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! S42: events come with every line end there is, a byte order mark, comments in between, and in small pieces.
+//! S42: events have every kind of line end, a byte order mark and comments, and arrive in small pieces.
 
 use std::time::Duration;
 

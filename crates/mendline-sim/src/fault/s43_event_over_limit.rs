@@ -1,4 +1,4 @@
-//! S43: answers are larger than one message may be.
+//! S43: answers exceed the size limit.
 
 use std::time::Duration;
 

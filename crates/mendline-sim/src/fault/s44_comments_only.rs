@@ -1,4 +1,4 @@
-//! S44: a response begins, and after that there are only comments, which say that somebody is there and nothing else.
+//! S44: a response begins and then carries only comments.
 
 use std::time::Duration;
 

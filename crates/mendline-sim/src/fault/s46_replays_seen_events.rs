@@ -1,4 +1,4 @@
-//! S46: who asks for what came after an event gets everything from the beginning.
+//! S46: a resumed stream is replayed from its beginning.
 
 use std::time::Duration;
 

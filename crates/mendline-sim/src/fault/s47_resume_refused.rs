@@ -1,4 +1,4 @@
-//! S47: responses break off, and the server refuses to resume them.
+//! S47: responses are cut, and the server refuses to resume them.
 
 use std::time::Duration;
 

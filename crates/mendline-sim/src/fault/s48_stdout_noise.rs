@@ -1,4 +1,4 @@
-//! S48: the server prints what is no protocol to its stdout. It is skipped and told.
+//! S48: the server prints lines that are not messages to its stdout. They are skipped and reported.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! S49: the server dies in the middle of writing an answer.
+//! S49: the server exits while it writes an answer.
 
 use std::time::Duration;
 

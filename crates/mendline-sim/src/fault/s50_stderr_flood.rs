@@ -1,4 +1,4 @@
-//! S50: the server writes without end to its stderr. Nothing else is slower for it.
+//! S50: the server floods its stderr. Nothing else slows down.
 
 use std::time::Duration;
 

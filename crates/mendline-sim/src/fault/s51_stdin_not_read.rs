@@ -1,4 +1,4 @@
-//! S51: the server stops reading its stdin. Pipes fill up, lines get stuck half-way; some are killed like that.
+//! S51: the server stops reading its stdin. Pipes fill up with partial lines; some servers are killed in that state.
 
 use std::time::Duration;
 

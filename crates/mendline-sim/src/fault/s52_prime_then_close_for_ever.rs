@@ -1,4 +1,4 @@
-//! S52: every stream is accepted, primed and closed, for ever. Asking again must come to an end.
+//! S52: every stream is accepted, primed and closed. The resumptions must end.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Fault for PrimeThenCloseForEver {
         if let Some(site) = &mut world.hosts[at].site {
             site.faults.primes_forever = true;
         }
-        // Streams that are open already are to be asked for again, too.
+        // Open streams must be resumed too.
         world.cut_long_streams(at);
         None
     }

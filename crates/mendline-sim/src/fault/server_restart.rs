@@ -1,4 +1,4 @@
-//! The server ends and begins again: its sessions, its streams and every connection are gone, and for a while nobody listens.
+//! The HTTP server restarts: its sessions, streams and connections are lost, and connections are refused for a while.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sessions are lost now and then, and the server says so with 200 and an error in the body.
+//! Sessions are lost from time to time; the server answers 200 with an error in the body.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The long streams are cut: a trunk, with which its session goes, or the stream for notices.
+//! The long-lived streams are cut: an SSE stream, which ends its session, or the notification stream.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Fault for SseStreamCut {
     }
 
     fn prepare(&self, site: &mut Site) {
-        // Half of them are trunks, and half are streams for notices.
+        // Half of the servers use SSE streams, and half use notification streams.
         if site.names {
             site.keep_sessions();
         } else if site.kind != HttpServerKind::Modern {

@@ -1,4 +1,4 @@
-//! A trunk is opened and no endpoint is named on it: nothing can be sent, and nothing says so.
+//! An SSE stream opens without an `endpoint` event, so that nothing can be sent.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! T12: connections are reset while the request is being written. Nobody can have had all of it.
+//! T12: connections are reset while the request is being written. No server can have received all of it.
 
 use std::time::Duration;
 

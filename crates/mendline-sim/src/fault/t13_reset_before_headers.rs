@@ -1,4 +1,4 @@
-//! T13: connections are reset after the request, before a byte of the response. The server may have had it.
+//! T13: connections are reset after the request and before the response. The server may have received the request.
 
 use std::time::Duration;
 

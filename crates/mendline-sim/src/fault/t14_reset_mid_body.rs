@@ -1,4 +1,4 @@
-//! T14: connections are reset within the response. What has a name can be asked for again.
+//! T14: connections are reset within the response. A response with event ids can be resumed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! T15: the server takes the request and closes the connection without a word.
+//! T15: the server receives the request and closes the connection without a response.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! T16: connections stay, and nothing comes over them any more. What is written goes nowhere, as far as anybody can tell.
+//! T16: connections stay open but carry nothing any more. Requests are lost silently.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! T17: what we send arrives and is done, and nothing comes back: neither answers nor connections.
+//! T17: requests arrive and are executed, but neither answers nor connections come back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! T18: nothing arrives on either side, and nobody is told.
+//! T18: nothing arrives on either side, without an error.
 
 use std::time::Duration;
 

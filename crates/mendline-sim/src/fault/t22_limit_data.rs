@@ -1,4 +1,4 @@
-//! T22: every connection carries so many bytes of a response and no more.
+//! T22: every connection breaks after a number of response bytes.
 
 use std::time::Duration;
 

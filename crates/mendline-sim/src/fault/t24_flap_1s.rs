@@ -1,4 +1,4 @@
-//! T24: the server is there for a second and away for a second, for ever.
+//! T24: the server is up for one second and down for one second, repeatedly.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! T25: one server after the other goes silent, and they come back in another order.
+//! T25: one server after the other becomes silent, and they recover in another order.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! X96: the machine sleeps. Time has passed when it wakes up, and whatever was connected is dead without a word.
+//! X96: the machine is suspended. After it resumes, time has passed and every connection is silently dead.
 
 use std::time::Duration;
 

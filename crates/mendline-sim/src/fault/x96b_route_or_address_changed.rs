@@ -1,4 +1,4 @@
-//! X96b: the machine is in another network. What was connected is dead without a word; the shell says that something changed.
+//! X96b: the machine changes its network. Every connection is silently dead; the shell reports the change.
 
 use std::time::Duration;
 
