@@ -226,5 +226,5 @@ pub fn run_many(from: u64, seeds: u64, engine_kind: EngineKind, threads: u64) ->
 
 /// Lists the planted defects.
 fn defects() -> String {
-    defect::ALL.iter().map(|it| format!("{:>2} {}: {}\n", it.number, it.name, it.prose)).collect()
+    defect::ALL.iter().map(|it| format!("{:>2} {}: {}\n", it.number, it.name, it.description)).collect()
 }

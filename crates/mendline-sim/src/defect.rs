@@ -16,7 +16,7 @@ pub struct Defect {
     /// Its name.
     pub name: &'static str,
     /// Its description.
-    pub prose: &'static str,
+    pub description: &'static str,
 }
 
 /// All defects, by number.
