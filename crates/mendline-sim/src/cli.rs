@@ -118,9 +118,9 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
                 .push(format!("  seed {seed} at {}: {}", violation.at, violation.text));
         }
     }
-    for (promise, cases) in &broken {
+    for (invariant, cases) in &broken {
         let first = cases.iter().take(4).map(|case| format!("{case}\n")).collect::<String>();
-        out.write_all(format!("{promise}: {} seeds\n{first}", cases.len()).as_bytes())
+        out.write_all(format!("{invariant}: {} seeds\n{first}", cases.len()).as_bytes())
             .map_err(|error| error.to_string())?;
     }
     if options.coverage {
