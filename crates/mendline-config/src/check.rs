@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::Surroundings;
+use crate::Environment;
 use crate::file::{Entry, Is, Value};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
@@ -80,7 +80,7 @@ impl Block {
 
 /// Reads values by the table, and collects what is to be said about them.
 pub(crate) struct Checker<'a> {
-    pub surroundings: &'a Surroundings,
+    pub environment: &'a Environment,
     pub owner: Owner,
     pub findings: Vec<Finding>,
     /// What must not be shown.
@@ -90,8 +90,8 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    pub fn new(surroundings: &'a Surroundings, owner: Owner) -> Self {
-        Checker { surroundings, owner, findings: Vec::new(), secrets: Vec::new(), server: None }
+    pub fn new(environment: &'a Environment, owner: Owner) -> Self {
+        Checker { environment, owner, findings: Vec::new(), secrets: Vec::new(), server: None }
     }
 
     pub fn find(&mut self, mut finding: Finding) {
@@ -239,7 +239,7 @@ impl<'a> Checker<'a> {
     }
 
     fn expanded(&mut self, text: &str, at: &Range<usize>) -> Option<String> {
-        match expand(text, |name| self.surroundings.variable(name)) {
+        match expand(text, |name| self.environment.variable(name)) {
             Ok(text) => Some(text),
             Err(fault) => {
                 let finding = Finding::error(at.clone(), fault.what).help(fault.help);
@@ -301,7 +301,7 @@ impl<'a> Checker<'a> {
             self.find(Finding::error(at.clone(), "this must be the name of a variable, and cannot be one"));
             return None;
         }
-        let value = self.surroundings.variable(variable);
+        let value = self.environment.variable(variable);
         if value.is_none() {
             let what = match is_surely_a_variable(variable) {
                 true => format!("the variable {variable} is not set"),

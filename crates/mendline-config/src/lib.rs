@@ -57,8 +57,8 @@ type Lookup = dyn Fn(&str) -> Option<String> + Send;
 type Reader = dyn Fn(&Path) -> io::Result<String> + Send;
 
 /// What a file refers to and does not hold.
-pub struct Surroundings {
-    environment: Box<Lookup>,
+pub struct Environment {
+    variables: Box<Lookup>,
     files: Box<Reader>,
     home: Option<PathBuf>,
     workspace: Option<PathBuf>,
@@ -66,16 +66,16 @@ pub struct Surroundings {
     directory: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process.
-    pub fn of_process() -> Surroundings {
-        Surroundings { home: std::env::home_dir(), ..Surroundings::new(|name| std::env::var(name).ok()) }
+    pub fn of_process() -> Environment {
+        Environment { home: std::env::home_dir(), ..Environment::new(|name| std::env::var(name).ok()) }
     }
 
     /// An environment that somebody made up.
-    pub fn new(environment: impl Fn(&str) -> Option<String> + Send + 'static) -> Surroundings {
-        Surroundings {
-            environment: Box::new(environment),
+    pub fn new(variables: impl Fn(&str) -> Option<String> + Send + 'static) -> Environment {
+        Environment {
+            variables: Box::new(variables),
             files: Box::new(file::text_of),
             home: None,
             workspace: None,
@@ -84,7 +84,7 @@ impl Surroundings {
     }
 
     /// The same with files that somebody made up, too: then no disk is looked at for what the file refers to.
-    pub fn with_files(mut self, files: impl Fn(&Path) -> io::Result<String> + Send + 'static) -> Surroundings {
+    pub fn with_files(mut self, files: impl Fn(&Path) -> io::Result<String> + Send + 'static) -> Environment {
         self.files = Box::new(files);
         self
     }
@@ -99,7 +99,7 @@ impl Surroundings {
 
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        (self.environment)(name).or_else(|| match name {
+        (self.variables)(name).or_else(|| match name {
             "userHome" => path(&self.home),
             "workspaceFolder" => path(&self.workspace),
             "workspaceFolderBasename" => {
@@ -156,10 +156,10 @@ impl Loaded {
 }
 
 /// Reads what a file means. `is_ours` says that it lies where Mendline looks for its own.
-pub fn load(source: Source, is_ours: bool, surroundings: Surroundings) -> Loaded {
-    let mut surroundings = surroundings;
-    surroundings.workspace = place::workspace(source.path());
-    surroundings.directory = source.path().parent().map(Path::to_owned);
+pub fn load(source: Source, is_ours: bool, environment: Environment) -> Loaded {
+    let mut environment = environment;
+    environment.workspace = place::workspace(source.path());
+    environment.directory = source.path().parent().map(Path::to_owned);
     let mut loaded = Loaded {
         owner: Owner::Another,
         source,
@@ -176,7 +176,7 @@ pub fn load(source: Source, is_ours: bool, surroundings: Surroundings) -> Loaded
         }
     };
     loaded.owner = whose(&tree, &loaded.source, is_ours);
-    let mut checker = Checker::new(&surroundings, loaded.owner);
+    let mut checker = Checker::new(&environment, loaded.owner);
     understand(&tree, &mut checker, &mut loaded);
     let Checker { mut findings, secrets, .. } = checker;
     findings.sort_by_key(|finding| finding.at.as_ref().map(|at| at.start));

@@ -151,7 +151,7 @@ fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
 fn environment(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
     let mut variables: Vec<(String, Secret)> = Vec::new();
     if let (Some(path), Some(at)) = (sayings.text("envFile"), sayings.own_place("envFile")) {
-        let read = checker.surroundings.text_beside(path).map_err(|error| error.to_string());
+        let read = checker.environment.text_beside(path).map_err(|error| error.to_string());
         match read.and_then(|text| env_file::parse(&text)) {
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
             Err(why) => {

@@ -9,7 +9,7 @@ mod mistakes;
 mod properties;
 mod table;
 
-use mendline_config::{Finding, Loaded, Server, Source, Surroundings, load};
+use mendline_config::{Finding, Loaded, Server, Source, Environment, load};
 
 /// What a variable holds in all of these tests.
 pub const SECRET: &str = "canary-s3cret";
@@ -17,7 +17,7 @@ pub const SECRET: &str = "canary-s3cret";
 /// A file with this text, where variables that are called `…TOKEN` or `…KEY` are set.
 pub fn loaded(path: &str, text: &str) -> Loaded {
     let environment = |name: &str| (name.ends_with("TOKEN") || name.ends_with("KEY")).then(|| SECRET.to_owned());
-    load(Source::new(path, text), false, Surroundings::new(environment))
+    load(Source::new(path, text), false, Environment::new(environment))
 }
 
 /// A server of a file that must be right.

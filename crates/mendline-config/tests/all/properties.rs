@@ -1,6 +1,6 @@
 //! Whatever stands in a file: no panic, no secret, no place outside of the text.
 
-use mendline_config::{Paint, Source, Surroundings, load};
+use mendline_config::{Paint, Source, Environment, load};
 use proptest::prelude::*;
 
 use crate::{SECRET, loaded};
@@ -127,7 +127,7 @@ proptest! {
 
     #[test]
     fn what_is_right_is_lowered_as_it_was_said((text, call, total, retries) in right()) {
-        let loaded = load(Source::new("x.json", text), false, Surroundings::new(|_| None));
+        let loaded = load(Source::new("x.json", text), false, Environment::new(|_| None));
         prop_assert!(!loaded.has_errors(), "{:?}", loaded.findings);
         let policies = &loaded.server("a").unwrap().policies;
         prop_assert_eq!((policies.timeouts.call.as_secs(), policies.timeouts.total.as_secs()), (call, total));
