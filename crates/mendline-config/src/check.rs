@@ -26,21 +26,21 @@ pub enum Owner {
 /// Everything that was said in a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
-    pub said: Vec<Said>,
+    pub values: Vec<CheckedValue>,
 }
 
 /// One key, what was said, and where.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct CheckedValue {
     pub key: &'static Key,
     pub key_at: Range<usize>,
     pub at: Range<usize>,
-    pub what: What,
+    pub value: TypedValue,
 }
 
 /// What was said, by its kind.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum TypedValue {
     Flag(bool),
     Text(String),
     Words(Vec<String>),
@@ -67,12 +67,12 @@ pub(crate) struct Pair {
 
 impl Block {
     /// What was said behind this path of keys.
-    pub fn find(&self, path: &str) -> Option<&Said> {
+    pub fn find(&self, path: &str) -> Option<&CheckedValue> {
         let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
-        let said = self.said.iter().find(|said| said.key.name == first)?;
-        match (rest, &said.what) {
-            (None, _) => Some(said),
-            (Some(rest), What::Block(block)) => block.find(rest),
+        let found = self.values.iter().find(|found| found.key.name == first)?;
+        match (rest, &found.value) {
+            (None, _) => Some(found),
+            (Some(rest), TypedValue::Block(block)) => block.find(rest),
             _ => None,
         }
     }
@@ -127,8 +127,8 @@ impl<'a> Checker<'a> {
                 // What tools write for "not said".
                 continue;
             }
-            if let Some(what) = self.value(key, entry) {
-                block.said.push(Said { key, key_at: entry.key_at.clone(), at: entry.value.at.clone(), what });
+            if let Some(value) = self.value(key, entry) {
+                block.values.push(CheckedValue { key, key_at: entry.key_at.clone(), at: entry.value.at.clone(), value });
             }
         }
         block
@@ -162,17 +162,17 @@ impl<'a> Checker<'a> {
         self.find(finding);
     }
 
-    fn value(&mut self, key: &'static Key, entry: &Entry) -> Option<What> {
+    fn value(&mut self, key: &'static Key, entry: &Entry) -> Option<TypedValue> {
         let (name, value) = (key.name, &entry.value);
         match &key.kind {
             Kind::Flag => match value.is {
-                Is::Flag(flag) => Some(What::Flag(flag)),
+                Is::Flag(flag) => Some(TypedValue::Flag(flag)),
                 _ => self.wrong(name, value, "true or false", "true"),
             },
-            Kind::Text => self.text(name, value).map(What::Text),
+            Kind::Text => self.text(name, value).map(TypedValue::Text),
             Kind::Url => {
                 self.hide_url(value);
-                self.text(name, value).map(What::Text)
+                self.text(name, value).map(TypedValue::Text)
             }
             Kind::Words => {
                 self.hide(value);
@@ -186,14 +186,14 @@ impl<'a> Checker<'a> {
                 self.hide(value);
                 self.variables(name, value)
             }
-            Kind::Duration(least) => self.duration(name, value, *least).map(What::Duration),
+            Kind::Duration(least) => self.duration(name, value, *least).map(TypedValue::Duration),
             Kind::Seconds => self.counted(name, value, 1.0, "seconds"),
             Kind::Millis => self.counted(name, value, 0.001, "milliseconds"),
             Kind::Whole(least, most) => self.whole(name, value, *least, *most),
             Kind::Real(least, most) => self.real(name, value, *least, *most),
-            Kind::Choice(words) => self.choice(name, value, words).map(What::Choice),
+            Kind::Choice(words) => self.choice(name, value, words).map(TypedValue::Choice),
             Kind::Block(keys) => match value.table() {
-                Some(entries) => Some(What::Block(self.block(entries, keys, false))),
+                Some(entries) => Some(TypedValue::Block(self.block(entries, keys, false))),
                 None => {
                     self.hide(value);
                     self.wrong(name, value, "a block in braces", "{}")
@@ -204,7 +204,7 @@ impl<'a> Checker<'a> {
             Kind::Foreign(why) => {
                 self.hide(value);
                 self.find(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
-                Some(What::Foreign)
+                Some(TypedValue::Foreign)
             }
             Kind::NotYet(instead) => {
                 self.hide(value);
@@ -216,7 +216,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn wrong(&mut self, name: &str, value: &Value, expected: &str, example: &str) -> Option<What> {
+    fn wrong(&mut self, name: &str, value: &Value, expected: &str, example: &str) -> Option<TypedValue> {
         self.find(wrong(name, value, expected, example));
         None
     }
@@ -249,15 +249,15 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn words(&mut self, name: &str, value: &Value) -> Option<What> {
+    fn words(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let Is::List(list) = &value.is else {
             return self.wrong(name, value, "a list of texts", "[\"…\"]");
         };
         let words: Vec<_> = list.iter().map(|word| self.text(name, word)).collect();
-        words.into_iter().collect::<Option<_>>().map(What::Words)
+        words.into_iter().collect::<Option<_>>().map(TypedValue::Words)
     }
 
-    fn pairs(&mut self, name: &str, value: &Value) -> Option<What> {
+    fn pairs(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
             return self.wrong(name, value, "names with texts, in braces", "{ \"NAME\": \"text\" }");
         };
@@ -275,11 +275,11 @@ impl<'a> Checker<'a> {
                 pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal });
             }
         }
-        Some(What::Pairs(pairs))
+        Some(TypedValue::Pairs(pairs))
     }
 
     /// Names, and the variables that hold what belongs to them.
-    fn variables(&mut self, name: &str, value: &Value) -> Option<What> {
+    fn variables(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
             return self.wrong(name, value, "names with variables, in braces", "{ \"NAME\": \"VAR\" }");
         };
@@ -290,7 +290,7 @@ impl<'a> Checker<'a> {
                 pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal: false });
             }
         }
-        Some(What::Pairs(pairs))
+        Some(TypedValue::Pairs(pairs))
     }
 
     /// What the variable of this name holds.
@@ -335,25 +335,25 @@ impl<'a> Checker<'a> {
         within
     }
 
-    fn counted(&mut self, name: &str, value: &Value, unit: f64, units: &str) -> Option<What> {
+    fn counted(&mut self, name: &str, value: &Value, unit: f64, units: &str) -> Option<TypedValue> {
         let number = match &value.is {
             Is::Number(number) => number.parse::<f64>().ok().map(|number| number * unit),
             _ => None,
         };
         let most = keys::LONGEST.as_secs_f64();
         match number.filter(|seconds| (0.001..=most).contains(seconds)) {
-            Some(seconds) => Some(What::Duration(Duration::from_secs_f64(seconds))),
+            Some(seconds) => Some(TypedValue::Duration(Duration::from_secs_f64(seconds))),
             None => self.wrong(name, value, &format!("a number of {units}, at most 30 days"), "30"),
         }
     }
 
-    fn whole(&mut self, name: &str, value: &Value, least: i64, most: i64) -> Option<What> {
+    fn whole(&mut self, name: &str, value: &Value, least: i64, most: i64) -> Option<TypedValue> {
         let number = match &value.is {
             Is::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
         match number {
-            Some(number) => Some(What::Whole(number)),
+            Some(number) => Some(TypedValue::Whole(number)),
             None => {
                 let example = least.max(1).min(most).to_string();
                 self.wrong(name, value, &format!("a whole number from {least} to {most}"), &example)
@@ -361,13 +361,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn real(&mut self, name: &str, value: &Value, least: f64, most: f64) -> Option<What> {
+    fn real(&mut self, name: &str, value: &Value, least: f64, most: f64) -> Option<TypedValue> {
         let number = match &value.is {
             Is::Number(number) => number.parse::<f64>().ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
         match number {
-            Some(number) => Some(What::Real(number)),
+            Some(number) => Some(TypedValue::Real(number)),
             None => {
                 let example = if least < 1.0 { "0.5" } else { "1.5" };
                 self.wrong(name, value, &format!("a number from {least} to {most}"), example)
@@ -393,7 +393,7 @@ impl<'a> Checker<'a> {
         chosen
     }
 
-    fn each(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<What> {
+    fn each(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
             self.hide(value);
             return self.wrong(name, value, "names with blocks in braces", "{ \"name\": {} }");
@@ -410,10 +410,10 @@ impl<'a> Checker<'a> {
                 self.find(wrong(&entry.key, &entry.value, "a block in braces", "{}"));
             }
         }
-        Some(What::Each(blocks))
+        Some(TypedValue::Each(blocks))
     }
 
-    fn codes(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<What> {
+    fn codes(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
             return self.wrong(name, value, "error codes with words, in braces", "{ \"-32603\": \"never\" }");
         };
@@ -430,7 +430,7 @@ impl<'a> Checker<'a> {
                 codes.push((code, word));
             }
         }
-        Some(What::Codes(codes))
+        Some(TypedValue::Codes(codes))
     }
 
     /// Everything in it that is text may be a secret.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mendline::decisions::UpstreamConfig;
 
 use crate::Loaded;
-use crate::check::{Block, Checker, Pair, Said, What};
+use crate::check::{Block, Checker, Pair, CheckedValue, TypedValue};
 use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
@@ -41,61 +41,61 @@ pub struct Server {
 
 /// What was said about a server, and what holds for all of them: the server's own word comes first.
 #[derive(Clone, Copy)]
-struct Sayings<'a> {
+struct Settings<'a> {
     own: &'a Block,
     defaults: &'a Block,
 }
 
-impl<'a> Sayings<'a> {
-    fn find(&self, path: &str) -> Option<&'a Said> {
+impl<'a> Settings<'a> {
+    fn find(&self, path: &str) -> Option<&'a CheckedValue> {
         self.own.find(path).or_else(|| self.defaults.find(path))
     }
 
     fn flag(&self, path: &str) -> Option<bool> {
-        match self.find(path)?.what {
-            What::Flag(flag) => Some(flag),
+        match self.find(path)?.value {
+            TypedValue::Flag(flag) => Some(flag),
             _ => None,
         }
     }
 
     fn text(&self, path: &str) -> Option<&'a str> {
-        match &self.find(path)?.what {
-            What::Text(text) => Some(text),
+        match &self.find(path)?.value {
+            TypedValue::Text(text) => Some(text),
             _ => None,
         }
     }
 
     fn words(&self, path: &str) -> &'a [String] {
-        match self.find(path).map(|said| &said.what) {
-            Some(What::Words(words)) => words,
+        match self.find(path).map(|found| &found.value) {
+            Some(TypedValue::Words(words)) => words,
             _ => &[],
         }
     }
 
     fn pairs(&self, path: &str) -> &'a [Pair] {
-        match self.find(path).map(|said| &said.what) {
-            Some(What::Pairs(pairs)) => pairs,
+        match self.find(path).map(|found| &found.value) {
+            Some(TypedValue::Pairs(pairs)) => pairs,
             _ => &[],
         }
     }
 
     fn choice(&self, path: &str) -> Option<&'static str> {
-        match self.find(path)?.what {
-            What::Choice(word) => Some(word),
+        match self.find(path)?.value {
+            TypedValue::Choice(word) => Some(word),
             _ => None,
         }
     }
 
     fn duration(&self, path: &str) -> Option<Duration> {
-        match self.find(path)?.what {
-            What::Duration(duration) => Some(duration),
+        match self.find(path)?.value {
+            TypedValue::Duration(duration) => Some(duration),
             _ => None,
         }
     }
 
     fn whole(&self, path: &str) -> Option<i64> {
-        match self.find(path)?.what {
-            What::Whole(number) => Some(number),
+        match self.find(path)?.value {
+            TypedValue::Whole(number) => Some(number),
             _ => None,
         }
     }
@@ -105,26 +105,26 @@ impl<'a> Sayings<'a> {
     }
 
     fn real(&self, path: &str) -> Option<f64> {
-        match self.find(path)?.what {
-            What::Real(number) => Some(number),
+        match self.find(path)?.value {
+            TypedValue::Real(number) => Some(number),
             _ => None,
         }
     }
 
     /// Where it was said, by the server itself.
     fn own_place(&self, path: &str) -> Option<Range<usize>> {
-        self.own.find(path).map(|said| said.at.clone())
+        self.own.find(path).map(|found| found.at.clone())
     }
 }
 
 /// What holds for all servers, and what is said about the rest of `mendline`.
 pub(crate) fn defaults(top: &Block, checker: &mut Checker<'_>) -> Block {
-    let defaults = match top.find("mendline.defaults").map(|said| &said.what) {
-        Some(What::Block(block)) => block.clone(),
+    let defaults = match top.find("mendline.defaults").map(|found| &found.value) {
+        Some(TypedValue::Block(block)) => block.clone(),
         _ => Block::default(),
     };
     // What contradicts itself already here would be said again for every server.
-    let own = Sayings { own: &defaults, defaults: &Block::default() };
+    let own = Settings { own: &defaults, defaults: &Block::default() };
     policies::contradictions(own, checker);
     defaults
 }
@@ -142,20 +142,20 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
     match entry.value.table() {
         Some(entries) => {
             let own = checker.block(entries, keys::SERVER, true);
-            let sayings = Sayings { own: &own, defaults };
-            remark(sayings, checker);
-            policies::contradictions(sayings, checker);
-            let reached = reach::reach(entry, sayings, checker);
+            let settings = Settings { own: &own, defaults };
+            remark(settings, checker);
+            policies::contradictions(settings, checker);
+            let reached = reach::reach(entry, settings, checker);
             let is_right = !checker.findings[before..].iter().any(Finding::is_error);
             if let (Some((reach, literal_secrets)), true) = (reached, is_right) {
                 let mut upstream = reach.upstream(&shown);
-                policies::apply(sayings, &mut upstream);
+                policies::apply(settings, &mut upstream);
                 loaded.servers.push(Server {
                     name: entry.key.clone(),
-                    is_disabled: is_disabled(sayings),
+                    is_disabled: is_disabled(settings),
                     reach,
                     policies: upstream,
-                    message_bytes: sayings.whole("limits.messageBytes").and_then(|most| usize::try_from(most).ok()),
+                    message_bytes: settings.whole("limits.messageBytes").and_then(|most| usize::try_from(most).ok()),
                     literal_secrets,
                 });
             }
@@ -188,14 +188,14 @@ fn name(entry: &Entry, checker: &mut Checker<'_>, loaded: &Loaded) -> String {
     tidied
 }
 
-fn is_disabled(sayings: Sayings<'_>) -> bool {
-    sayings.flag("disabled").unwrap_or_else(|| sayings.flag("enabled") == Some(false))
+fn is_disabled(settings: Settings<'_>) -> bool {
+    settings.flag("disabled").unwrap_or_else(|| settings.flag("enabled") == Some(false))
 }
 
 /// What contradicts itself.
-fn remark(sayings: Sayings<'_>, checker: &mut Checker<'_>) {
-    if let (Some(true), Some(true)) = (sayings.flag("disabled"), sayings.flag("enabled")) {
-        let at = sayings.own_place("enabled").unwrap_or(0..0);
+fn remark(settings: Settings<'_>, checker: &mut Checker<'_>) {
+    if let (Some(true), Some(true)) = (settings.flag("disabled"), settings.flag("enabled")) {
+        let at = settings.own_place("enabled").unwrap_or(0..0);
         checker.find_slip(at, "it cannot be `disabled` and `enabled` at once".to_owned(), None);
     }
 }

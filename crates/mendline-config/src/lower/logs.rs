@@ -2,7 +2,7 @@
 
 use mendline::observe::log::LogLevel;
 
-use super::Sayings;
+use super::Settings;
 use crate::check::{Block, Checker};
 use crate::finding::Finding;
 
@@ -20,19 +20,19 @@ pub struct LogChoices {
 }
 
 pub(crate) fn logs(top: &Block, checker: &mut Checker<'_>) -> LogChoices {
-    let said = Sayings { own: top, defaults: &Block::default() };
-    let bytes = |path| said.whole(path).and_then(|number| u64::try_from(number).ok());
+    let settings = Settings { own: top, defaults: &Block::default() };
+    let bytes = |path| settings.whole(path).and_then(|number| u64::try_from(number).ok());
     let choices = LogChoices {
-        level: said.choice("mendline.logs.level").and_then(|word| word.parse().ok()),
+        level: settings.choice("mendline.logs.level").and_then(|word| word.parse().ok()),
         file_bytes: bytes("mendline.logs.fileBytes"),
         total_bytes: bytes("mendline.logs.totalBytes"),
-        wire: said.flag("mendline.logs.wire"),
+        wire: settings.flag("mendline.logs.wire"),
     };
     if let (Some(one), Some(all)) = (choices.file_bytes, choices.total_bytes)
         && one > all
     {
         let what = format!("`fileBytes` is {one}, which is more than `totalBytes`, {all}");
-        let at = said.own_place("mendline.logs.fileBytes").unwrap_or(0..0);
+        let at = settings.own_place("mendline.logs.fileBytes").unwrap_or(0..0);
         checker.find(Finding::error(at, what).help("raise `totalBytes`, or lower `fileBytes`"));
     }
     choices

@@ -7,7 +7,7 @@ use mendline::decisions::config::Dialect;
 use mendline::decisions::{Secret, UpstreamConfig};
 use mendline::transport::http::{Target, UrlFault};
 
-use super::Sayings;
+use super::Settings;
 use crate::check::{Checker, Pair};
 use crate::env_file;
 use crate::file::Entry;
@@ -66,11 +66,11 @@ impl Reach {
 }
 
 /// The way to a server and the number of secrets that stand in the file, or findings.
-pub(super) fn reach(entry: &Entry, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
-    let own = |path: &'static str| sayings.own.find(path).map(|said| (path, said));
+pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+    let own = |path: &'static str| settings.own.find(path).map(|found| (path, found));
     let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(own);
     let command = own("command");
-    let kind = sayings.choice("type");
+    let kind = settings.choice("type");
     // A value that is there and wrong has been complained about; that it is there still counts.
     let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.is != crate::file::Is::Null);
     match (command, url) {
@@ -89,45 +89,45 @@ pub(super) fn reach(entry: &Entry, sayings: Sayings<'_>, checker: &mut Checker<'
         }
         (Some(_), None) => {
             if kind.is_some_and(|kind| kind != "stdio") {
-                let at = sayings.own_place("type").unwrap_or(0..0);
+                let at = settings.own_place("type").unwrap_or(0..0);
                 let what = format!("it is of type `{}`, and has a `command`", kind.unwrap_or_default());
                 checker.find(Finding::error(at, what).help("a command's type is \"stdio\""));
                 return None;
             }
-            command_of(sayings, checker)
+            command_of(settings, checker)
         }
         (None, Some((name, _))) => {
             if kind == Some("stdio") {
-                let at = sayings.own_place("type").unwrap_or(0..0);
+                let at = settings.own_place("type").unwrap_or(0..0);
                 let help = "write \"http\" or \"sse\", or leave it out";
                 checker.find(Finding::error(at, format!("it is of type `stdio`, and has a `{name}`")).help(help));
                 return None;
             }
-            url_of(name, sayings, checker)
+            url_of(name, settings, checker)
         }
     }
 }
 
-fn command_of(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for headers in ["headers", "http_headers", "env_http_headers"] {
-        misplaced(headers, "servers at a URL; a command gets its secrets through `env`", sayings, checker);
+        misplaced(headers, "servers at a URL; a command gets its secrets through `env`", settings, checker);
     }
     for path in ["timeouts.connect", "resume", "allowHttp"] {
-        if let Some(said) = sayings.own.find(path) {
-            let what = format!("`{}` does nothing here: it is for servers at a URL", said.key.name);
-            checker.find(Finding::note(said.key_at.clone(), what));
+        if let Some(found) = settings.own.find(path) {
+            let what = format!("`{}` does nothing here: it is for servers at a URL", found.key.name);
+            checker.find(Finding::note(found.key_at.clone(), what));
         }
     }
-    let program = sayings.text("command")?.to_owned();
+    let program = settings.text("command")?.to_owned();
     if program.trim().is_empty() {
-        let at = sayings.own_place("command").unwrap_or(0..0);
+        let at = settings.own_place("command").unwrap_or(0..0);
         checker.find(Finding::error(at, "`command` is empty").help("write the program to run"));
         return None;
     }
-    let arguments = sayings.words("args").to_vec();
-    let environment = environment(sayings, checker)?;
-    let directory = sayings.text("cwd").map(PathBuf::from);
-    let secrets = literal_secrets(sayings.pairs("env"));
+    let arguments = settings.words("args").to_vec();
+    let environment = environment(settings, checker)?;
+    let directory = settings.text("cwd").map(PathBuf::from);
+    let secrets = literal_secrets(settings.pairs("env"));
     if let Some(arguments) = unwrapped(&program, &arguments) {
         return Some((Reach::Wrapped { arguments, environment, directory }, secrets));
     }
@@ -148,9 +148,9 @@ fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
 }
 
 /// Variables of the file that `envFile` names, and over them those of `env`.
-fn environment(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
+fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
     let mut variables: Vec<(String, Secret)> = Vec::new();
-    if let (Some(path), Some(at)) = (sayings.text("envFile"), sayings.own_place("envFile")) {
+    if let (Some(path), Some(at)) = (settings.text("envFile"), settings.own_place("envFile")) {
         let read = checker.environment.text_beside(path).map_err(|error| error.to_string());
         match read.and_then(|text| env_file::parse(&text)) {
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
@@ -161,7 +161,7 @@ fn environment(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(S
             }
         }
     }
-    for Pair { name, name_at, text, .. } in sayings.pairs("env") {
+    for Pair { name, name_at, text, .. } in settings.pairs("env") {
         if name.is_empty() || name.contains(['=', '\0']) {
             checker.find(Finding::error(name_at.clone(), "this cannot be the name of a variable"));
             return None;
@@ -172,12 +172,12 @@ fn environment(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(S
     Some(variables)
 }
 
-fn url_of(name: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for path in ["args", "env", "envFile", "cwd"] {
-        misplaced(path, "commands; a server at a URL gets its secrets through `headers`", sayings, checker);
+        misplaced(path, "commands; a server at a URL gets its secrets through `headers`", settings, checker);
     }
-    let at = sayings.own_place(name).unwrap_or(0..0);
-    let url = sayings.text(name)?;
+    let at = settings.own_place(name).unwrap_or(0..0);
+    let url = settings.text(name)?;
     let mut target = match Target::parse(url) {
         Ok(target) => target,
         Err(fault) => {
@@ -191,8 +191,8 @@ fn url_of(name: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option
         }
     };
     let mut headers: Vec<(String, Secret)> = Vec::new();
-    let bearer = bearer(sayings, checker);
-    let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| sayings.pairs(path));
+    let bearer = bearer(settings, checker);
+    let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| settings.pairs(path));
     for pair in named.chain(&bearer) {
         if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(&pair.name)) {
             checker.find_slip(pair.name_at.clone(), format!("the header `{}` is there twice", pair.name), None);
@@ -209,30 +209,30 @@ fn url_of(name: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option
         headers.push((pair.name.clone(), value));
     }
     // What is called "http" in a client's file is found out there, too; who wants no fallback says so.
-    let dialect = match sayings.choice("type") {
+    let dialect = match settings.choice("type") {
         Some("sse") => Dialect::Sse,
         Some("streamable-http" | "streamableHttp") => Dialect::Streamable,
         _ => Dialect::Auto,
     };
-    let secrets = literal_secrets(sayings.pairs("headers")) + literal_secrets(sayings.pairs("http_headers"));
-    let connect_timeout = sayings.duration("timeouts.connect");
-    let allow_http = sayings.flag("allowHttp").unwrap_or_default();
+    let secrets = literal_secrets(settings.pairs("headers")) + literal_secrets(settings.pairs("http_headers"));
+    let connect_timeout = settings.duration("timeouts.connect");
+    let allow_http = settings.flag("allowHttp").unwrap_or_default();
     Some((Reach::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http }, secrets))
 }
 
-fn bearer(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
-    let said = sayings.own.find("bearer_token_env_var")?;
-    let token = checker.variable(sayings.text("bearer_token_env_var")?, &said.at)?;
+fn bearer(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
+    let found = settings.own.find("bearer_token_env_var")?;
+    let token = checker.variable(settings.text("bearer_token_env_var")?, &found.at)?;
     let text = format!("Bearer {token}");
-    Some(Pair { name: "Authorization".to_owned(), name_at: said.key_at.clone(), text, is_literal: false })
+    Some(Pair { name: "Authorization".to_owned(), name_at: found.key_at.clone(), text, is_literal: false })
 }
 
 /// A key that belongs to the other way of reaching a server. Empty ones are what tools write.
-fn misplaced(path: &str, whose: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) {
-    let Some(said) = sayings.own.find(path) else { return };
-    let is_empty = sayings.pairs(path).is_empty() && sayings.words(path).is_empty() && sayings.text(path).is_none();
+fn misplaced(path: &str, whose: &str, settings: Settings<'_>, checker: &mut Checker<'_>) {
+    let Some(found) = settings.own.find(path) else { return };
+    let is_empty = settings.pairs(path).is_empty() && settings.words(path).is_empty() && settings.text(path).is_none();
     if !is_empty {
-        checker.find_slip(said.key_at.clone(), format!("`{path}` is for {whose}"), Some(format!("remove `{path}`")));
+        checker.find_slip(found.key_at.clone(), format!("`{path}` is for {whose}"), Some(format!("remove `{path}`")));
     }
 }
 
