@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::Environment;
-use crate::file::{Entry, Is, Value};
+use crate::file::{Entry, ValueKind, Value};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
@@ -123,7 +123,7 @@ impl<'a> Checker<'a> {
                 self.find_unknown(entry, keys, is_shared);
                 continue;
             };
-            if entry.value.is == Is::Null {
+            if entry.value.kind == ValueKind::Null {
                 // What tools write for "not said".
                 continue;
             }
@@ -165,8 +165,8 @@ impl<'a> Checker<'a> {
     fn value(&mut self, key: &'static Key, entry: &Entry) -> Option<TypedValue> {
         let (name, value) = (key.name, &entry.value);
         match &key.kind {
-            Kind::Flag => match value.is {
-                Is::Flag(flag) => Some(TypedValue::Flag(flag)),
+            Kind::Flag => match value.kind {
+                ValueKind::Flag(flag) => Some(TypedValue::Flag(flag)),
                 _ => self.wrong(name, value, "true or false", "true"),
             },
             Kind::Text => self.text(name, value).map(TypedValue::Text),
@@ -223,7 +223,7 @@ impl<'a> Checker<'a> {
 
     /// A text with its variables put in.
     fn text(&mut self, name: &str, value: &Value) -> Option<String> {
-        let Is::Text(text) = &value.is else {
+        let ValueKind::Text(text) = &value.kind else {
             self.find(wrong(name, value, "text", "\"…\""));
             return None;
         };
@@ -243,14 +243,14 @@ impl<'a> Checker<'a> {
             Ok(text) => Some(text),
             Err(fault) => {
                 let finding = Finding::error(at.clone(), fault.what).help(fault.help);
-                self.find(if fault.is_unset { finding.of_circumstances() } else { finding });
+                self.find(if fault.is_unset { finding.from_environment() } else { finding });
                 None
             }
         }
     }
 
     fn words(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
-        let Is::List(list) = &value.is else {
+        let ValueKind::List(list) = &value.kind else {
             return self.wrong(name, value, "a list of texts", "[\"…\"]");
         };
         let words: Vec<_> = list.iter().map(|word| self.text(name, word)).collect();
@@ -267,10 +267,10 @@ impl<'a> Checker<'a> {
                 self.find_double(entry, "name");
                 continue;
             }
-            if entry.value.is == Is::Null {
+            if entry.value.kind == ValueKind::Null {
                 continue;
             }
-            let is_literal = matches!(&entry.value.is, Is::Text(text) if !text.contains("${"));
+            let is_literal = matches!(&entry.value.kind, ValueKind::Text(text) if !text.contains("${"));
             if let Some(text) = self.text(&entry.key, &entry.value) {
                 pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal });
             }
@@ -307,7 +307,7 @@ impl<'a> Checker<'a> {
                 true => format!("the variable {variable} is not set"),
                 false => "the variable that is named here is not set".to_owned(),
             };
-            self.find(Finding::error(at.clone(), what).help("set it where Mendline is started").of_circumstances());
+            self.find(Finding::error(at.clone(), what).help("set it where Mendline is started").from_environment());
         }
         value
     }
@@ -320,9 +320,9 @@ impl<'a> Checker<'a> {
             shown(keys::LONGEST)
         );
         let example = if least.as_secs() > 0 { "\"30s\"" } else { "\"2s\" or 2000" };
-        let duration = match &value.is {
-            Is::Number(number) => number.parse().ok().map(Duration::from_millis),
-            Is::Text(text) => {
+        let duration = match &value.kind {
+            ValueKind::Number(number) => number.parse().ok().map(Duration::from_millis),
+            ValueKind::Text(text) => {
                 let text = self.expanded(text, &value.at)?;
                 humantime::parse_duration(&text).ok()
             }
@@ -336,8 +336,8 @@ impl<'a> Checker<'a> {
     }
 
     fn counted(&mut self, name: &str, value: &Value, unit: f64, units: &str) -> Option<TypedValue> {
-        let number = match &value.is {
-            Is::Number(number) => number.parse::<f64>().ok().map(|number| number * unit),
+        let number = match &value.kind {
+            ValueKind::Number(number) => number.parse::<f64>().ok().map(|number| number * unit),
             _ => None,
         };
         let most = keys::LONGEST.as_secs_f64();
@@ -348,8 +348,8 @@ impl<'a> Checker<'a> {
     }
 
     fn whole(&mut self, name: &str, value: &Value, least: i64, most: i64) -> Option<TypedValue> {
-        let number = match &value.is {
-            Is::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
+        let number = match &value.kind {
+            ValueKind::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
         match number {
@@ -362,8 +362,8 @@ impl<'a> Checker<'a> {
     }
 
     fn real(&mut self, name: &str, value: &Value, least: f64, most: f64) -> Option<TypedValue> {
-        let number = match &value.is {
-            Is::Number(number) => number.parse::<f64>().ok().filter(|number| (least..=most).contains(number)),
+        let number = match &value.kind {
+            ValueKind::Number(number) => number.parse::<f64>().ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
         match number {
@@ -376,8 +376,8 @@ impl<'a> Checker<'a> {
     }
 
     fn choice(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<&'static str> {
-        let given = match &value.is {
-            Is::Text(text) => Some(self.expanded(text, &value.at)?),
+        let given = match &value.kind {
+            ValueKind::Text(text) => Some(self.expanded(text, &value.at)?),
             _ => None,
         };
         let chosen = words.iter().copied().find(|word| given.as_deref() == Some(word));
@@ -435,17 +435,17 @@ impl<'a> Checker<'a> {
 
     /// Everything in it that is text may be a secret.
     pub fn hide(&mut self, value: &Value) {
-        match &value.is {
-            Is::Text(_) => self.secrets.push(value.at.clone()),
-            Is::List(list) => list.iter().for_each(|value| self.hide(value)),
-            Is::Table(entries) => entries.iter().for_each(|entry| self.hide(&entry.value)),
-            Is::Null | Is::Flag(_) | Is::Number(_) | Is::Date => {}
+        match &value.kind {
+            ValueKind::Text(_) => self.secrets.push(value.at.clone()),
+            ValueKind::List(list) => list.iter().for_each(|value| self.hide(value)),
+            ValueKind::Table(entries) => entries.iter().for_each(|entry| self.hide(&entry.value)),
+            ValueKind::Null | ValueKind::Flag(_) | ValueKind::Number(_) | ValueKind::Date => {}
         }
     }
 
     /// What a URL may be shown of: not its query, and nothing before an `@`.
     fn hide_url(&mut self, value: &Value) {
-        let Is::Text(text) = &value.is else { return self.hide(value) };
+        let ValueKind::Text(text) = &value.kind else { return self.hide(value) };
         // The text begins behind a quote; escapes, which no URL needs, would move things: then all of it is hidden.
         let (start, is_plain) = (value.at.start + 1, value.at.len() == text.len() + 2);
         if !is_plain {
@@ -462,15 +462,15 @@ impl<'a> Checker<'a> {
 }
 
 fn wrong(name: &str, value: &Value, expected: &str, example: &str) -> Finding {
-    let is = match &value.is {
-        Is::Number(number) if expected.contains("number") => number.clone(),
-        Is::Text(_) if expected.contains("text with units") => "none".to_owned(),
-        Is::Text(_) if expected.starts_with("one of") => "none of them".to_owned(),
-        _ => value.kind().to_owned(),
+    let found = match &value.kind {
+        ValueKind::Number(number) if expected.contains("number") => number.clone(),
+        ValueKind::Text(_) if expected.contains("text with units") => "none".to_owned(),
+        ValueKind::Text(_) if expected.starts_with("one of") => "none of them".to_owned(),
+        _ => value.kind_name().to_owned(),
     };
-    let help = match &value.is {
-        Is::Number(number) if expected == "text" => format!("write it in quotes: \"{number}\""),
-        Is::Flag(flag) if expected == "text" => format!("write it in quotes: \"{flag}\""),
+    let help = match &value.kind {
+        ValueKind::Number(number) if expected == "text" => format!("write it in quotes: \"{number}\""),
+        ValueKind::Flag(flag) if expected == "text" => format!("write it in quotes: \"{flag}\""),
         _ => format!("for example {example}"),
     };
     Finding::error(value.at.clone(), format!("`{name}` must be {expected}, and is {is}")).help(help)

@@ -122,12 +122,12 @@ pub(crate) fn text_of(path: &Path) -> io::Result<String> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Value {
     pub at: Range<usize>,
-    pub is: Is,
+    pub kind: ValueKind,
 }
 
 /// What it is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Is {
+pub(crate) enum ValueKind {
     Null,
     Flag(bool),
     /// As it is written.
@@ -150,21 +150,21 @@ pub(crate) struct Entry {
 
 impl Value {
     /// What it is, in words, for those who expected something else.
-    pub fn kind(&self) -> &'static str {
-        match self.is {
-            Is::Null => "null",
-            Is::Flag(_) => "true or false",
-            Is::Number(_) => "a number",
-            Is::Text(_) => "text",
-            Is::List(_) => "a list",
-            Is::Table(_) => "a block in braces",
-            Is::Date => "a date",
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            ValueKind::Null => "null",
+            ValueKind::Flag(_) => "true or false",
+            ValueKind::Number(_) => "a number",
+            ValueKind::Text(_) => "text",
+            ValueKind::List(_) => "a list",
+            ValueKind::Table(_) => "a block in braces",
+            ValueKind::Date => "a date",
         }
     }
 
     pub fn table(&self) -> Option<&[Entry]> {
-        match &self.is {
-            Is::Table(entries) => Some(entries),
+        match &self.kind {
+            ValueKind::Table(entries) => Some(entries),
             _ => None,
         }
     }
@@ -192,7 +192,7 @@ mod tests {
         let tree = source.parse().unwrap();
         let [first, second] = tree.table().unwrap() else { panic!("{tree:?}") };
         assert_eq!((first.key.as_str(), second.key.as_str()), ("a", "a"), "doubles stay double");
-        let Is::List(list) = &first.value.is else { panic!() };
+        let ValueKind::List(list) = &first.value.kind else { panic!() };
         assert_eq!(&source.text()[list[1].at.clone()], "\"x\"");
         assert_eq!(source.position(first.key_at.start), (2, 3));
     }
@@ -202,10 +202,10 @@ mod tests {
         let text = "[mcp_servers.notes]\ncommand = \"npx\"\nargs = [\"-y\", \"x\"]\nenv = { A = \"1\" }\nstartup_timeout_sec = 20.5\n\n[mcp_servers.notes.http_headers]\nX = \"y\"\n";
         let tree = parsed("config.toml", text);
         let notes = tree.get("mcp_servers").and_then(|servers| servers.get("notes")).unwrap();
-        assert_eq!(notes.get("command").unwrap().is, Is::Text("npx".into()));
-        assert_eq!(notes.get("startup_timeout_sec").unwrap().is, Is::Number("20.5".into()));
+        assert_eq!(notes.get("command").unwrap().kind, ValueKind::Text("npx".into()));
+        assert_eq!(notes.get("startup_timeout_sec").unwrap().kind, ValueKind::Number("20.5".into()));
         assert_eq!(&text[notes.get("env").unwrap().get("A").unwrap().at.clone()], "\"1\"");
-        assert_eq!(notes.get("http_headers").unwrap().get("X").unwrap().is, Is::Text("y".into()));
+        assert_eq!(notes.get("http_headers").unwrap().get("X").unwrap().kind, ValueKind::Text("y".into()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::file::Source;
 
 /// How much it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum Severity {
     /// It cannot be used like this.
     Error,
     /// It can be used, and is probably not what was meant.
@@ -25,20 +25,20 @@ pub enum Weight {
 
 /// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Cause {
     /// The file's: it is wrong wherever it is read.
     File,
     /// The circumstances': elsewhere, or later, the same file may be right.
-    Circumstances,
+    Environment,
 }
 
 /// One thing to say about a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// How much it matters.
-    pub weight: Weight,
+    pub severity: Severity,
     /// Whose fault it is.
-    pub fault: Fault,
+    pub cause: Cause,
     /// Where, in bytes; nowhere if it is about the file as such.
     pub at: Option<Range<usize>>,
     /// What is wrong, in one line.
@@ -50,20 +50,20 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(weight: Weight, at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding { weight, fault: Fault::File, at: Some(at), what: what.into(), help: None, server: None }
+    fn new(severity: Severity, at: Range<usize>, what: impl Into<String>) -> Finding {
+        Finding { severity, cause: Cause::File, at: Some(at), what: what.into(), help: None, server: None }
     }
 
     pub(crate) fn error(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Weight::Error, at, what)
+        Finding::new(Severity::Error, at, what)
     }
 
     pub(crate) fn warning(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Weight::Warning, at, what)
+        Finding::new(Severity::Warning, at, what)
     }
 
     pub(crate) fn note(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Weight::Note, at, what)
+        Finding::new(Severity::Note, at, what)
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Finding {
@@ -71,14 +71,14 @@ impl Finding {
         self
     }
 
-    pub(crate) fn of_circumstances(mut self) -> Finding {
-        self.fault = Fault::Circumstances;
+    pub(crate) fn from_environment(mut self) -> Finding {
+        self.cause = Cause::Environment;
         self
     }
 
     /// Is anything unusable because of it?
     pub fn is_error(&self) -> bool {
-        self.weight == Weight::Error
+        self.severity == Severity::Error
     }
 
     /// On one line, for a log.
@@ -100,10 +100,10 @@ impl Finding {
 
     /// With the line that it is about, for a person.
     pub fn render(&self, source: &Source, paint: Paint) -> String {
-        let level = match self.weight {
-            Weight::Error => Level::ERROR,
-            Weight::Warning => Level::WARNING,
-            Weight::Note => Level::NOTE,
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+            Severity::Note => Level::NOTE,
         };
         let path = escaped(&source.path().display().to_string());
         let what = escaped(&self.what);

@@ -41,7 +41,7 @@ use file::{Entry, Value};
 pub use check::Owner;
 pub use file::Source;
 pub use file::json::OPTIONS as JSON_OF_CLIENTS;
-pub use finding::{Fault, Finding, Paint, Weight};
+pub use finding::{Cause, Finding, Paint, Severity};
 pub use lower::{LogChoices, Reach, Server};
 pub use name::Name;
 pub use nearest::nearest;
@@ -137,7 +137,7 @@ impl Loaded {
     pub fn obstacles(&self, name: &str) -> Vec<&Finding> {
         let stops = |finding: &&Finding| {
             let concerns_it = finding.server.as_deref().is_none_or(|server| server == name);
-            let concerns_all = self.owner == Owner::Mendline && finding.fault == Fault::File;
+            let concerns_all = self.owner == Owner::Mendline && finding.cause == Cause::File;
             finding.is_error() && (concerns_it || concerns_all)
         };
         self.findings.iter().filter(stops).collect()
@@ -188,7 +188,7 @@ pub fn load(source: Source, is_ours: bool, environment: Environment) -> Loaded {
 }
 
 fn whose(tree: &Value, source: &Source, is_ours: bool) -> Owner {
-    let names_us = |value: &Value| matches!(&value.is, file::Is::Text(text) if text.contains("mendline"));
+    let names_us = |value: &Value| matches!(&value.kind, file::ValueKind::Text(text) if text.contains("mendline"));
     let says_so = tree.get("mendline").is_some() || tree.get("$schema").is_some_and(names_us);
     // TOML is Codex's, which has a hundred other keys in there.
     if (is_ours || says_so) && source.language() == file::Language::Json { Owner::Mendline } else { Owner::Another }
@@ -196,7 +196,7 @@ fn whose(tree: &Value, source: &Source, is_ours: bool) -> Owner {
 
 fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     let Some(entries) = tree.table() else {
-        let what = format!("a configuration is a block in braces, and this is {}", tree.kind());
+        let what = format!("a configuration is a block in braces, and this is {}", tree.kind_name());
         checker.find(Finding::error(tree.at.clone(), what).help("write `{ \"mcpServers\": {} }`"));
         return;
     };
@@ -219,7 +219,7 @@ fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     for (key, value) in places {
         let Some(entries) = value.table() else {
             checker.hide(value);
-            let what = format!("`{key}` must be names with blocks in braces, and is {}", value.kind());
+            let what = format!("`{key}` must be names with blocks in braces, and is {}", value.kind_name());
             checker
                 .find(Finding::error(value.at.clone(), what).help("for example { \"notes\": { \"command\": \"…\" } }"));
             continue;

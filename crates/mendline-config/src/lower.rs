@@ -162,7 +162,7 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
         }
         None => {
             checker.hide(&entry.value);
-            let what = format!("the server `{}` must be a block in braces, and is {}", entry.key, entry.value.kind());
+            let what = format!("the server `{}` must be a block in braces, and is {}", entry.key, entry.value.kind_name());
             checker.find(Finding::error(entry.value.at.clone(), what).help("for example { \"command\": \"…\" }"));
         }
     }

@@ -100,7 +100,7 @@ pub(crate) fn exposure(source: &Source, servers: &[Server]) -> Option<Finding> {
         let what = "others on this machine can read this file, and it holds what look like secrets";
         let mut finding = Finding::warning(0..0, what)
             .help(format!("chmod 600 {}, or put them into variables and write ${{VAR}}", source.path().display()))
-            .of_circumstances();
+            .from_environment();
         finding.at = None;
         finding
     })

@@ -8,7 +8,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseError;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::{Entry, Is, Value};
+use super::{Entry, ValueKind, Value};
 use crate::finding::Finding;
 
 /// What is taken for JSON in the files of clients, and what is not.
@@ -58,15 +58,15 @@ fn on_characters(text: &str, range: Range<usize>) -> Range<usize> {
 
 fn convert(value: ast::Value<'_>) -> Value {
     let range = value.range();
-    let is = match value {
-        ast::Value::NullKeyword(_) => Is::Null,
-        ast::Value::BooleanLit(flag) => Is::Flag(flag.value),
-        ast::Value::NumberLit(number) => Is::Number(number.value.to_owned()),
-        ast::Value::StringLit(text) => Is::Text(text.value.into_owned()),
-        ast::Value::Array(list) => Is::List(list.elements.into_iter().map(convert).collect()),
-        ast::Value::Object(table) => Is::Table(table.properties.into_iter().map(entry).collect()),
+    let kind = match value {
+        ast::Value::NullKeyword(_) => ValueKind::Null,
+        ast::Value::BooleanLit(flag) => ValueKind::Flag(flag.value),
+        ast::Value::NumberLit(number) => ValueKind::Number(number.value.to_owned()),
+        ast::Value::StringLit(text) => ValueKind::Text(text.value.into_owned()),
+        ast::Value::Array(list) => ValueKind::List(list.elements.into_iter().map(convert).collect()),
+        ast::Value::Object(table) => ValueKind::Table(table.properties.into_iter().map(entry).collect()),
     };
-    Value { at: range.start..range.end, is }
+    Value { at: range.start..range.end, kind }
 }
 
 fn entry(property: ast::ObjectProp<'_>) -> Entry {

@@ -72,7 +72,7 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
     let command = own("command");
     let kind = settings.choice("type");
     // A value that is there and wrong has been complained about; that it is there still counts.
-    let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.is != crate::file::Is::Null);
+    let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.kind != crate::file::ValueKind::Null);
     match (command, url) {
         (Some(_), Some((_, url))) => {
             let what = "it has a `command` and a `url`, and can be reached only one way";
@@ -156,7 +156,7 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
             Err(why) => {
                 let what = format!("`envFile` cannot be read: {why}");
-                checker.find(Finding::error(at, what).of_circumstances());
+                checker.find(Finding::error(at, what).from_environment());
                 return None;
             }
         }
