@@ -12,7 +12,7 @@ use crate::file::{Entry, ValueKind, Value};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
-use crate::variables::{expand, is_surely_a_variable};
+use crate::variables::{expand, is_plain_variable_name};
 
 /// Whose file it is: that decides what an unknown key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Owner {
     /// Ours: an unknown key is a slip.
     Mendline,
     /// Another program's: an unknown key is that program's business.
-    Another,
+    OtherProgram,
 }
 
 /// Everything that was said in a block.
@@ -43,11 +43,11 @@ pub(crate) struct CheckedValue {
 pub(crate) enum TypedValue {
     Flag(bool),
     Text(String),
-    Words(Vec<String>),
+    TextList(Vec<String>),
     Pairs(Vec<Pair>),
     Duration(Duration),
-    Whole(i64),
-    Real(f64),
+    Integer(i64),
+    Number(f64),
     Choice(&'static str),
     Block(Block),
     Each(Vec<(String, Block)>),
@@ -94,19 +94,19 @@ impl<'a> Checker<'a> {
         Checker { environment, owner, findings: Vec::new(), secrets: Vec::new(), server: None }
     }
 
-    pub fn find(&mut self, mut finding: Finding) {
+    pub fn report(&mut self, mut finding: Finding) {
         finding.server.clone_from(&self.server);
         self.findings.push(finding);
     }
 
     /// Something that is a mistake in our own file and merely odd in another program's.
-    pub fn find_slip(&mut self, at: Range<usize>, what: String, help: Option<String>) {
+    pub fn report_mistake(&mut self, at: Range<usize>, what: String, help: Option<String>) {
         let mut finding = match self.owner {
             Owner::Mendline => Finding::error(at, what),
-            Owner::Another => Finding::warning(at, what),
+            Owner::OtherProgram => Finding::warning(at, what),
         };
         finding.help = help;
-        self.find(finding);
+        self.report(finding);
     }
 
     /// Reads a block. `is_shared` says that other programs have keys here, too.
@@ -114,13 +114,13 @@ impl<'a> Checker<'a> {
         let mut block = Block::default();
         for (index, entry) in entries.iter().enumerate() {
             if entries[..index].iter().any(|before| before.key == entry.key) {
-                self.find_double(entry, "key");
-                self.hide(&entry.value);
+                self.report_duplicate(entry, "key");
+                self.mask(&entry.value);
                 continue;
             }
             let Some(key) = keys::find(keys, &entry.key) else {
-                self.hide(&entry.value);
-                self.find_unknown(entry, keys, is_shared);
+                self.mask(&entry.value);
+                self.report_unknown_key(entry, keys, is_shared);
                 continue;
             };
             if entry.value.kind == ValueKind::Null {
@@ -134,13 +134,13 @@ impl<'a> Checker<'a> {
         block
     }
 
-    pub fn find_double(&mut self, entry: &Entry, what: &str) {
+    pub fn report_duplicate(&mut self, entry: &Entry, what: &str) {
         let help = "only one of them can hold: remove the other".to_owned();
-        self.find_slip(entry.key_at.clone(), format!("the {what} `{}` is there twice", entry.key), Some(help));
+        self.report_mistake(entry.key_at.clone(), format!("the {what} `{}` is there twice", entry.key), Some(help));
     }
 
-    fn find_unknown(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
-        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_) | Kind::NotYet(_)));
+    fn report_unknown_key(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
+        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_) | Kind::Unsupported(_)));
         let usable = usable.map(|key| key.name);
         let meant = nearest(&entry.key, usable.clone());
         let what = format!("there is no key `{}` here", entry.key);
@@ -153,13 +153,13 @@ impl<'a> Checker<'a> {
         };
         let at = entry.key_at.clone();
         let finding = match self.owner {
-            Owner::Another if is_shared && meant.is_none() => {
+            Owner::OtherProgram if is_shared && meant.is_none() => {
                 Finding::note(at, format!("`{}` is not known to Mendline and does nothing here", entry.key))
             }
-            Owner::Another if is_shared => Finding::warning(at, what).help(help),
+            Owner::OtherProgram if is_shared => Finding::warning(at, what).help(help),
             _ => Finding::error(at, what).help(help),
         };
-        self.find(finding);
+        self.report(finding);
     }
 
     fn value(&mut self, key: &'static Key, entry: &Entry) -> Option<TypedValue> {
@@ -171,65 +171,65 @@ impl<'a> Checker<'a> {
             },
             Kind::Text => self.text(name, value).map(TypedValue::Text),
             Kind::Url => {
-                self.hide_url(value);
+                self.mask_url(value);
                 self.text(name, value).map(TypedValue::Text)
             }
-            Kind::Words => {
-                self.hide(value);
+            Kind::TextList => {
+                self.mask(value);
                 self.words(name, value)
             }
             Kind::Pairs => {
-                self.hide(value);
+                self.mask(value);
                 self.pairs(name, value)
             }
             Kind::Variables => {
-                self.hide(value);
+                self.mask(value);
                 self.variables(name, value)
             }
             Kind::Duration(least) => self.duration(name, value, *least).map(TypedValue::Duration),
             Kind::Seconds => self.counted(name, value, 1.0, "seconds"),
             Kind::Millis => self.counted(name, value, 0.001, "milliseconds"),
-            Kind::Whole(least, most) => self.whole(name, value, *least, *most),
-            Kind::Real(least, most) => self.real(name, value, *least, *most),
+            Kind::Integer(least, most) => self.whole(name, value, *least, *most),
+            Kind::Number(least, most) => self.real(name, value, *least, *most),
             Kind::Choice(words) => self.choice(name, value, words).map(TypedValue::Choice),
             Kind::Block(keys) => match value.table() {
                 Some(entries) => Some(TypedValue::Block(self.block(entries, keys, false))),
                 None => {
-                    self.hide(value);
+                    self.mask(value);
                     self.wrong(name, value, "a block in braces", "{}")
                 }
             },
             Kind::Each(keys) => self.each(name, value, keys),
             Kind::Codes(words) => self.codes(name, value, words),
             Kind::Foreign(why) => {
-                self.hide(value);
-                self.find(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
+                self.mask(value);
+                self.report(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
                 Some(TypedValue::Foreign)
             }
-            Kind::NotYet(instead) => {
-                self.hide(value);
+            Kind::Unsupported(instead) => {
+                self.mask(value);
                 // In another program's file the key may be that program's, which carries it out itself.
                 let what = format!("`{name}` is not supported yet");
-                self.find_slip(entry.key_at.clone(), what, Some((*instead).to_owned()));
+                self.report_mistake(entry.key_at.clone(), what, Some((*instead).to_owned()));
                 None
             }
         }
     }
 
     fn wrong(&mut self, name: &str, value: &Value, expected: &str, example: &str) -> Option<TypedValue> {
-        self.find(wrong(name, value, expected, example));
+        self.report(wrong(name, value, expected, example));
         None
     }
 
     /// A text with its variables put in.
     fn text(&mut self, name: &str, value: &Value) -> Option<String> {
         let ValueKind::Text(text) = &value.kind else {
-            self.find(wrong(name, value, "text", "\"…\""));
+            self.report(wrong(name, value, "text", "\"…\""));
             return None;
         };
         let text = self.expanded(text, &value.at)?;
         if text.contains('\0') {
-            self.find(Finding::error(
+            self.report(Finding::error(
                 value.at.clone(),
                 format!("`{name}` has a character in it that no text may have"),
             ));
@@ -243,7 +243,7 @@ impl<'a> Checker<'a> {
             Ok(text) => Some(text),
             Err(fault) => {
                 let finding = Finding::error(at.clone(), fault.what).help(fault.help);
-                self.find(if fault.is_unset { finding.from_environment() } else { finding });
+                self.report(if fault.is_unset { finding.from_environment() } else { finding });
                 None
             }
         }
@@ -254,7 +254,7 @@ impl<'a> Checker<'a> {
             return self.wrong(name, value, "a list of texts", "[\"…\"]");
         };
         let words: Vec<_> = list.iter().map(|word| self.text(name, word)).collect();
-        words.into_iter().collect::<Option<_>>().map(TypedValue::Words)
+        words.into_iter().collect::<Option<_>>().map(TypedValue::TextList)
     }
 
     fn pairs(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
@@ -264,7 +264,7 @@ impl<'a> Checker<'a> {
         let mut pairs: Vec<Pair> = Vec::new();
         for entry in entries {
             if pairs.iter().any(|pair| pair.name == entry.key) {
-                self.find_double(entry, "name");
+                self.report_duplicate(entry, "name");
                 continue;
             }
             if entry.value.kind == ValueKind::Null {
@@ -298,16 +298,16 @@ impl<'a> Checker<'a> {
         if variable.is_empty() || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             // Perhaps it is the secret itself.
             self.secrets.push(at.clone());
-            self.find(Finding::error(at.clone(), "this must be the name of a variable, and cannot be one"));
+            self.report(Finding::error(at.clone(), "this must be the name of a variable, and cannot be one"));
             return None;
         }
         let value = self.environment.variable(variable);
         if value.is_none() {
-            let what = match is_surely_a_variable(variable) {
+            let what = match is_plain_variable_name(variable) {
                 true => format!("the variable {variable} is not set"),
                 false => "the variable that is named here is not set".to_owned(),
             };
-            self.find(Finding::error(at.clone(), what).help("set it where Mendline is started").from_environment());
+            self.report(Finding::error(at.clone(), what).help("set it where Mendline is started").from_environment());
         }
         value
     }
@@ -330,7 +330,7 @@ impl<'a> Checker<'a> {
         };
         let within = duration.filter(|duration| (least..=keys::LONGEST).contains(duration));
         if within.is_none() {
-            self.find(wrong(name, value, &expected, example));
+            self.report(wrong(name, value, &expected, example));
         }
         within
     }
@@ -353,7 +353,7 @@ impl<'a> Checker<'a> {
             _ => None,
         };
         match number {
-            Some(number) => Some(TypedValue::Whole(number)),
+            Some(number) => Some(TypedValue::Integer(number)),
             None => {
                 let example = least.max(1).min(most).to_string();
                 self.wrong(name, value, &format!("a whole number from {least} to {most}"), &example)
@@ -367,7 +367,7 @@ impl<'a> Checker<'a> {
             _ => None,
         };
         match number {
-            Some(number) => Some(TypedValue::Real(number)),
+            Some(number) => Some(TypedValue::Number(number)),
             None => {
                 let example = if least < 1.0 { "0.5" } else { "1.5" };
                 self.wrong(name, value, &format!("a number from {least} to {most}"), example)
@@ -388,26 +388,26 @@ impl<'a> Checker<'a> {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
                 None => format!("for example \"{}\"", words.first().copied().unwrap_or_default()),
             });
-            self.find(finding);
+            self.report(finding);
         }
         chosen
     }
 
     fn each(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            self.hide(value);
+            self.mask(value);
             return self.wrong(name, value, "names with blocks in braces", "{ \"name\": {} }");
         };
         let mut blocks: Vec<(String, Block)> = Vec::new();
         for entry in entries {
             if blocks.iter().any(|(before, _)| *before == entry.key) {
-                self.find_double(entry, "name");
+                self.report_duplicate(entry, "name");
             } else if let Some(inner) = entry.value.table() {
                 let block = self.block(inner, keys, false);
                 blocks.push((entry.key.clone(), block));
             } else {
-                self.hide(&entry.value);
-                self.find(wrong(&entry.key, &entry.value, "a block in braces", "{}"));
+                self.mask(&entry.value);
+                self.report(wrong(&entry.key, &entry.value, "a block in braces", "{}"));
             }
         }
         Some(TypedValue::Each(blocks))
@@ -421,11 +421,11 @@ impl<'a> Checker<'a> {
         for entry in entries {
             let Ok(code) = entry.key.parse::<i64>() else {
                 let what = format!("`{}` is not an error code, which is a whole number", entry.key);
-                self.find(Finding::error(entry.key_at.clone(), what).help("for example \"-32603\""));
+                self.report(Finding::error(entry.key_at.clone(), what).help("for example \"-32603\""));
                 continue;
             };
             if codes.iter().any(|(before, _)| *before == code) {
-                self.find_double(entry, "code");
+                self.report_duplicate(entry, "code");
             } else if let Some(word) = self.choice(&entry.key, &entry.value, words) {
                 codes.push((code, word));
             }
@@ -434,22 +434,22 @@ impl<'a> Checker<'a> {
     }
 
     /// Everything in it that is text may be a secret.
-    pub fn hide(&mut self, value: &Value) {
+    pub fn mask(&mut self, value: &Value) {
         match &value.kind {
             ValueKind::Text(_) => self.secrets.push(value.at.clone()),
-            ValueKind::List(list) => list.iter().for_each(|value| self.hide(value)),
-            ValueKind::Table(entries) => entries.iter().for_each(|entry| self.hide(&entry.value)),
+            ValueKind::List(list) => list.iter().for_each(|value| self.mask(value)),
+            ValueKind::Table(entries) => entries.iter().for_each(|entry| self.mask(&entry.value)),
             ValueKind::Null | ValueKind::Flag(_) | ValueKind::Number(_) | ValueKind::Date => {}
         }
     }
 
     /// What a URL may be shown of: not its query, and nothing before an `@`.
-    fn hide_url(&mut self, value: &Value) {
-        let ValueKind::Text(text) = &value.kind else { return self.hide(value) };
+    fn mask_url(&mut self, value: &Value) {
+        let ValueKind::Text(text) = &value.kind else { return self.mask(value) };
         // The text begins behind a quote; escapes, which no URL needs, would move things: then all of it is hidden.
         let (start, is_plain) = (value.at.start + 1, value.at.len() == text.len() + 2);
         if !is_plain {
-            return self.hide(value);
+            return self.mask(value);
         }
         let authority = text.find("://").map_or(0, |at| at + 3);
         if let Some(at) = text.rfind('@') {

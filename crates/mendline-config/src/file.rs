@@ -59,7 +59,7 @@ impl Source {
             text.drain(..'\u{feff}'.len_utf8());
         }
         // Until somebody has understood it, everything in quotes may be a secret.
-        let shown = mask::everything(&text);
+        let shown = mask::mask_all(&text);
         Source { path: path.into(), text, shown }
     }
 

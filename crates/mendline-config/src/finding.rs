@@ -84,7 +84,7 @@ impl Finding {
     /// On one line, for a log.
     pub fn line(&self, source: &Source) -> String {
         let path = source.path().display();
-        let place = match &self.at {
+        let location = match &self.at {
             Some(at) => {
                 let (line, column) = source.position(at.start);
                 format!("{path}:{line}:{column}")
@@ -93,8 +93,8 @@ impl Finding {
         };
         let what = escaped(&self.what);
         match &self.help {
-            Some(help) => format!("{}: {what}; {}", escaped(&place), escaped(help)),
-            None => format!("{}: {what}", escaped(&place)),
+            Some(help) => format!("{}: {what}; {}", escaped(&location), escaped(help)),
+            None => format!("{}: {what}", escaped(&location)),
         }
     }
 

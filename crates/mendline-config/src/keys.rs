@@ -28,7 +28,7 @@ pub enum Kind {
     /// A URL: text of which what comes after `?` is nobody's business.
     Url,
     /// A list of texts that may hold secrets.
-    Words,
+    TextList,
     /// Names and texts that may hold secrets.
     Pairs,
     /// Names, and the variables that hold their values.
@@ -40,9 +40,9 @@ pub enum Kind {
     /// Milliseconds as a number.
     Millis,
     /// A whole number from … to ….
-    Whole(i64, i64),
+    Integer(i64, i64),
     /// A number from … to ….
-    Real(f64, f64),
+    Number(f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Further keys.
@@ -55,7 +55,7 @@ pub enum Kind {
     Foreign(&'static str),
     /// Planned and not built. It is refused, with what to do until then, because a key that is accepted and does nothing
     /// is a promise that is not kept. Neither the schema nor the table offers it.
-    NotYet(&'static str),
+    Unsupported(&'static str),
 }
 
 /// The longest time that can be meant.
@@ -89,8 +89,8 @@ pub const CODEX_SERVERS: &str = "mcp_servers";
 pub const MENDLINE: &[Key] = &[
     key("defaults", Kind::Block(POLICIES), "", "Policies for all servers; what a server says itself wins."),
     key("logs", Kind::Block(LOGS), "", "What is kept in log files, for `mendline logs`; holds from the next start on."),
-    key("access", Kind::NotYet(GATEWAY), "", "Who may use the gateway."),
-    key("store", Kind::NotYet(GATEWAY), "", "What several gateways share."),
+    key("access", Kind::Unsupported(GATEWAY), "", "Who may use the gateway."),
+    key("store", Kind::Unsupported(GATEWAY), "", "What several gateways share."),
 ];
 
 const LOGS: &[Key] = &[
@@ -100,10 +100,10 @@ const LOGS: &[Key] = &[
         "info",
         "What is worth a line; off: no files.",
     ),
-    key("fileBytes", Kind::Whole(65_536, 1 << 30), "8388608", "How much one file holds before the next is begun."),
+    key("fileBytes", Kind::Integer(65_536, 1 << 30), "8388608", "How much one file holds before the next is begun."),
     key(
         "totalBytes",
-        Kind::Whole(65_536, 1 << 40),
+        Kind::Integer(65_536, 1 << 40),
         "67108864",
         "How much all files hold together before the oldest go.",
     ),
@@ -114,7 +114,7 @@ const LOGS: &[Key] = &[
 pub const SERVER: &[Key] = &[
     key("type", Kind::Choice(TYPES), "told by the other keys", "How it is reached; over HTTP, left out: found out."),
     key("command", Kind::Text, "", "The program to run."),
-    key("args", Kind::Words, "[]", "Its arguments."),
+    key("args", Kind::TextList, "[]", "Its arguments."),
     key("env", Kind::Pairs, "{}", "Variables to set on top of Mendline's own."),
     key(
         "envFile",
@@ -140,7 +140,7 @@ pub const SERVER: &[Key] = &[
     KEEP_ALIVE,
     RESUME,
     LIMITS,
-    key("auth", Kind::NotYet("use `headers` with ${VAR}"), "", "How to log in."),
+    key("auth", Kind::Unsupported("use `headers` with ${VAR}"), "", "How to log in."),
     key("tools", Kind::Each(TOOL), "{}", "What holds for single tools, whatever the server says of them."),
     CATALOGUE,
     STARTUP,
@@ -224,13 +224,13 @@ const AUTO_RECONNECT_KEYS: &[Key] = &[
     key("enabled", Kind::Flag, "true", "false: a lost server is tried once when the next call needs it."),
     key(
         "maxRetries",
-        Kind::Whole(-1, 1_000_000),
+        Kind::Integer(-1, 1_000_000),
         "10, but not before two minutes",
         "Tries before it is only looked at now and then; -1: no end.",
     ),
     key("initialRetryDelay", Kind::Duration(MILLISECOND), "up to 200ms", "The wait before the first try."),
     key("maxRetryDelay", Kind::Duration(MILLISECOND), "30s; 5s at most while a call waits", "The longest wait."),
-    key("backoffMultiplier", Kind::Real(1.0, 1000.0), "2", "How many times longer each wait is than the one before."),
+    key("backoffMultiplier", Kind::Number(1.0, 1000.0), "2", "How many times longer each wait is than the one before."),
     key("silent", Kind::Flag, "true", "false: the client is told."),
 ];
 
@@ -245,7 +245,7 @@ const TIMEOUTS_KEYS: &[Key] = &[
 
 const RETRY: Key = key("retry", Kind::Block(RETRY_KEYS), "", "When a call is sent again.");
 const RETRY_KEYS: &[Key] = &[
-    key("maxAttempts", Kind::Whole(1, 10), "3", "How often in all, when it is safe."),
+    key("maxAttempts", Kind::Integer(1, 10), "3", "How often in all, when it is safe."),
     key("initialDelay", Kind::Duration(MILLISECOND), "100ms", "The first wait; doubles, with chance."),
     key("maxDelay", Kind::Duration(MILLISECOND), "5s", "The longest wait."),
     key(
@@ -264,19 +264,19 @@ const CIRCUIT_BREAKER: Key = key(
 );
 const CIRCUIT_BREAKER_KEYS: &[Key] = &[
     key("enabled", Kind::Flag, "true", "false: never."),
-    key("failureThreshold", Kind::Whole(1, 10_000), "5", "So many failures in a row open it …"),
-    key("successRate", Kind::Real(0.0, 1.0), "0.5", "… or fewer successes than this share …"),
+    key("failureThreshold", Kind::Integer(1, 10_000), "5", "So many failures in a row open it …"),
+    key("successRate", Kind::Number(0.0, 1.0), "0.5", "… or fewer successes than this share …"),
     key("window", Kind::Duration(SECOND), "30s", "… over this time …"),
-    key("windowCalls", Kind::Whole(1, 10_000), "10", "… with at least so many calls in it."),
+    key("windowCalls", Kind::Integer(1, 10_000), "10", "… with at least so many calls in it."),
     key("resetTimeout", Kind::Duration(MILLISECOND), "5s, doubling up to 1m", "How long it stays open."),
-    key("successThreshold", Kind::Whole(1, 1000), "2", "So many answered calls close it again."),
+    key("successThreshold", Kind::Integer(1, 1000), "2", "So many answered calls close it again."),
     key("countToolErrors", Kind::Flag, "false", "Whether a result with `isError` is a failure of its tool."),
 ];
 
 const RATE_LIMIT: Key = key("rateLimit", Kind::Block(RATE_LIMIT_KEYS), "none", "How many calls in what time.");
 const RATE_LIMIT_KEYS: &[Key] = &[
-    key("burst", Kind::Whole(1, 1_000_000), "`perSecond`, rounded up", "So many at once after a pause."),
-    key("perSecond", Kind::Real(0.001, 1_000_000.0), "", "So many in the long run; 0.1 is one in ten seconds."),
+    key("burst", Kind::Integer(1, 1_000_000), "`perSecond`, rounded up", "So many at once after a pause."),
+    key("perSecond", Kind::Number(0.001, 1_000_000.0), "", "So many in the long run; 0.1 is one in ten seconds."),
 ];
 
 const KEEP_ALIVE: Key = key("keepAlive", Kind::Block(KEEP_ALIVE_KEYS), "", "How an idle line is tested.");
@@ -288,13 +288,13 @@ const KEEP_ALIVE_KEYS: &[Key] = &[
 
 const RESUME: Key = key("resume", Kind::Block(RESUME_KEYS), "", "What becomes of a response that broke off.");
 const RESUME_KEYS: &[Key] =
-    &[key("maxAttempts", Kind::Whole(0, 1000), "10", "How often it is asked for again without anything new in it.")];
+    &[key("maxAttempts", Kind::Integer(0, 1000), "10", "How often it is asked for again without anything new in it.")];
 
 const LIMITS: Key = key("limits", Kind::Block(LIMITS_KEYS), "", "How much at once.");
 const LIMITS_KEYS: &[Key] = &[
-    key("inFlight", Kind::Whole(1, 32_767), "256", "Calls that are with the server; others wait."),
-    key("waiting", Kind::Whole(1, 32_768), "1024", "Calls that wait; others are refused at once."),
-    key("messageBytes", Kind::Whole(1024, 256 << 20), "16777216", "The longest message."),
+    key("inFlight", Kind::Integer(1, 32_767), "256", "Calls that are with the server; others wait."),
+    key("waiting", Kind::Integer(1, 32_768), "1024", "Calls that wait; others are refused at once."),
+    key("messageBytes", Kind::Integer(1024, 256 << 20), "16777216", "The longest message."),
 ];
 
 const TOOL: &[Key] = &[
@@ -315,7 +315,7 @@ const CATALOGUE_KEYS: &[Key] =
 const STARTUP: Key =
     key("startup", Kind::Choice(&["atOnce", "wait"]), "atOnce", "Whether a client's greeting waits for the server.");
 const SHARING: Key =
-    key("sharing", Kind::NotYet(GATEWAY), "", "One child for all clients of the gateway, or one each.");
+    key("sharing", Kind::Unsupported(GATEWAY), "", "One child for all clients of the gateway, or one each.");
 const TRUST_HINTS: Key =
     key("trustHints", Kind::Flag, "true", "Whether what a server says about its own tools is believed.");
 

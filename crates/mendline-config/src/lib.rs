@@ -27,7 +27,7 @@ pub mod keys;
 mod lower;
 mod name;
 mod nearest;
-mod place;
+mod location;
 mod schema;
 mod variables;
 mod watch;
@@ -40,14 +40,14 @@ use file::{Entry, Value};
 
 pub use check::Owner;
 pub use file::Source;
-pub use file::json::OPTIONS as JSON_OF_CLIENTS;
+pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
 pub use finding::{Cause, Finding, Paint, Severity};
-pub use lower::{LogChoices, Reach, Server};
+pub use lower::{LogSettings, Reach, Server};
 pub use name::Name;
 pub use nearest::nearest;
-pub use place::{Found, NoFile, find};
+pub use location::{ConfigFile, NoConfigFile, find};
 pub use schema::{key_table, schema};
-pub use variables::{VariableFault, expand, is_surely_a_variable, is_variable};
+pub use variables::{VariableError, expand, is_plain_variable_name, is_variable_name};
 pub use watch::Watch;
 
 /// What a variable holds.
@@ -122,7 +122,7 @@ pub struct Loaded {
     /// All names, those that cannot be understood included.
     pub names: Vec<String>,
     /// What it says about log files.
-    pub logs: LogChoices,
+    pub logs: LogSettings,
     /// What is to be said about it, in the order of the file.
     pub findings: Vec<Finding>,
 }
@@ -158,14 +158,14 @@ impl Loaded {
 /// Reads what a file means. `is_ours` says that it lies where Mendline looks for its own.
 pub fn load(source: Source, is_ours: bool, environment: Environment) -> Loaded {
     let mut environment = environment;
-    environment.workspace = place::workspace(source.path());
+    environment.workspace = location::workspace(source.path());
     environment.directory = source.path().parent().map(Path::to_owned);
     let mut loaded = Loaded {
-        owner: Owner::Another,
+        owner: Owner::OtherProgram,
         source,
         servers: Vec::new(),
         names: Vec::new(),
-        logs: LogChoices::default(),
+        logs: LogSettings::default(),
         findings: Vec::new(),
     };
     let tree = match loaded.source.parse() {
@@ -175,29 +175,29 @@ pub fn load(source: Source, is_ours: bool, environment: Environment) -> Loaded {
             return loaded;
         }
     };
-    loaded.owner = whose(&tree, &loaded.source, is_ours);
+    loaded.owner = owner_of(&tree, &loaded.source, is_ours);
     let mut checker = Checker::new(&environment, loaded.owner);
-    understand(&tree, &mut checker, &mut loaded);
+    check_file(&tree, &mut checker, &mut loaded);
     let Checker { mut findings, secrets, .. } = checker;
     findings.sort_by_key(|finding| finding.at.as_ref().map(|at| at.start));
     let shown = file::mask(loaded.source.text(), secrets);
     loaded.source.show_as(shown);
-    findings.extend(place::exposure(&loaded.source, &loaded.servers));
+    findings.extend(location::permission_warning(&loaded.source, &loaded.servers));
     loaded.findings = findings;
     loaded
 }
 
-fn whose(tree: &Value, source: &Source, is_ours: bool) -> Owner {
+fn owner_of(tree: &Value, source: &Source, is_ours: bool) -> Owner {
     let names_us = |value: &Value| matches!(&value.kind, file::ValueKind::Text(text) if text.contains("mendline"));
     let says_so = tree.get("mendline").is_some() || tree.get("$schema").is_some_and(names_us);
     // TOML is Codex's, which has a hundred other keys in there.
-    if (is_ours || says_so) && source.language() == file::Language::Json { Owner::Mendline } else { Owner::Another }
+    if (is_ours || says_so) && source.language() == file::Language::Json { Owner::Mendline } else { Owner::OtherProgram }
 }
 
-fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
+fn check_file(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     let Some(entries) = tree.table() else {
         let what = format!("a configuration is a block in braces, and this is {}", tree.kind_name());
-        checker.find(Finding::error(tree.at.clone(), what).help("write `{ \"mcpServers\": {} }`"));
+        checker.report(Finding::error(tree.at.clone(), what).help("write `{ \"mcpServers\": {} }`"));
         return;
     };
     // Servers are read one by one, each under its own name; everything else at the top is read as one block.
@@ -205,23 +205,22 @@ fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     let top = match checker.owner {
         Owner::Mendline => checker.block(&rest, keys::TOP, false),
         // Whatever else a client keeps there, it is not for us; but what is for us is read.
-        Owner::Another => {
+        Owner::OtherProgram => {
             let ours: Vec<Entry> = rest.iter().filter(|entry| entry.key == "mendline").cloned().collect();
-            rest.iter().filter(|entry| entry.key != "mendline").for_each(|entry| checker.hide(&entry.value));
+            rest.iter().filter(|entry| entry.key != "mendline").for_each(|entry| checker.mask(&entry.value));
             checker.block(&ours, keys::TOP, false)
         }
     };
     let defaults = lower::defaults(&top, checker);
     loaded.logs = lower::logs(&top, checker);
-    let nested = tree.get("mcp").and_then(|mcp| mcp.get("servers")).filter(|_| checker.owner == Owner::Another);
+    let nested = tree.get("mcp").and_then(|mcp| mcp.get("servers")).filter(|_| checker.owner == Owner::OtherProgram);
     let places = servers.iter().map(|entry| (entry.key.as_str(), &entry.value)).chain(nested.map(|it| ("servers", it)));
     let mut is_there = false;
     for (key, value) in places {
         let Some(entries) = value.table() else {
-            checker.hide(value);
+            checker.mask(value);
             let what = format!("`{key}` must be names with blocks in braces, and is {}", value.kind_name());
-            checker
-                .find(Finding::error(value.at.clone(), what).help("for example { \"notes\": { \"command\": \"…\" } }"));
+            checker.report(Finding::error(value.at.clone(), what).help("for example { \"notes\": { \"command\": \"…\" } }"));
             continue;
         };
         is_there = true;
@@ -231,7 +230,7 @@ fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     }
     if !is_there && !checker.findings.iter().any(Finding::is_error) {
         let at = tree.at.start..tree.at.start;
-        checker.find(Finding::warning(at, "there are no servers in this file").help("they stand under `mcpServers`"));
+        checker.report(Finding::warning(at, "there are no servers in this file").help("they stand under `mcpServers`"));
     }
 }
 

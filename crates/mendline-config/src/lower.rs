@@ -18,7 +18,7 @@ use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
 use crate::name::Name;
-pub use logs::LogChoices;
+pub use logs::LogSettings;
 pub(crate) use logs::logs;
 pub use reach::Reach;
 
@@ -67,7 +67,7 @@ impl<'a> Settings<'a> {
 
     fn words(&self, path: &str) -> &'a [String] {
         match self.find(path).map(|found| &found.value) {
-            Some(TypedValue::Words(words)) => words,
+            Some(TypedValue::TextList(words)) => words,
             _ => &[],
         }
     }
@@ -95,7 +95,7 @@ impl<'a> Settings<'a> {
 
     fn whole(&self, path: &str) -> Option<i64> {
         match self.find(path)?.value {
-            TypedValue::Whole(number) => Some(number),
+            TypedValue::Integer(number) => Some(number),
             _ => None,
         }
     }
@@ -106,13 +106,13 @@ impl<'a> Settings<'a> {
 
     fn real(&self, path: &str) -> Option<f64> {
         match self.find(path)?.value {
-            TypedValue::Real(number) => Some(number),
+            TypedValue::Number(number) => Some(number),
             _ => None,
         }
     }
 
     /// Where it was said, by the server itself.
-    fn own_place(&self, path: &str) -> Option<Range<usize>> {
+    fn own_span(&self, path: &str) -> Option<Range<usize>> {
         self.own.find(path).map(|found| found.at.clone())
     }
 }
@@ -125,15 +125,15 @@ pub(crate) fn defaults(top: &Block, checker: &mut Checker<'_>) -> Block {
     };
     // What contradicts itself already here would be said again for every server.
     let own = Settings { own: &defaults, defaults: &Block::default() };
-    policies::contradictions(own, checker);
+    policies::check_contradictions(own, checker);
     defaults
 }
 
 /// Reads one server and adds it to the others, if it can be understood.
 pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     if loaded.names.contains(&entry.key) {
-        checker.hide(&entry.value);
-        return checker.find_double(entry, "server");
+        checker.mask(&entry.value);
+        return checker.report_duplicate(entry, "server");
     }
     loaded.names.push(entry.key.clone());
     checker.server = Some(entry.key.clone());
@@ -143,8 +143,8 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
         Some(entries) => {
             let own = checker.block(entries, keys::SERVER, true);
             let settings = Settings { own: &own, defaults };
-            remark(settings, checker);
-            policies::contradictions(settings, checker);
+            check_enabled(settings, checker);
+            policies::check_contradictions(settings, checker);
             let reached = reach::reach(entry, settings, checker);
             let is_right = !checker.findings[before..].iter().any(Finding::is_error);
             if let (Some((reach, literal_secrets)), true) = (reached, is_right) {
@@ -161,9 +161,9 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
             }
         }
         None => {
-            checker.hide(&entry.value);
+            checker.mask(&entry.value);
             let what = format!("the server `{}` must be a block in braces, and is {}", entry.key, entry.value.kind_name());
-            checker.find(Finding::error(entry.value.at.clone(), what).help("for example { \"command\": \"…\" }"));
+            checker.report(Finding::error(entry.value.at.clone(), what).help("for example { \"command\": \"…\" }"));
         }
     }
     checker.server = None;
@@ -171,21 +171,21 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
 
 /// What it is called in logs and errors. Clients allow names that we cannot put before a tool's; those are tidied.
 fn name(entry: &Entry, checker: &mut Checker<'_>, loaded: &Loaded) -> String {
-    let tidied = Name::tidied(&entry.key).to_string();
+    let sanitized = Name::sanitized(&entry.key).to_string();
     if entry.key.contains("__") || entry.key.is_empty() {
         let why = entry.key.parse::<Name>().err().unwrap_or_default();
-        checker.find_slip(entry.key_at.clone(), why, Some(format!("for example `{tidied}`")));
-    } else if entry.key != tidied {
-        let what = format!("`{}` will be called `{tidied}` in logs and errors", entry.key);
+        checker.report_mistake(entry.key_at.clone(), why, Some(format!("for example `{sanitized}`")));
+    } else if entry.key != sanitized {
+        let what = format!("`{}` will be called `{sanitized}` in logs and errors", entry.key);
         let why = "a name is made of at most 64 letters, digits, `-` and `_`";
-        checker.find(Finding::note(entry.key_at.clone(), what).help(why));
+        checker.report(Finding::note(entry.key_at.clone(), what).help(why));
     }
-    let is_taken = |other: &&Server| other.name != entry.key && other.policies.name == tidied;
+    let is_taken = |other: &&Server| other.name != entry.key && other.policies.name == sanitized;
     if let Some(other) = loaded.servers.iter().find(is_taken) {
-        let what = format!("`{}` and `{}` would both be called `{tidied}`", other.name, entry.key);
-        checker.find_slip(entry.key_at.clone(), what, Some("rename one of them".to_owned()));
+        let what = format!("`{}` and `{}` would both be called `{sanitized}`", other.name, entry.key);
+        checker.report_mistake(entry.key_at.clone(), what, Some("rename one of them".to_owned()));
     }
-    tidied
+    sanitized
 }
 
 fn is_disabled(settings: Settings<'_>) -> bool {
@@ -193,9 +193,9 @@ fn is_disabled(settings: Settings<'_>) -> bool {
 }
 
 /// What contradicts itself.
-fn remark(settings: Settings<'_>, checker: &mut Checker<'_>) {
+fn check_enabled(settings: Settings<'_>, checker: &mut Checker<'_>) {
     if let (Some(true), Some(true)) = (settings.flag("disabled"), settings.flag("enabled")) {
-        let at = settings.own_place("enabled").unwrap_or(0..0);
-        checker.find_slip(at, "it cannot be `disabled` and `enabled` at once".to_owned(), None);
+        let at = settings.own_span("enabled").unwrap_or(0..0);
+        checker.report_mistake(at, "it cannot be `disabled` and `enabled` at once".to_owned(), None);
     }
 }

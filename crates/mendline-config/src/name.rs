@@ -51,26 +51,26 @@ impl Name {
             Some(Launcher::Script) => script(&words),
             None => None,
         };
-        Name::tidied(&launched.unwrap_or(program))
+        Name::sanitized(&launched.unwrap_or(program))
     }
 
     /// The name that a host gives: without what every host has.
     pub fn of_host(host: &str) -> Name {
         let host = host.strip_prefix("www.").or(host.strip_prefix("mcp.")).unwrap_or(host);
-        Name::tidied(host)
+        Name::sanitized(host)
     }
 
     /// The nearest name to any text.
-    pub fn tidied(text: &str) -> Name {
-        let mut tidy = String::new();
+    pub fn sanitized(text: &str) -> Name {
+        let mut name = String::new();
         for character in text.chars() {
             let plain = if is_plain(character) { character } else { '-' };
-            if !(matches!(plain, '-' | '_') && tidy.ends_with(plain)) && tidy.len() < LONGEST {
-                tidy.push(plain);
+            if !(matches!(plain, '-' | '_') && name.ends_with(plain)) && name.len() < LONGEST {
+                name.push(plain);
             }
         }
-        let tidy = tidy.trim_matches('-');
-        Name(if tidy.is_empty() { "server".to_owned() } else { tidy.to_owned() })
+        let name = name.trim_matches('-');
+        Name(if name.is_empty() { "server".to_owned() } else { name.to_owned() })
     }
 }
 

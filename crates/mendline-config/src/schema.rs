@@ -35,7 +35,7 @@ fn duration_definition() -> Value {
 }
 
 fn block(keys: &'static [Key]) -> Value {
-    let offered = keys.iter().filter(|key| !matches!(key.kind, Kind::NotYet(_)));
+    let offered = keys.iter().filter(|key| !matches!(key.kind, Kind::Unsupported(_)));
     let properties: Map<String, Value> = offered.map(|key| (key.name.to_owned(), described(key))).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
@@ -59,13 +59,13 @@ fn of_kind(kind: &'static Kind) -> Value {
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Text => json!({ "type": "string" }),
         Kind::Url => json!({ "type": "string", "pattern": "^([a-zA-Z][a-zA-Z0-9+.-]*://|.*\\$\\{)" }),
-        Kind::Words => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::TextList => json!({ "type": "array", "items": { "type": "string" } }),
         Kind::Pairs | Kind::Variables => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         Kind::Duration(_) => json!({ "$ref": "#/definitions/duration" }),
         Kind::Seconds => json!({ "type": "number", "minimum": 0.001, "maximum": keys::LONGEST.as_secs() }),
         Kind::Millis => json!({ "type": "number", "minimum": 1, "maximum": keys::LONGEST.as_millis() as u64 }),
-        Kind::Whole(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Kind::Real(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
+        Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
         Kind::Choice(words) => json!({ "enum": words }),
         Kind::Block(keys) => block(keys),
         Kind::Each(keys) if std::ptr::eq(*keys, keys::SERVER) => {
@@ -77,7 +77,7 @@ fn of_kind(kind: &'static Kind) -> Value {
             "patternProperties": { "^-?[0-9]+$": { "enum": words } },
             "additionalProperties": false
         }),
-        Kind::Foreign(_) | Kind::NotYet(_) => json!({}),
+        Kind::Foreign(_) | Kind::Unsupported(_) => json!({}),
     }
 }
 
@@ -91,7 +91,7 @@ pub fn key_table() -> String {
 
 fn rows(keys: &'static [Key], path: &str, table: &mut String) {
     for key in keys {
-        if matches!(key.kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+        if matches!(key.kind, Kind::Foreign(_) | Kind::Unsupported(_)) {
             continue;
         }
         let name = format!("{path}{}", key.name);
@@ -110,18 +110,18 @@ fn in_words(kind: &Kind) -> String {
         Kind::Flag => "true or false".into(),
         Kind::Text => "text".into(),
         Kind::Url => "a URL".into(),
-        Kind::Words => "a list of texts".into(),
+        Kind::TextList => "a list of texts".into(),
         Kind::Pairs => "names with texts".into(),
         Kind::Variables => "names with variables".into(),
         Kind::Duration(least) => format!("a duration from {}", humantime::format_duration(*least)),
         Kind::Seconds => "seconds".into(),
         Kind::Millis => "milliseconds".into(),
-        Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
-        Kind::Real(least, most) => format!("a number from {least} to {most}"),
+        Kind::Integer(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::Number(least, most) => format!("a number from {least} to {most}"),
         Kind::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),
         Kind::Block(_) => "a block".into(),
         Kind::Each(_) => "names with blocks".into(),
         Kind::Codes(words) => format!("error codes with {}", words.join(", ")),
-        Kind::Foreign(_) | Kind::NotYet(_) => "anything".into(),
+        Kind::Foreign(_) | Kind::Unsupported(_) => "anything".into(),
     }
 }

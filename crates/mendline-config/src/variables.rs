@@ -12,7 +12,7 @@ use std::fmt;
 
 /// Why a text cannot be completed. Never shows what a variable holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VariableFault {
+pub struct VariableError {
     /// What is wrong.
     pub what: String,
     /// What to do.
@@ -21,16 +21,16 @@ pub struct VariableFault {
     pub is_unset: bool,
 }
 
-impl fmt::Display for VariableFault {
+impl fmt::Display for VariableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.what, self.help)
     }
 }
 
-impl std::error::Error for VariableFault {}
+impl std::error::Error for VariableError {}
 
 /// Puts the values of variables in. `lookup` is the environment.
-pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, VariableFault> {
+pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, VariableError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -39,7 +39,7 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
         let Some(end) = inside.find('}') else {
             // Nothing of the text itself is said: it may be a secret.
             let (what, help) = ("`${` has no `}`".to_owned(), "write `${VAR}`".to_owned());
-            return Err(VariableFault { what, help, is_unset: false });
+            return Err(VariableError { what, help, is_unset: false });
         };
         let (name, default) = match inside[..end].split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -50,7 +50,7 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
             (Some(value), _) => expanded.push_str(&value),
             (None, Some(default)) => expanded.push_str(default),
             (None, None) => {
-                let (what, help) = match is_surely_a_variable(name) {
+                let (what, help) = match is_plain_variable_name(name) {
                     true => {
                         (format!("the variable {name} is not set"), format!("set it, or write `${{{name}:-default}}`"))
                     }
@@ -60,7 +60,7 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
                         "set it, or write `${VAR:-default}`; its name is not shown, it may be a secret".to_owned(),
                     ),
                 };
-                return Err(VariableFault { what, help, is_unset: true });
+                return Err(VariableError { what, help, is_unset: true });
             }
         }
         rest = &inside[end + 1..];
@@ -69,31 +69,31 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
     Ok(expanded)
 }
 
-fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<String>, VariableFault> {
+fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<String>, VariableError> {
     if matches!(name, "/" | "pathSeparator") {
         return Ok(Some(std::path::MAIN_SEPARATOR.to_string()));
     }
     if name.starts_with("input:") {
         let what = "`${input:…}` would have to be asked for, and Mendline has nobody to ask".to_owned();
         let help = "put it into a variable and write `${VAR}`".to_owned();
-        return Err(VariableFault { what, help, is_unset: false });
+        return Err(VariableError { what, help, is_unset: false });
     }
-    if !is_variable(name) {
+    if !is_variable_name(name) {
         let what = "`${…}` does not name a variable".to_owned();
         let help = "a name is made of letters, digits and `_`".to_owned();
-        return Err(VariableFault { what, help, is_unset: false });
+        return Err(VariableError { what, help, is_unset: false });
     }
     Ok(lookup(name))
 }
 
 /// Whether a text can be the name of a variable.
-pub fn is_variable(name: &str) -> bool {
+pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether a text can be nothing but the name of a variable: capitals in words that are joined by `_`, none of them long,
 /// the first one without digits. Tokens of services do not look like this, so it may be shown in a message.
-pub fn is_surely_a_variable(name: &str) -> bool {
+pub fn is_plain_variable_name(name: &str) -> bool {
     let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     let first = name.split('_').find(|word| !word.is_empty()).unwrap_or_default();
     name.len() <= 64
@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn s10_variable_is_named_only_if_it_is_surely_one() {
         for name in ["TOKEN", "GITHUB_TOKEN", "MENDLINE_TEST_UNSET", "_KEY", "A_1"] {
-            assert!(is_surely_a_variable(name), "{name}");
+            assert!(is_plain_variable_name(name), "{name}");
         }
         for name in ["", "sk_live_1", "AKIAIOSFODNN7EXAMPLE", "JBSWY3DPEHPK3PXP", "ghp_ABCDEF", "token", "A-B", "1A"] {
-            assert!(!is_surely_a_variable(name), "{name}");
+            assert!(!is_plain_variable_name(name), "{name}");
         }
         for text in ["${sk-S3cret}", "${S3cret}", "${input:S3cret}", "${S3cret", "a${S3cret:-x"] {
             let fault = expand(text, |_| None).unwrap_err().to_string();

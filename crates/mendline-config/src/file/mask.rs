@@ -6,22 +6,22 @@
 use std::ops::Range;
 
 /// For a text that nobody has understood: stars for everything in quotes that is not a key.
-pub(super) fn everything(text: &str) -> String {
-    let mut places = Vec::new();
+pub(super) fn mask_all(text: &str) -> String {
+    let mut spans = Vec::new();
     let mut rest = 0;
     while let Some(at) = text[rest..].find(['"', '\'']).map(|at| rest + at) {
         let quote = text.as_bytes()[at];
         let end = closing(text, at, quote);
         let is_key = text.get(end + 1..).unwrap_or_default().trim_start_matches([' ', '\t']).starts_with([':', '=']);
         if !is_key {
-            places.push(at + 1..end);
+            spans.push(at + 1..end);
         }
         rest = (end + 1).min(text.len());
         while !text.is_char_boundary(rest) {
             rest += 1;
         }
     }
-    mask(text, places)
+    mask(text, spans)
 }
 
 /// Where a text in quotes ends; with the line, if nobody ended it.
@@ -35,10 +35,10 @@ fn closing(text: &str, at: usize, quote: u8) -> usize {
 }
 
 /// Stars for these places. Quotes around a place stay, and so do variables in it.
-pub(crate) fn mask(text: &str, places: impl IntoIterator<Item = Range<usize>>) -> String {
+pub(crate) fn mask(text: &str, spans: impl IntoIterator<Item = Range<usize>>) -> String {
     let mut shown = text.as_bytes().to_vec();
-    for place in places {
-        let Some(secret) = text.get(place.clone()) else { continue };
+    for span in spans {
+        let Some(secret) = text.get(span.clone()) else { continue };
         let mut keep = variables(secret).into_iter().peekable();
         for (offset, byte) in secret.bytes().enumerate() {
             while keep.peek().is_some_and(|kept| kept.end <= offset) {
@@ -47,7 +47,7 @@ pub(crate) fn mask(text: &str, places: impl IntoIterator<Item = Range<usize>>) -
             let is_edge = matches!(byte, b'"' | b'\'') && (offset == 0 || offset + 1 == secret.len());
             let is_kept = keep.peek().is_some_and(|kept| kept.contains(&offset));
             if !is_edge && !is_kept && byte != b'\n' {
-                shown[place.start + offset] = b'*';
+                shown[span.start + offset] = b'*';
             }
         }
     }
@@ -75,10 +75,10 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_shows_keys_and_nothing_else() {
-        let shown = everything("{ \"Authorization\": \"Bearer s3cret\", \"n\": 5, \"open");
+        let shown = mask_all("{ \"Authorization\": \"Bearer s3cret\", \"n\": 5, \"open");
         assert_eq!(shown, "{ \"Authorization\": \"*************\", \"n\": 5, \"****");
-        assert_eq!(everything("token = 's3cret'\n"), "token = '******'\n");
-        assert_eq!(everything("\"a\\\"b\" \"ü"), "\"****\" \"**");
+        assert_eq!(mask_all("token = 's3cret'\n"), "token = '******'\n");
+        assert_eq!(mask_all("\"a\\\"b\" \"ü"), "\"****\" \"**");
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn every_place_stays_where_it_is() {
         for text in ["\"ü\u{1f600}\"", "\"\\\\\"", "'${'", "\"${a", ""] {
-            assert_eq!(everything(text).len(), text.len());
+            assert_eq!(mask_all(text).len(), text.len());
             assert_eq!(mask(text, Some(0..text.len())).len(), text.len());
         }
     }

@@ -8,7 +8,7 @@ use crate::finding::Finding;
 
 /// What a file says about log files; what it does not say is somebody else's to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogChoices {
+pub struct LogSettings {
     /// What is worth a line.
     pub level: Option<LogLevel>,
     /// How much one file holds.
@@ -19,21 +19,21 @@ pub struct LogChoices {
     pub wire: Option<bool>,
 }
 
-pub(crate) fn logs(top: &Block, checker: &mut Checker<'_>) -> LogChoices {
+pub(crate) fn logs(top: &Block, checker: &mut Checker<'_>) -> LogSettings {
     let settings = Settings { own: top, defaults: &Block::default() };
     let bytes = |path| settings.whole(path).and_then(|number| u64::try_from(number).ok());
-    let choices = LogChoices {
+    let chosen = LogSettings {
         level: settings.choice("mendline.logs.level").and_then(|word| word.parse().ok()),
         file_bytes: bytes("mendline.logs.fileBytes"),
         total_bytes: bytes("mendline.logs.totalBytes"),
         wire: settings.flag("mendline.logs.wire"),
     };
-    if let (Some(one), Some(all)) = (choices.file_bytes, choices.total_bytes)
+    if let (Some(one), Some(all)) = (chosen.file_bytes, chosen.total_bytes)
         && one > all
     {
         let what = format!("`fileBytes` is {one}, which is more than `totalBytes`, {all}");
-        let at = settings.own_place("mendline.logs.fileBytes").unwrap_or(0..0);
-        checker.find(Finding::error(at, what).help("raise `totalBytes`, or lower `fileBytes`"));
+        let at = settings.own_span("mendline.logs.fileBytes").unwrap_or(0..0);
+        checker.report(Finding::error(at, what).help("raise `totalBytes`, or lower `fileBytes`"));
     }
-    choices
+    chosen
 }

@@ -14,7 +14,7 @@ use crate::finding::Finding;
 
 /// What two values cannot be together. Only what a block says itself is held against it: of two words of which one is a
 /// default for all, the server's own holds and the other gives way.
-pub(super) fn contradictions(settings: Settings<'_>, checker: &mut Checker<'_>) {
+pub(super) fn check_contradictions(settings: Settings<'_>, checker: &mut Checker<'_>) {
     let own = Settings { own: settings.own, defaults: &Block::default() };
     for (shorter, longer, otherwise) in [
         ("timeouts.call", "timeouts.total", None),
@@ -32,8 +32,8 @@ pub(super) fn contradictions(settings: Settings<'_>, checker: &mut Checker<'_>) 
             let (short_name, long_name) = (last(shorter), last(longer));
             let what =
                 format!("`{short_name}` is {}, which is longer than `{long_name}`, {}", shown(short), shown(long));
-            let at = own.own_place(shorter).unwrap_or(0..0);
-            checker.find(Finding::error(at, what).help(format!("raise `{long_name}`, or lower `{short_name}`")));
+            let at = own.own_span(shorter).unwrap_or(0..0);
+            checker.report(Finding::error(at, what).help(format!("raise `{long_name}`, or lower `{short_name}`")));
         }
     }
     if let Some(limit) = own.own.find("rateLimit").filter(|_| settings.real("rateLimit.perSecond").is_none()) {
@@ -45,7 +45,7 @@ pub(super) fn contradictions(settings: Settings<'_>, checker: &mut Checker<'_>) 
             .any(|finding| finding.at.as_ref().is_some_and(|at| at.start >= limit.at.start && at.end <= limit.at.end));
         if is_empty && !is_reported {
             let finding = Finding::error(limit.key_at.clone(), "`rateLimit` does not say how many calls");
-            checker.find(finding.help("add `perSecond`, for example 10"));
+            checker.report(finding.help("add `perSecond`, for example 10"));
         }
     }
 }

@@ -76,31 +76,31 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
     match (command, url) {
         (Some(_), Some((_, url))) => {
             let what = "it has a `command` and a `url`, and can be reached only one way";
-            checker.find(Finding::error(url.key_at.clone(), what).help("remove one of the two"));
+            checker.report(Finding::error(url.key_at.clone(), what).help("remove one of the two"));
             None
         }
         (None, None) => {
             if !["command", "url", "serverUrl", "httpUrl"].into_iter().any(is_written) {
                 let what = format!("the server `{}` has neither a `command` nor a `url`", entry.key);
                 let help = "add `\"command\": \"…\"` or `\"url\": \"https://…\"`";
-                checker.find(Finding::error(entry.key_at.clone(), what).help(help));
+                checker.report(Finding::error(entry.key_at.clone(), what).help(help));
             }
             None
         }
         (Some(_), None) => {
             if kind.is_some_and(|kind| kind != "stdio") {
-                let at = settings.own_place("type").unwrap_or(0..0);
+                let at = settings.own_span("type").unwrap_or(0..0);
                 let what = format!("it is of type `{}`, and has a `command`", kind.unwrap_or_default());
-                checker.find(Finding::error(at, what).help("a command's type is \"stdio\""));
+                checker.report(Finding::error(at, what).help("a command's type is \"stdio\""));
                 return None;
             }
             command_of(settings, checker)
         }
         (None, Some((name, _))) => {
             if kind == Some("stdio") {
-                let at = settings.own_place("type").unwrap_or(0..0);
+                let at = settings.own_span("type").unwrap_or(0..0);
                 let help = "write \"http\" or \"sse\", or leave it out";
-                checker.find(Finding::error(at, format!("it is of type `stdio`, and has a `{name}`")).help(help));
+                checker.report(Finding::error(at, format!("it is of type `stdio`, and has a `{name}`")).help(help));
                 return None;
             }
             url_of(name, settings, checker)
@@ -110,18 +110,18 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
 
 fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for headers in ["headers", "http_headers", "env_http_headers"] {
-        misplaced(headers, "servers at a URL; a command gets its secrets through `env`", settings, checker);
+        report_misplaced(headers, "servers at a URL; a command gets its secrets through `env`", settings, checker);
     }
     for path in ["timeouts.connect", "resume", "allowHttp"] {
         if let Some(found) = settings.own.find(path) {
             let what = format!("`{}` does nothing here: it is for servers at a URL", found.key.name);
-            checker.find(Finding::note(found.key_at.clone(), what));
+            checker.report(Finding::note(found.key_at.clone(), what));
         }
     }
     let program = settings.text("command")?.to_owned();
     if program.trim().is_empty() {
-        let at = settings.own_place("command").unwrap_or(0..0);
-        checker.find(Finding::error(at, "`command` is empty").help("write the program to run"));
+        let at = settings.own_span("command").unwrap_or(0..0);
+        checker.report(Finding::error(at, "`command` is empty").help("write the program to run"));
         return None;
     }
     let arguments = settings.words("args").to_vec();
@@ -150,20 +150,20 @@ fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
 /// Variables of the file that `envFile` names, and over them those of `env`.
 fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
     let mut variables: Vec<(String, Secret)> = Vec::new();
-    if let (Some(path), Some(at)) = (settings.text("envFile"), settings.own_place("envFile")) {
+    if let (Some(path), Some(at)) = (settings.text("envFile"), settings.own_span("envFile")) {
         let read = checker.environment.text_beside(path).map_err(|error| error.to_string());
         match read.and_then(|text| env_file::parse(&text)) {
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
             Err(why) => {
                 let what = format!("`envFile` cannot be read: {why}");
-                checker.find(Finding::error(at, what).from_environment());
+                checker.report(Finding::error(at, what).from_environment());
                 return None;
             }
         }
     }
     for Pair { name, name_at, text, .. } in settings.pairs("env") {
         if name.is_empty() || name.contains(['=', '\0']) {
-            checker.find(Finding::error(name_at.clone(), "this cannot be the name of a variable"));
+            checker.report(Finding::error(name_at.clone(), "this cannot be the name of a variable"));
             return None;
         }
         variables.retain(|(known, _)| known != name);
@@ -174,9 +174,9 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
 
 fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for path in ["args", "env", "envFile", "cwd"] {
-        misplaced(path, "commands; a server at a URL gets its secrets through `headers`", settings, checker);
+        report_misplaced(path, "commands; a server at a URL gets its secrets through `headers`", settings, checker);
     }
-    let at = settings.own_place(name).unwrap_or(0..0);
+    let at = settings.own_span(name).unwrap_or(0..0);
     let url = settings.text(name)?;
     let mut target = match Target::parse(url) {
         Ok(target) => target,
@@ -186,7 +186,7 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
                 UrlFault::Scheme(_) => "the scheme must be http or https".to_owned(),
                 fault => fault.to_string(),
             };
-            checker.find(Finding::error(at, what).help("for example \"https://mcp.example.com/mcp\""));
+            checker.report(Finding::error(at, what).help("for example \"https://mcp.example.com/mcp\""));
             return None;
         }
     };
@@ -195,14 +195,14 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
     let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| settings.pairs(path));
     for pair in named.chain(&bearer) {
         if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(&pair.name)) {
-            checker.find_slip(pair.name_at.clone(), format!("the header `{}` is there twice", pair.name), None);
+            checker.report_mistake(pair.name_at.clone(), format!("the header `{}` is there twice", pair.name), None);
             continue;
         }
         let value = Secret::new(pair.text.clone());
         match target.header(&pair.name, &value) {
             Ok(with_it) => target = with_it,
             Err(fault) => {
-                checker.find(Finding::error(pair.name_at.clone(), fault.to_string()));
+                checker.report(Finding::error(pair.name_at.clone(), fault.to_string()));
                 return None;
             }
         }
@@ -228,11 +228,11 @@ fn bearer(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
 }
 
 /// A key that belongs to the other way of reaching a server. Empty ones are what tools write.
-fn misplaced(path: &str, whose: &str, settings: Settings<'_>, checker: &mut Checker<'_>) {
+fn report_misplaced(path: &str, owner_of: &str, settings: Settings<'_>, checker: &mut Checker<'_>) {
     let Some(found) = settings.own.find(path) else { return };
     let is_empty = settings.pairs(path).is_empty() && settings.words(path).is_empty() && settings.text(path).is_none();
     if !is_empty {
-        checker.find_slip(found.key_at.clone(), format!("`{path}` is for {whose}"), Some(format!("remove `{path}`")));
+        checker.report_mistake(found.key_at.clone(), format!("`{path}` is for {owner_of}"), Some(format!("remove `{path}`")));
     }
 }
 

@@ -46,7 +46,7 @@ fn claude_desktop() {
     assert_eq!(command(&filesystem.reach).0[2], "@modelcontextprotocol/server-filesystem");
     let github = server("claude_desktop_config.json", text, "github");
     assert_eq!(command(&github.reach).1, [("GITHUB_PERSONAL_ACCESS_TOKEN", "ghp_literal")]);
-    assert_eq!(loaded("claude_desktop_config.json", text).owner, Owner::Another);
+    assert_eq!(loaded("claude_desktop_config.json", text).owner, Owner::OtherProgram);
 }
 
 #[test]

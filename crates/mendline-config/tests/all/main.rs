@@ -32,11 +32,11 @@ pub fn server(path: &str, text: &str, name: &str) -> Server {
 pub fn wrong(keys: &str) -> Vec<String> {
     let text = format!("{{ \"mendline\": {{}}, \"mcpServers\": {{ \"notes\": {{ {keys} }} }} }}");
     let loaded = loaded("config.json", &text);
-    loaded.findings.iter().filter(|finding| finding.is_error()).map(said).collect()
+    loaded.findings.iter().filter(|finding| finding.is_error()).map(describe).collect()
 }
 
 /// A finding in one line.
-pub fn said(finding: &Finding) -> String {
+pub fn describe(finding: &Finding) -> String {
     match &finding.help {
         Some(help) => format!("{}; {help}", finding.what),
         None => finding.what.clone(),

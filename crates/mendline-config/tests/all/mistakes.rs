@@ -9,10 +9,10 @@ fn ten_mistakes_are_ten_findings() {
     let loaded = loaded("ten-mistakes.json", include_str!("../files/ten-mistakes.json"));
     assert_eq!(loaded.owner, Owner::Mendline);
     let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
-    let painted = loaded.render(errors.iter().copied(), Paint::Plain);
-    assert_eq!(errors.len(), 10, "{painted}");
-    assert!(!painted.contains("literal-secret"), "{painted}");
-    insta::assert_snapshot!(painted);
+    let rendered = loaded.render(errors.iter().copied(), Paint::Plain);
+    assert_eq!(errors.len(), 10, "{rendered}");
+    assert!(!rendered.contains("literal-secret"), "{rendered}");
+    insta::assert_snapshot!(rendered);
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn a_file_that_is_no_configuration_is_said_in_one_finding() {
 fn no_finding_shows_what_a_variable_or_a_header_holds() {
     let text = r#"{ "mendline": {}, "mcpServers": { "a": { "url": "https://u:literal@x.test/?key=literal", "headers": { "A": "literal", "Host:": "${API_TOKEN}" }, "args": ["literal"], "what": "literal", "auth": { "type": "oauth", "CLIENT_SECRET": "literal" }, "limits": { "inFlight": "literal" } } } }"#;
     let loaded = loaded("x.json", text);
-    let painted = loaded.render(&loaded.findings, Paint::Plain);
-    assert!(loaded.findings.len() >= 5, "{painted}");
-    assert!(!painted.contains(SECRET), "{painted}");
+    let rendered = loaded.render(&loaded.findings, Paint::Plain);
+    assert!(loaded.findings.len() >= 5, "{rendered}");
+    assert!(!rendered.contains(SECRET), "{rendered}");
     // The one literal that may be seen stands where a number belongs.
-    assert_eq!(painted.matches("literal").count(), painted.matches("\"inFlight\": \"literal\"").count(), "{painted}");
+    assert_eq!(rendered.matches("literal").count(), rendered.matches("\"inFlight\": \"literal\"").count(), "{rendered}");
     assert!(!format!("{loaded:?}").contains(SECRET));
 }
 
@@ -169,8 +169,8 @@ fn log_files_are_chosen_or_the_mistake_is_said() {
     ] {
         let wrong = with(logs);
         assert_eq!(wrong.findings.len(), 1, "{logs}: {:?}", wrong.findings);
-        let said = wrong.render(&wrong.findings, Paint::Plain);
-        assert!(said.contains(words), "{logs}: {said}");
+        let describe = wrong.render(&wrong.findings, Paint::Plain);
+        assert!(describe.contains(words), "{logs}: {describe}");
     }
 }
 
@@ -192,8 +192,8 @@ fn a_variable_in_a_url_that_is_none_is_not_shown() {
         ["${API_KEY}:x", "${API_KEY}://x.test", "ht${API_KEY}ps://x.test", "https://${API_KEY}@x.test", "${API_KEY}"]
     {
         let loaded = loaded("x.json", &format!(r#"{{ "mcpServers": {{ "a": {{ "url": "{url}" }} }} }}"#));
-        let painted = loaded.render(&loaded.findings, Paint::Plain);
-        assert!(loaded.has_errors() && !painted.contains(SECRET), "{painted}");
+        let rendered = loaded.render(&loaded.findings, Paint::Plain);
+        assert!(loaded.has_errors() && !rendered.contains(SECRET), "{rendered}");
     }
     let loaded = loaded("x.json", r#"{ "mcpServers": { "a": { "url": "ftp://x.test" } } }"#);
     assert!(loaded.findings[0].what.contains("the scheme must be http or https"), "{:?}", loaded.findings);

@@ -81,8 +81,8 @@ fn is_sound(path: &str, text: &str) -> Result<(), TestCaseError> {
         }
         let _ = finding.line(&loaded.source);
     }
-    let painted = loaded.render(&loaded.findings, Paint::Plain);
-    prop_assert!(!painted.contains(SECRET), "{painted}");
+    let rendered = loaded.render(&loaded.findings, Paint::Plain);
+    prop_assert!(!rendered.contains(SECRET), "{rendered}");
     prop_assert_eq!(loaded.source.shown().len(), loaded.source.text().len());
     for server in &loaded.servers {
         prop_assert!(loaded.names.contains(&server.name));

@@ -168,8 +168,8 @@ fn u11_key_that_does_nothing_yet_is_an_error() {
         assert!(finding.is_error() && finding.what == format!("`{key}` is not supported yet"), "{finding:?}");
         assert!(finding.help.as_deref().unwrap().contains(instead), "{finding:?}");
         assert_eq!(&text[finding.at.clone().unwrap()], format!("\"{key}\""), "{text}");
-        let painted = ours.render(&ours.findings, mendline_config::Paint::Plain);
-        assert!(!painted.contains("canary"), "{painted}");
+        let rendered = ours.render(&ours.findings, mendline_config::Paint::Plain);
+        assert!(!rendered.contains("canary"), "{rendered}");
     }
 }
 
@@ -191,19 +191,19 @@ fn values(kind: &Kind) -> Vec<String> {
         Kind::Flag => vec!["true".into(), "false".into()],
         Kind::Text => vec![r#""A_TOKEN""#.into(), r#""ENV_FILE""#.into()],
         Kind::Url => vec![r#""https://other.test/x""#.into()],
-        Kind::Words => vec![r#"["other"]"#.into()],
+        Kind::TextList => vec![r#"["other"]"#.into()],
         Kind::Pairs => vec![r#"{ "X-Other": "other" }"#.into()],
         Kind::Variables => vec![r#"{ "X-Other": "A_TOKEN" }"#.into()],
         Kind::Duration(_) => vec![r#""7s""#.into(), r#""2s""#.into()],
         Kind::Seconds => vec!["7".into()],
         Kind::Millis => vec!["7000".into()],
-        Kind::Whole(least, most) => {
+        Kind::Integer(least, most) => {
             vec![((*least).max(7)).min(*most).to_string(), (*least).max(70_001).min(*most).to_string()]
         }
-        Kind::Real(least, most) => vec![least.max(0.25).min(*most).to_string(), least.max(7.5).min(*most).to_string()],
+        Kind::Number(least, most) => vec![least.max(0.25).min(*most).to_string(), least.max(7.5).min(*most).to_string()],
         Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
         Kind::Codes(words) => words.iter().map(|word| format!("{{ \"-32001\": \"{word}\" }}")).collect(),
-        Kind::Block(_) | Kind::Each(_) | Kind::Foreign(_) | Kind::NotYet(_) => Vec::new(),
+        Kind::Block(_) | Kind::Each(_) | Kind::Foreign(_) | Kind::Unsupported(_) => Vec::new(),
     }
 }
 
@@ -254,7 +254,7 @@ fn u11_every_key_that_is_offered_changes_something() {
                 with.is_some() && with != understood(base, "")
             }) || understood(&own, "").is_some()
         });
-        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::Unsupported(_)) {
             idle.push(path.join("."));
         }
     }
@@ -266,7 +266,7 @@ fn u11_every_key_that_is_offered_changes_something() {
                 with.is_some() && with != understood(base, "")
             })
         });
-        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::Unsupported(_)) {
             idle.push(format!("mendline.{}", path.join(".")));
         }
     }

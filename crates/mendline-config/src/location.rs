@@ -18,7 +18,7 @@ const NAMES: [&str; 2] = ["config.json", "config.jsonc"];
 
 /// A file to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ConfigFile {
     /// Which one.
     pub path: PathBuf,
     /// It lies where Mendline looks for its own.
@@ -27,12 +27,12 @@ pub struct Found {
 
 /// There is no configuration, and this is where one would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoFile {
+pub struct NoConfigFile {
     /// The first place that is looked at when nothing is named.
     pub expected: Option<PathBuf>,
 }
 
-impl std::fmt::Display for NoFile {
+impl std::fmt::Display for NoConfigFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.expected {
             Some(path) => write!(
@@ -49,17 +49,17 @@ impl std::fmt::Display for NoFile {
 }
 
 /// The file that holds: the one that is named, else the user's own. What is named need not exist; reading it will tell.
-pub fn find(named: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Found, NoFile> {
+pub fn find(named: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Result<ConfigFile, NoConfigFile> {
     let directory = directory(&variable);
     let own = |path: &Path| directory.as_deref().is_some_and(|own| path.parent() == Some(own));
     let by_variable = || variable(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(by_variable) {
-        return Ok(Found { is_ours: own(&path), path });
+        return Ok(ConfigFile { is_ours: own(&path), path });
     }
     let places = directory.iter().flat_map(|directory| NAMES.map(|name| directory.join(name)));
     match places.clone().find(|path| path.exists()) {
-        Some(path) => Ok(Found { path, is_ours: true }),
-        None => Err(NoFile { expected: { places }.next() }),
+        Some(path) => Ok(ConfigFile { path, is_ours: true }),
+        None => Err(NoConfigFile { expected: { places }.next() }),
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn workspace(path: &Path) -> Option<PathBuf> {
 }
 
 /// Can others read secrets that stand in it?
-pub(crate) fn exposure(source: &Source, servers: &[Server]) -> Option<Finding> {
+pub(crate) fn permission_warning(source: &Source, servers: &[Server]) -> Option<Finding> {
     use std::os::unix::fs::PermissionsExt;
     let secrets: usize = servers.iter().map(|server| server.literal_secrets).sum();
     let mode = std::fs::metadata(source.path()).ok()?.permissions().mode();
@@ -110,7 +110,7 @@ pub(crate) fn exposure(source: &Source, servers: &[Server]) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    fn world(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> + use<> {
+    fn variables(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> + use<> {
         let pairs: Vec<(String, OsString)> =
             pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         move |name| pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
@@ -118,26 +118,26 @@ mod tests {
 
     #[test]
     fn what_is_named_holds_and_the_command_line_first() {
-        let variable = world(&[("MENDLINE_CONFIG", "/b.json"), ("HOME", "/home/x")]);
+        let variable = variables(&[("MENDLINE_CONFIG", "/b.json"), ("HOME", "/home/x")]);
         assert_eq!(find(Some(Path::new("/a.json")), &variable).unwrap().path, Path::new("/a.json"));
-        assert_eq!(find(None, &variable).unwrap(), Found { path: "/b.json".into(), is_ours: false });
+        assert_eq!(find(None, &variable).unwrap(), ConfigFile { path: "/b.json".into(), is_ours: false });
     }
 
     #[test]
     fn without_a_name_only_the_users_own_directory_is_looked_into() {
         let home = tempfile::tempdir().unwrap();
-        let variable = world(&[("XDG_CONFIG_HOME", home.path().to_str().unwrap()), ("MENDLINE_CONFIG", "")]);
+        let variable = variables(&[("XDG_CONFIG_HOME", home.path().to_str().unwrap()), ("MENDLINE_CONFIG", "")]);
         let missing = find(None, &variable).unwrap_err();
         assert_eq!(missing.expected.as_deref(), Some(home.path().join("mendline/config.json").as_path()));
         let own = home.path().join("mendline");
         std::fs::create_dir(&own).unwrap();
         std::fs::write(own.join("config.jsonc"), "{}").unwrap();
-        assert_eq!(find(None, &variable).unwrap(), Found { path: own.join("config.jsonc"), is_ours: true });
+        assert_eq!(find(None, &variable).unwrap(), ConfigFile { path: own.join("config.jsonc"), is_ours: true });
         std::fs::write(own.join("config.json"), "{}").unwrap();
         assert_eq!(find(None, &variable).unwrap().path, own.join("config.json"));
         let named = find(Some(&own.join("other.json")), &variable).unwrap();
         assert!(named.is_ours, "what lies there is ours by whatever name");
-        assert_eq!(find(None, world(&[("XDG_CONFIG_HOME", "relative")])), Err(NoFile { expected: None }));
+        assert_eq!(find(None, variables(&[("XDG_CONFIG_HOME", "relative")])), Err(NoConfigFile { expected: None }));
     }
 
     #[test]
