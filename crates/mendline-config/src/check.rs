@@ -1,8 +1,8 @@
-//! From what was written to what was said: every value read by the table of keys, or a finding.
+//! Checks the values of a file by the table of keys, and reports a finding for each mistake.
 //!
-//! What comes out is right by being there ([`Said`]): of its type, within its range, with its variables put in. A value
-//! that is wrong is left out of it, and checking goes on, so that one pass finds everything. On the way it is noted what
-//! must not be shown of the file.
+//! A [`CheckedValue`] has the correct type, is within its range, and has its variables expanded. A wrong value is left
+//! out and checking continues, so that one pass finds every mistake. The checker also collects the parts of the file
+//! that must not be shown.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
 use crate::variables::{expand, is_plain_variable_name};
 
-/// Whose file it is: that decides what an unknown key is.
+/// The owner of a file, which decides how an unknown key is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Ours: an unknown key is a slip.
+    /// Mendline: an unknown key is a mistake.
     Mendline,
-    /// Another program's: an unknown key is that program's business.
+    /// Another program: an unknown key belongs to that program.
     OtherProgram,
 }
 
-/// Everything that was said in a block.
+/// The checked values of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
     pub values: Vec<CheckedValue>,
 }
 
-/// One key, what was said, and where.
+/// A key with its checked value and their spans.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedValue {
     pub key: &'static Key,
@@ -38,7 +38,7 @@ pub(crate) struct CheckedValue {
     pub value: TypedValue,
 }
 
-/// What was said, by its kind.
+/// A checked value by its kind.
 #[derive(Clone, Debug)]
 pub(crate) enum TypedValue {
     Flag(bool),
@@ -61,12 +61,12 @@ pub(crate) struct Pair {
     pub name: String,
     pub name_at: Range<usize>,
     pub text: String,
-    /// It stands in the file itself, and not in a variable.
+    /// The text is in the file itself, not in a variable.
     pub is_literal: bool,
 }
 
 impl Block {
-    /// What was said behind this path of keys.
+    /// Returns the value at this path of keys.
     pub fn find(&self, path: &str) -> Option<&CheckedValue> {
         let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
         let found = self.values.iter().find(|found| found.key.name == first)?;
@@ -78,14 +78,14 @@ impl Block {
     }
 }
 
-/// Reads values by the table, and collects what is to be said about them.
+/// Checks values by the table of keys and collects findings.
 pub(crate) struct Checker<'a> {
     pub environment: &'a Environment,
     pub owner: Owner,
     pub findings: Vec<Finding>,
-    /// What must not be shown.
+    /// Spans that must not be shown.
     pub secrets: Vec<Range<usize>>,
-    /// Whose keys are being read.
+    /// The server whose keys are being checked.
     pub server: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Checker<'a> {
         self.findings.push(finding);
     }
 
-    /// Something that is a mistake in our own file and merely odd in another program's.
+    /// Reports a mistake: an error in a file of Mendline, a warning in a file of another program.
     pub fn report_mistake(&mut self, at: Range<usize>, what: String, help: Option<String>) {
         let mut finding = match self.owner {
             Owner::Mendline => Finding::error(at, what),
@@ -109,7 +109,7 @@ impl<'a> Checker<'a> {
         self.report(finding);
     }
 
-    /// Reads a block. `is_shared` says that other programs have keys here, too.
+    /// Checks an object. `is_shared` means that other programs have keys here, too.
     pub fn block(&mut self, entries: &[Entry], keys: &'static [Key], is_shared: bool) -> Block {
         let mut block = Block::default();
         for (index, entry) in entries.iter().enumerate() {
@@ -124,7 +124,7 @@ impl<'a> Checker<'a> {
                 continue;
             };
             if entry.value.kind == ValueKind::Null {
-                // What tools write for "not said".
+                // Tools write null for an absent value.
                 continue;
             }
             if let Some(value) = self.value(key, entry) {
@@ -135,26 +135,26 @@ impl<'a> Checker<'a> {
     }
 
     pub fn report_duplicate(&mut self, entry: &Entry, what: &str) {
-        let help = "only one of them can hold: remove the other".to_owned();
-        self.report_mistake(entry.key_at.clone(), format!("the {what} `{}` is there twice", entry.key), Some(help));
+        let help = "remove one of them".to_owned();
+        self.report_mistake(entry.key_at.clone(), format!("duplicate {what} `{}`", entry.key), Some(help));
     }
 
     fn report_unknown_key(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
         let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_) | Kind::Unsupported(_)));
         let usable = usable.map(|key| key.name);
         let meant = nearest(&entry.key, usable.clone());
-        let what = format!("there is no key `{}` here", entry.key);
+        let what = format!("unknown key `{}`", entry.key);
         let help = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => {
                 let all: Vec<_> = usable.filter(|name| !name.contains('_')).collect();
-                format!("there are: {}", all.join(", "))
+                format!("known keys: {}", all.join(", "))
             }
         };
         let at = entry.key_at.clone();
         let finding = match self.owner {
             Owner::OtherProgram if is_shared && meant.is_none() => {
-                Finding::note(at, format!("`{}` is not known to Mendline and does nothing here", entry.key))
+                Finding::note(at, format!("Mendline does not know `{}` and ignores it", entry.key))
             }
             Owner::OtherProgram if is_shared => Finding::warning(at, what).help(help),
             _ => Finding::error(at, what).help(help),
@@ -196,19 +196,19 @@ impl<'a> Checker<'a> {
                 Some(entries) => Some(TypedValue::Block(self.block(entries, keys, false))),
                 None => {
                     self.mask(value);
-                    self.wrong(name, value, "a block in braces", "{}")
+                    self.wrong(name, value, "an object", "{}")
                 }
             },
             Kind::Each(keys) => self.each(name, value, keys),
             Kind::Codes(words) => self.codes(name, value, words),
             Kind::Foreign(why) => {
                 self.mask(value);
-                self.report(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
+                self.report(Finding::note(entry.key_at.clone(), format!("Mendline ignores `{name}`: {why}")));
                 Some(TypedValue::Foreign)
             }
             Kind::Unsupported(instead) => {
                 self.mask(value);
-                // In another program's file the key may be that program's, which carries it out itself.
+                // In a file of another program the key may belong to that program.
                 let what = format!("`{name}` is not supported yet");
                 self.report_mistake(entry.key_at.clone(), what, Some((*instead).to_owned()));
                 None
@@ -221,18 +221,18 @@ impl<'a> Checker<'a> {
         None
     }
 
-    /// A text with its variables put in.
+    /// Returns a text with its variables expanded.
     fn text(&mut self, name: &str, value: &Value) -> Option<String> {
         let ValueKind::Text(text) = &value.kind else {
-            self.report(wrong(name, value, "text", "\"…\""));
+            self.report(wrong(name, value, "a string", "\"…\""));
             return None;
         };
         let text = self.expanded(text, &value.at)?;
         if text.contains('\0') {
             self.report(Finding::error(
                 value.at.clone(),
-                format!("`{name}` has a character in it that no text may have"),
-            ));
+                format!("`{name}` contains a NUL character"),
+            ).help("remove the NUL character"));
             return None;
         }
         Some(text)
@@ -251,7 +251,7 @@ impl<'a> Checker<'a> {
 
     fn words(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let ValueKind::List(list) = &value.kind else {
-            return self.wrong(name, value, "a list of texts", "[\"…\"]");
+            return self.wrong(name, value, "an array of strings", "[\"…\"]");
         };
         let words: Vec<_> = list.iter().map(|word| self.text(name, word)).collect();
         words.into_iter().collect::<Option<_>>().map(TypedValue::TextList)
@@ -259,7 +259,7 @@ impl<'a> Checker<'a> {
 
     fn pairs(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            return self.wrong(name, value, "names with texts, in braces", "{ \"NAME\": \"text\" }");
+            return self.wrong(name, value, "an object of strings", "{ \"NAME\": \"text\" }");
         };
         let mut pairs: Vec<Pair> = Vec::new();
         for entry in entries {
@@ -278,10 +278,10 @@ impl<'a> Checker<'a> {
         Some(TypedValue::Pairs(pairs))
     }
 
-    /// Names, and the variables that hold what belongs to them.
+    /// Checks names with the variables that hold their values.
     fn variables(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            return self.wrong(name, value, "names with variables, in braces", "{ \"NAME\": \"VAR\" }");
+            return self.wrong(name, value, "an object of variable names", "{ \"NAME\": \"VAR\" }");
         };
         let mut pairs = Vec::new();
         for entry in entries {
@@ -293,12 +293,13 @@ impl<'a> Checker<'a> {
         Some(TypedValue::Pairs(pairs))
     }
 
-    /// What the variable of this name holds.
+    /// Returns the value of a variable.
     pub fn variable(&mut self, variable: &str, at: &Range<usize>) -> Option<String> {
         if variable.is_empty() || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            // Perhaps it is the secret itself.
+            // It may be the secret itself.
             self.secrets.push(at.clone());
-            self.report(Finding::error(at.clone(), "this must be the name of a variable, and cannot be one"));
+            self.report(Finding::error(at.clone(), "this is not the name of an environment variable")
+                .help("write the name of the variable that holds the value, for example API_TOKEN"));
             return None;
         }
         let value = self.environment.variable(variable);
@@ -307,7 +308,7 @@ impl<'a> Checker<'a> {
                 true => format!("the variable {variable} is not set"),
                 false => "the variable that is named here is not set".to_owned(),
             };
-            self.report(Finding::error(at.clone(), what).help("set it where Mendline is started").from_environment());
+            self.report(Finding::error(at.clone(), what).help("set it in the environment of Mendline").from_environment());
         }
         value
     }
@@ -315,7 +316,7 @@ impl<'a> Checker<'a> {
     fn duration(&mut self, name: &str, value: &Value, least: Duration) -> Option<Duration> {
         let shown = humantime::format_duration;
         let expected = format!(
-            "a duration from {} to {}: milliseconds as a number, or text with units",
+            "a duration from {} to {} (milliseconds as a number, or a string with units)",
             shown(least),
             shown(keys::LONGEST)
         );
@@ -356,7 +357,7 @@ impl<'a> Checker<'a> {
             Some(number) => Some(TypedValue::Integer(number)),
             None => {
                 let example = least.max(1).min(most).to_string();
-                self.wrong(name, value, &format!("a whole number from {least} to {most}"), &example)
+                self.wrong(name, value, &format!("an integer from {least} to {most}"), &example)
             }
         }
     }
@@ -396,7 +397,7 @@ impl<'a> Checker<'a> {
     fn each(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
             self.mask(value);
-            return self.wrong(name, value, "names with blocks in braces", "{ \"name\": {} }");
+            return self.wrong(name, value, "an object of objects", "{ \"name\": {} }");
         };
         let mut blocks: Vec<(String, Block)> = Vec::new();
         for entry in entries {
@@ -407,7 +408,7 @@ impl<'a> Checker<'a> {
                 blocks.push((entry.key.clone(), block));
             } else {
                 self.mask(&entry.value);
-                self.report(wrong(&entry.key, &entry.value, "a block in braces", "{}"));
+                self.report(wrong(&entry.key, &entry.value, "an object", "{}"));
             }
         }
         Some(TypedValue::Each(blocks))
@@ -415,12 +416,12 @@ impl<'a> Checker<'a> {
 
     fn codes(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            return self.wrong(name, value, "error codes with words, in braces", "{ \"-32603\": \"never\" }");
+            return self.wrong(name, value, "an object of error codes", "{ \"-32603\": \"never\" }");
         };
         let mut codes: Vec<(i64, &'static str)> = Vec::new();
         for entry in entries {
             let Ok(code) = entry.key.parse::<i64>() else {
-                let what = format!("`{}` is not an error code, which is a whole number", entry.key);
+                let what = format!("`{}` is not an error code, because it is not an integer", entry.key);
                 self.report(Finding::error(entry.key_at.clone(), what).help("for example \"-32603\""));
                 continue;
             };
@@ -433,7 +434,7 @@ impl<'a> Checker<'a> {
         Some(TypedValue::Codes(codes))
     }
 
-    /// Everything in it that is text may be a secret.
+    /// Masks all texts in a value, because they may be secrets.
     pub fn mask(&mut self, value: &Value) {
         match &value.kind {
             ValueKind::Text(_) => self.secrets.push(value.at.clone()),
@@ -443,10 +444,10 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a URL may be shown of: not its query, and nothing before an `@`.
+    /// Masks the query of a URL and everything before an `@`.
     fn mask_url(&mut self, value: &Value) {
         let ValueKind::Text(text) = &value.kind else { return self.mask(value) };
-        // The text begins behind a quote; escapes, which no URL needs, would move things: then all of it is hidden.
+        // The text begins after a quote. Escapes would shift the offsets; then all of it is masked.
         let (start, is_plain) = (value.at.start + 1, value.at.len() == text.len() + 2);
         if !is_plain {
             return self.mask(value);
@@ -463,14 +464,14 @@ impl<'a> Checker<'a> {
 
 fn wrong(name: &str, value: &Value, expected: &str, example: &str) -> Finding {
     let found = match &value.kind {
-        ValueKind::Number(number) if expected.contains("number") => number.clone(),
-        ValueKind::Text(_) if expected.contains("text with units") => "none".to_owned(),
-        ValueKind::Text(_) if expected.starts_with("one of") => "none of them".to_owned(),
+        ValueKind::Number(number) if expected.contains("number") || expected.contains("integer") => number.clone(),
+        ValueKind::Text(_) if expected.contains("string with units") => "another string".to_owned(),
+        ValueKind::Text(_) if expected.starts_with("one of") => "another string".to_owned(),
         _ => value.kind_name().to_owned(),
     };
     let help = match &value.kind {
-        ValueKind::Number(number) if expected == "text" => format!("write it in quotes: \"{number}\""),
-        ValueKind::Flag(flag) if expected == "text" => format!("write it in quotes: \"{flag}\""),
+        ValueKind::Number(number) if expected == "a string" => format!("write it in quotes: \"{number}\""),
+        ValueKind::Flag(flag) if expected == "a string" => format!("write it in quotes: \"{flag}\""),
         _ => format!("for example {example}"),
     };
     Finding::error(value.at.clone(), format!("`{name}` must be {expected}, and is {is}")).help(help)

@@ -1,8 +1,8 @@
-//! What is said about a configuration: where, what, why, and what to write instead.
+//! Findings about a configuration file: location, message and correction.
 //!
-//! Everything that is wrong is said at once, because a person who mends a file ten times to learn ten things stops after
-//! three. A finding knows which server it concerns and whether it is a mistake in the file or only in the circumstances (a
-//! variable that is not set here): that decides what may still be started ([`crate::Loaded::obstacles`]).
+//! All findings are reported at once, so that a user can correct a file in one pass. A finding names its server and
+//! whether the file or the environment (an unset variable, for example) causes it; that decides which servers may still
+//! start ([`crate::Loaded::obstacles`]).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,58 +12,58 @@ use mendline::observe::escaped::{Escaped, is_harmless};
 
 use crate::file::Source;
 
-/// How much it matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// It cannot be used like this.
+pub enum Weight {
+    /// The value cannot be used.
     Error,
-    /// It can be used, and is probably not what was meant.
+    /// The value can be used but is probably a mistake.
     Warning,
-    /// It can be used, and does nothing here.
+    /// The value can be used and has no effect.
     Note,
 }
 
-/// Whose fault it is.
+/// The cause of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The file's: it is wrong wherever it is read.
+pub enum Fault {
+    /// The file is wrong in every environment.
     File,
-    /// The circumstances': elsewhere, or later, the same file may be right.
+    /// The environment: the same file may be correct elsewhere or later.
     Environment,
 }
 
-/// One thing to say about a file.
+/// A finding about a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// How much it matters.
-    pub severity: Severity,
-    /// Whose fault it is.
-    pub cause: Cause,
-    /// Where, in bytes; nowhere if it is about the file as such.
+    /// The severity of a finding.
+    pub weight: Weight,
+    /// The cause of a finding.
+    pub fault: Fault,
+    /// The span in bytes; `None` if it is about the whole file.
     pub at: Option<Range<usize>>,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub what: String,
-    /// What to write instead.
+    /// The correction.
     pub help: Option<String>,
-    /// Which server it concerns; none: all of them.
+    /// The server; `None` for all servers.
     pub server: Option<String>,
 }
 
 impl Finding {
-    fn new(severity: Severity, at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding { severity, cause: Cause::File, at: Some(at), what: what.into(), help: None, server: None }
+    fn new(weight: Weight, at: Range<usize>, what: impl Into<String>) -> Finding {
+        Finding { weight, fault: Fault::File, at: Some(at), what: what.into(), help: None, server: None }
     }
 
     pub(crate) fn error(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Severity::Error, at, what)
+        Finding::new(Weight::Error, at, what)
     }
 
     pub(crate) fn warning(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Severity::Warning, at, what)
+        Finding::new(Weight::Warning, at, what)
     }
 
     pub(crate) fn note(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Severity::Note, at, what)
+        Finding::new(Weight::Note, at, what)
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Finding {
@@ -72,16 +72,16 @@ impl Finding {
     }
 
     pub(crate) fn from_environment(mut self) -> Finding {
-        self.cause = Cause::Environment;
+        self.fault = Fault::Environment;
         self
     }
 
-    /// Is anything unusable because of it?
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
-        self.severity == Severity::Error
+        self.weight == Weight::Error
     }
 
-    /// On one line, for a log.
+    /// Returns the finding on one line, for a log.
     pub fn line(&self, source: &Source) -> String {
         let path = source.path().display();
         let location = match &self.at {
@@ -98,12 +98,12 @@ impl Finding {
         }
     }
 
-    /// With the line that it is about, for a person.
+    /// Returns the finding with the line of the file, for a terminal.
     pub fn render(&self, source: &Source, paint: Paint) -> String {
-        let level = match self.severity {
-            Severity::Error => Level::ERROR,
-            Severity::Warning => Level::WARNING,
-            Severity::Note => Level::NOTE,
+        let level = match self.weight {
+            Weight::Error => Level::ERROR,
+            Weight::Warning => Level::WARNING,
+            Weight::Note => Level::NOTE,
         };
         let path = escaped(&source.path().display().to_string());
         let what = escaped(&self.what);
@@ -128,13 +128,13 @@ impl Finding {
     }
 }
 
-/// A text on one line, with escapes for what a name in the file may hold.
+/// Returns a text on one line, with control characters escaped.
 fn escaped(text: &str) -> String {
     Escaped(text.as_bytes()).to_string()
 }
 
-/// A file's text with a sign in the place of every character that is not harmless, so that columns stay what they are, and
-/// where a span of it then lies.
+/// Returns the text of a file with control characters replaced, so that columns stay the same, and the span in that
+/// text.
 fn harmless<'a>(text: &'a str, span: &Range<usize>) -> (Cow<'a, str>, Range<usize>) {
     let is_kept = |at: usize, character: char| {
         is_harmless(character) || matches!(character, '\n' | '\t') || text[at..].starts_with("\r\n")
@@ -157,12 +157,12 @@ fn harmless<'a>(text: &'a str, span: &Range<usize>) -> (Cow<'a, str>, Range<usiz
     (Cow::Owned(shown), start..end)
 }
 
-/// How findings are painted.
+/// The style of rendered findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
-    /// For files and pipes.
+    /// Plain text, for files and pipes.
     Plain,
-    /// For terminals.
+    /// Colours, for terminals.
     Coloured,
 }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_shows_its_place_and_never_a_secret_beside_it() {
+    fn finding_shows_its_location_and_no_secret() {
         let text = "{ \"headers\": { \"A\": \"s3cret\", \"B\": 5 } }";
         let source = Source::new("/etc/x.json", text);
         let at = text.find('5').unwrap();

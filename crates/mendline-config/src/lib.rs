@@ -41,7 +41,7 @@ use file::{Entry, Value};
 pub use check::Owner;
 pub use file::Source;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
-pub use finding::{Cause, Finding, Paint, Severity};
+pub use finding::{Fault, Finding, Paint, Weight};
 pub use lower::{LogSettings, Reach, Server};
 pub use name::Name;
 pub use nearest::nearest;
@@ -137,7 +137,7 @@ impl Loaded {
     pub fn obstacles(&self, name: &str) -> Vec<&Finding> {
         let stops = |finding: &&Finding| {
             let concerns_it = finding.server.as_deref().is_none_or(|server| server == name);
-            let concerns_all = self.owner == Owner::Mendline && finding.cause == Cause::File;
+            let concerns_all = self.owner == Owner::Mendline && finding.fault == Fault::File;
             finding.is_error() && (concerns_it || concerns_all)
         };
         self.findings.iter().filter(stops).collect()

@@ -1,5 +1,5 @@
-//! JSON with comments and trailing commas, and nothing else that JSON does not have: a file that only we can read would
-//! be lost to the client that it came from.
+//! JSON with comments and trailing commas, and no other extension: the client that owns the file must be able to read
+//! it.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::{Entry, ValueKind, Value};
 use crate::finding::Finding;
 
-/// What is taken for JSON in the files of clients, and what is not.
+/// The JSON syntax that is accepted in the files of clients.
 pub const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -40,10 +40,10 @@ fn refused(text: &str, error: &ParseError) -> Finding {
     let mut letters = why.chars();
     let why: String = letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();
     Finding::error(at, format!("this is not JSON: {why}"))
-        .help("comments and trailing commas are allowed; everything else is as in JSON")
+        .help("comments and trailing commas are allowed; fix everything else that is not JSON")
 }
 
-/// A parser counts bytes; a place must not begin inside a character.
+/// Aligns a range to character boundaries.
 fn on_characters(text: &str, range: Range<usize>) -> Range<usize> {
     let down = |mut at: usize| {
         at = at.min(text.len());

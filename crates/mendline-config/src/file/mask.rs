@@ -1,11 +1,11 @@
-//! What may be shown of a file.
+//! Masking of secrets in the text of a file.
 //!
-//! Stars take the place of whatever may be a secret, byte for byte, so that every place in the file is the same place in
-//! what is shown. `${VAR}` stays: a name is what people need to see, and what it stands for is not in the file.
+//! Each byte of a possible secret becomes a star, so that all offsets stay the same. `${VAR}` stays visible: the name
+//! of a variable is useful and its value is not in the file.
 
 use std::ops::Range;
 
-/// For a text that nobody has understood: stars for everything in quotes that is not a key.
+/// Masks everything in quotes that is not a key, for a text that is not parsed.
 pub(super) fn mask_all(text: &str) -> String {
     let mut spans = Vec::new();
     let mut rest = 0;
@@ -24,7 +24,7 @@ pub(super) fn mask_all(text: &str) -> String {
     mask(text, spans)
 }
 
-/// Where a text in quotes ends; with the line, if nobody ended it.
+/// Returns the end of a quoted text; the end of its line if the quote is missing.
 fn closing(text: &str, at: usize, quote: u8) -> usize {
     let bytes = text.as_bytes();
     let mut here = at + 1;
@@ -34,7 +34,7 @@ fn closing(text: &str, at: usize, quote: u8) -> usize {
     here.min(bytes.len())
 }
 
-/// Stars for these places. Quotes around a place stay, and so do variables in it.
+/// Masks these spans. Quotes around a span and variables in it stay visible.
 pub(crate) fn mask(text: &str, spans: impl IntoIterator<Item = Range<usize>>) -> String {
     let mut shown = text.as_bytes().to_vec();
     for span in spans {
@@ -51,11 +51,11 @@ pub(crate) fn mask(text: &str, spans: impl IntoIterator<Item = Range<usize>>) ->
             }
         }
     }
-    // Only whole characters were replaced, but for the end of a place that somebody else chose; then none is shown.
+    // If a span does not end at a character boundary, nothing is shown.
     String::from_utf8(shown).unwrap_or_else(|_| "*".repeat(text.len()))
 }
 
-/// Where `${NAME}` stands, without a default, which may be a secret itself.
+/// Returns the spans of `${NAME}`, without defaults, which may be secrets.
 fn variables(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut rest = 0;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_shows_keys_and_nothing_else() {
+    fn unparsed_text_shows_keys_only() {
         let shown = mask_all("{ \"Authorization\": \"Bearer s3cret\", \"n\": 5, \"open");
         assert_eq!(shown, "{ \"Authorization\": \"*************\", \"n\": 5, \"****");
         assert_eq!(mask_all("token = 's3cret'\n"), "token = '******'\n");
@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_shown_and_its_default_is_not() {
+    fn variable_is_shown_without_its_default() {
         let text = "\"Bearer ${TOKEN} ${OTHER:-s3cret} ${env:X}\"";
         assert_eq!(mask(text, Some(0..text.len())), "\"*******${TOKEN}*${***************${env:X}\"");
     }
 
     #[test]
-    fn every_place_stays_where_it_is() {
+    fn masking_keeps_every_offset() {
         for text in ["\"ü\u{1f600}\"", "\"\\\\\"", "'${'", "\"${a", ""] {
             assert_eq!(mask_all(text).len(), text.len());
             assert_eq!(mask(text, Some(0..text.len())).len(), text.len());

@@ -1,4 +1,4 @@
-//! TOML, because one client of the big ones writes it.
+//! TOML, for the configuration of Codex.
 
 use toml_edit::{Document, InlineTable, Item, Table, Value as Toml};
 
@@ -13,7 +13,8 @@ pub(super) fn parse(text: &str) -> Result<Value, Finding> {
         }
         Err(error) => {
             let at = error.span().unwrap_or(0..0);
-            Err(Finding::error(at, format!("this is not TOML: {}", error.message().trim().replace('\n', ", "))))
+            Err(Finding::error(at, format!("this is not TOML: {}", error.message().trim().replace('\n', ", ")))
+                .help("fix the syntax at this position"))
         }
     }
 }
@@ -32,7 +33,7 @@ fn of_inline(table: &InlineTable) -> Vec<Entry> {
 
 fn entry(name: &str, key_at: Option<std::ops::Range<usize>>, item: &Item) -> Option<Entry> {
     let key_at = key_at.unwrap_or(0..0);
-    // A table that only its children mention has no place of its own.
+    // An implicit table has no span of its own.
     let at = item.span().unwrap_or_else(|| key_at.clone());
     let value = match item {
         Item::None => return None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mendline::decisions::config::Dialect;
-use mendline_config::{Owner, Reach, Severity};
+use mendline_config::{Owner, Reach, Weight};
 
 use crate::{SECRET, loaded, server};
 
@@ -69,9 +69,9 @@ fn claude_code() {
     assert_eq!(remote(&asana.reach), ("https://mcp.asana.com/sse", vec![], Dialect::Sse));
     assert_eq!(command(&server(".mcp.json", text, "db").reach).0[2], SECRET);
     let loaded = loaded(".mcp.json", text);
-    let notes: Vec<_> = loaded.findings.iter().map(|finding| (finding.severity, finding.what.as_str())).collect();
+    let notes: Vec<_> = loaded.findings.iter().map(|finding| (finding.weight, finding.what.as_str())).collect();
     assert_eq!(notes.len(), 4, "{notes:?}");
-    assert!(notes.iter().all(|(severity, _)| *severity == Severity::Note));
+    assert!(notes.iter().all(|(weight, _)| *weight == Weight::Note));
     assert!(notes[0].1.contains("`timeout` does nothing here: some clients mean seconds"), "{notes:?}");
 }
 
@@ -87,7 +87,7 @@ fn cursor() {
     assert_eq!(environment, [("K", SECRET)]);
     let loaded = loaded("/home/me/project/.cursor/mcp.json", text);
     let login = loaded.findings.iter().find(|finding| finding.what.contains("`auth` is not supported yet")).unwrap();
-    assert_eq!(login.severity, Severity::Warning, "Cursor logs in by itself");
+    assert_eq!(login.weight, Weight::Warning, "Cursor logs in by itself");
     assert!(loaded.server("oauth").is_some());
 }
 
@@ -167,7 +167,7 @@ fn cline_and_windsurf() {
     assert_eq!(remote(&server("mcp_config.json", text, "b").reach).0, "https://x.test/sse");
     let loaded = loaded("mcp_config.json", text);
     let unknown = loaded.findings.iter().find(|finding| finding.what.contains("somethingNew")).unwrap();
-    assert_eq!(unknown.severity, Severity::Note);
+    assert_eq!(unknown.weight, Weight::Note);
 }
 
 #[test]

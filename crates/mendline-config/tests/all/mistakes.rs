@@ -1,6 +1,6 @@
 //! What is wrong is said: all of it, at once, where it is, and with a way out.
 
-use mendline_config::{Cause, Owner, Paint, Severity};
+use mendline_config::{Fault, Owner, Paint, Weight};
 
 use crate::{SECRET, loaded, wrong};
 
@@ -30,7 +30,7 @@ fn one_mistake_stops_all_servers_of_our_own_file_and_its_own_one_elsewhere() {
 fn a_variable_that_is_not_set_stops_only_the_server_that_needs_it() {
     let text = r#"{ "mendline": {}, "mcpServers": { "a": { "command": "${NOPE}" }, "b": { "command": "x" } } }"#;
     let loaded = loaded("x.json", text);
-    assert_eq!(loaded.findings[0].cause, Cause::Environment);
+    assert_eq!(loaded.findings[0].fault, Fault::Environment);
     assert_eq!((loaded.obstacles("a").len(), loaded.obstacles("b").len()), (1, 0));
 }
 
@@ -133,7 +133,7 @@ fn a_file_that_is_no_configuration_is_said_in_one_finding() {
         assert!(loaded.findings[0].is_error() && loaded.findings[0].what.contains(words), "{:?}", loaded.findings);
     }
     let nothing = loaded("x.json", "{}");
-    assert_eq!(nothing.findings[0].severity, Severity::Warning);
+    assert_eq!(nothing.findings[0].weight, Weight::Warning);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_file_of_variables_that_has_no_end_is_refused() {
     let loaded = loaded(path.to_str().unwrap(), text);
     let [finding] = loaded.findings.as_slice() else { panic!("{:?}", loaded.findings) };
     assert!(finding.what.contains("more than 4 MiB"), "{}", finding.what);
-    assert_eq!((finding.cause, loaded.servers.len()), (Cause::Environment, 0));
+    assert_eq!((finding.fault, loaded.servers.len()), (Fault::Environment, 0));
 }
 
 #[test]

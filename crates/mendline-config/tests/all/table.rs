@@ -179,8 +179,8 @@ fn u11_key_of_another_program_is_only_warned_about() {
     for entry in [r#""auth": { "CLIENT_ID": "x", "CLIENT_SECRET": "y" }"#, r#""sharing": "perClient""#] {
         let text = format!(r#"{{ "mcpServers": {{ "a": {{ "url": "https://x.test/", {entry} }} }} }}"#);
         let loaded = loaded("/home/me/.cursor/mcp.json", &text);
-        let severities: Vec<_> = loaded.findings.iter().map(|finding| finding.severity).collect();
-        assert_eq!(severities, [mendline_config::Severity::Warning], "{:?}", loaded.findings);
+        let weights: Vec<_> = loaded.findings.iter().map(|finding| finding.weight).collect();
+        assert_eq!(weights, [mendline_config::Weight::Warning], "{:?}", loaded.findings);
         assert!(loaded.server("a").is_some() && loaded.obstacles("a").is_empty());
     }
 }
