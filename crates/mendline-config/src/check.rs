@@ -474,5 +474,5 @@ fn wrong(name: &str, value: &Value, expected: &str, example: &str) -> Finding {
         ValueKind::Flag(flag) if expected == "a string" => format!("write it in quotes: \"{flag}\""),
         _ => format!("for example {example}"),
     };
-    Finding::error(value.at.clone(), format!("`{name}` must be {expected}, and is {is}")).help(help)
+    Finding::error(value.at.clone(), format!("`{name}` must be {expected}, not {found}")).help(help)
 }

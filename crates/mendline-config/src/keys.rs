@@ -114,7 +114,7 @@ const LOGS: &[Key] = &[
 pub const SERVER: &[Key] = &[
     key("type", Kind::Choice(TYPES), "derived from the other keys", "The transport; for a URL without a type it is detected."),
     key("command", Kind::Text, "", "The program to start."),
-    key("args", Kind::TextList, "[]", "Its arguments."),
+    key("args", Kind::TextList, "[]", "The arguments of the program."),
     key("env", Kind::Pairs, "{}", "Environment variables, in addition to those of Mendline."),
     key(
         "envFile",
@@ -122,7 +122,7 @@ pub const SERVER: &[Key] = &[
         "",
         "A file with environment variables, one NAME=value per line, relative to this file; `env` overrides it.",
     ),
-    key("cwd", Kind::Text, "the directory of Mendline", "The working directory."),
+    key("cwd", Kind::Text, "the working directory of Mendline", "The working directory."),
     key("url", Kind::Url, "", "The URL of an HTTP server."),
     key("headers", Kind::Pairs, "{}", "Headers of every request to the URL."),
     key(
@@ -159,20 +159,20 @@ pub const SERVER: &[Key] = &[
     key("serverUrl", Kind::Url, "", "Windsurf: `url`."),
     key("httpUrl", Kind::Url, "", "Gemini: `url` with `\"type\": \"http\"`."),
     // Keys between a client and its user.
-    key("autoApprove", Kind::Foreign(ASKED), "", "The client only."),
-    key("alwaysAllow", Kind::Foreign(ASKED), "", "The client only."),
-    key("trust", Kind::Foreign(ASKED), "", "The client only."),
-    key("default_tools_approval_mode", Kind::Foreign(ASKED), "", "The client only."),
-    key("alwaysLoad", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("description", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("name", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("icon", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("gallery", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("version", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("dev", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("required", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("supports_parallel_tool_calls", Kind::Foreign(CLIENTS), "", "The client only."),
-    key("experimental_environment", Kind::Foreign(CLIENTS), "", "The client only."),
+    key("autoApprove", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("alwaysAllow", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("trust", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("default_tools_approval_mode", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("alwaysLoad", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("description", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("name", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("icon", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("gallery", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("version", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("dev", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("required", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("supports_parallel_tool_calls", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("experimental_environment", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
     key("sandbox", Kind::Foreign(SANDBOX), "", "The client only."),
     key("sandboxEnabled", Kind::Foreign(SANDBOX), "", "The client only."),
     key("enabled_tools", Kind::Foreign(FILTER), "", "The client only."),
@@ -193,8 +193,8 @@ pub const SERVER: &[Key] = &[
 ];
 
 const TYPES: &[&str] = &["stdio", "sse", "http", "streamable-http", "streamableHttp"];
-const ASKED: &str = "the client handles the approval of tool calls";
-const CLIENTS: &str = "it applies to the client only";
+const APPROVAL: &str = "the client handles the approval of tool calls";
+const CLIENT_ONLY: &str = "it applies to the client only";
 const FILTER: &str = "Mendline forwards every tool; the client still filters them";
 const SANDBOX: &str = "Mendline starts servers without a sandbox";
 /// The reason why a key for the gateway is not supported.
@@ -238,7 +238,7 @@ const TIMEOUTS: Key = key("timeouts", Kind::Block(TIMEOUTS_KEYS), "", "Timeouts.
 const TIMEOUTS_KEYS: &[Key] = &[
     key("connect", Kind::Duration(MILLISECOND), "5s", "Connecting to a URL."),
     key("handshake", Kind::Duration(MILLISECOND), "1m for a command, 10s for a URL", "The handshake of a new session."),
-    key("recovery", Kind::Duration(MILLISECOND), "45s", "Waiting of a call for an unavailable server."),
+    key("recovery", Kind::Duration(MILLISECOND), "45s", "How long a call waits for an unavailable server."),
     key("call", Kind::Duration(MILLISECOND), "5m", "A call, from its arrival or its last progress."),
     key("total", Kind::Duration(MILLISECOND), "30m", "A call in total."),
 ];
@@ -305,7 +305,7 @@ const TOOL: &[Key] = &[
         "The effect of a call.",
     ),
     key("timeout", Kind::Duration(MILLISECOND), "`timeouts.call`", "Timeout of its calls."),
-    key("approval_mode", Kind::Foreign(ASKED), "", "Codex only."),
+    key("approval_mode", Kind::Foreign(APPROVAL), "", "Codex only."),
 ];
 
 const CATALOGUE: Key = key("catalogue", Kind::Block(CATALOGUE_KEYS), "", "Answers from the list cache while the server is unavailable.");

@@ -1,7 +1,7 @@
-//! From what was said about a server to what is done: how it is reached, and which policies hold for it.
+//! Lowers the checked values of a server to its transport and policies.
 //!
-//! Single values are right by the time they are here; what is said here is what two of them cannot be together. A server
-//! that contradicts itself is left out, and its name stays known.
+//! Single values are valid here; this module checks combinations. A server with contradictory values is left out, and
+//! its name stays known.
 
 mod logs;
 mod policies;
@@ -22,24 +22,24 @@ pub use logs::LogSettings;
 pub(crate) use logs::logs;
 pub use reach::Reach;
 
-/// A server that can be run.
+/// A valid server.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its name, as it is written.
+    /// Its name, as written.
     pub name: String,
-    /// It is not to be used.
+    /// It is disabled.
     pub is_disabled: bool,
-    /// How it is reached.
+    /// Its transport.
     pub reach: Reach,
-    /// The policies that hold for it.
+    /// Its policies.
     pub policies: UpstreamConfig,
-    /// The longest message, if that was said.
+    /// The maximum size of a message, if configured.
     pub message_bytes: Option<usize>,
-    /// How many values in it look like secrets that stand in the file itself.
+    /// The number of literal values that look like secrets.
     pub literal_secrets: usize,
 }
 
-/// What was said about a server, and what holds for all of them: the server's own word comes first.
+/// The settings of a server and the defaults for all servers; the settings of the server take precedence.
 #[derive(Clone, Copy)]
 struct Settings<'a> {
     own: &'a Block,
@@ -111,25 +111,25 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Where it was said, by the server itself.
+    /// Returns the span of a value of the server itself.
     fn own_span(&self, path: &str) -> Option<Range<usize>> {
         self.own.find(path).map(|found| found.at.clone())
     }
 }
 
-/// What holds for all servers, and what is said about the rest of `mendline`.
+/// Returns the defaults for all servers.
 pub(crate) fn defaults(top: &Block, checker: &mut Checker<'_>) -> Block {
     let defaults = match top.find("mendline.defaults").map(|found| &found.value) {
         Some(TypedValue::Block(block)) => block.clone(),
         _ => Block::default(),
     };
-    // What contradicts itself already here would be said again for every server.
+    // Contradictions in the defaults are reported once, not for every server.
     let own = Settings { own: &defaults, defaults: &Block::default() };
     policies::check_contradictions(own, checker);
     defaults
 }
 
-/// Reads one server and adds it to the others, if it can be understood.
+/// Checks one server and adds it, if it is valid.
 pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     if loaded.names.contains(&entry.key) {
         checker.mask(&entry.value);
@@ -162,27 +162,28 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
         }
         None => {
             checker.mask(&entry.value);
-            let what = format!("the server `{}` must be a block in braces, and is {}", entry.key, entry.value.kind_name());
+            let what = format!("the server `{}` must be an object, not {}", entry.key, entry.value.kind_name());
             checker.report(Finding::error(entry.value.at.clone(), what).help("for example { \"command\": \"…\" }"));
         }
     }
     checker.server = None;
 }
 
-/// What it is called in logs and errors. Clients allow names that we cannot put before a tool's; those are tidied.
+/// Returns its name in logs and errors. Clients allow names that Mendline cannot use as a prefix of tool names; those
+/// are sanitized.
 fn name(entry: &Entry, checker: &mut Checker<'_>, loaded: &Loaded) -> String {
     let sanitized = Name::sanitized(&entry.key).to_string();
     if entry.key.contains("__") || entry.key.is_empty() {
         let why = entry.key.parse::<Name>().err().unwrap_or_default();
         checker.report_mistake(entry.key_at.clone(), why, Some(format!("for example `{sanitized}`")));
     } else if entry.key != sanitized {
-        let what = format!("`{}` will be called `{sanitized}` in logs and errors", entry.key);
-        let why = "a name is made of at most 64 letters, digits, `-` and `_`";
+        let what = format!("`{}` appears as `{sanitized}` in logs and errors", entry.key);
+        let why = "a name may have at most 64 letters, digits, `-` and `_`";
         checker.report(Finding::note(entry.key_at.clone(), what).help(why));
     }
     let is_taken = |other: &&Server| other.name != entry.key && other.policies.name == sanitized;
     if let Some(other) = loaded.servers.iter().find(is_taken) {
-        let what = format!("`{}` and `{}` would both be called `{sanitized}`", other.name, entry.key);
+        let what = format!("`{}` and `{}` have the same name `{sanitized}` in logs and errors", other.name, entry.key);
         checker.report_mistake(entry.key_at.clone(), what, Some("rename one of them".to_owned()));
     }
     sanitized
@@ -192,10 +193,10 @@ fn is_disabled(settings: Settings<'_>) -> bool {
     settings.flag("disabled").unwrap_or_else(|| settings.flag("enabled") == Some(false))
 }
 
-/// What contradicts itself.
+/// Reports contradictory `disabled` and `enabled`.
 fn check_enabled(settings: Settings<'_>, checker: &mut Checker<'_>) {
     if let (Some(true), Some(true)) = (settings.flag("disabled"), settings.flag("enabled")) {
         let at = settings.own_span("enabled").unwrap_or(0..0);
-        checker.report_mistake(at, "it cannot be `disabled` and `enabled` at once".to_owned(), None);
+        checker.report_mistake(at, "`disabled` and `enabled` contradict each other".to_owned(), Some("remove one of them".to_owned()));
     }
 }

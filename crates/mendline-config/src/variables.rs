@@ -1,23 +1,23 @@
-//! `${VAR}` and `${VAR:-default}` in what people write.
+//! Expansion of `${VAR}` and `${VAR:-default}`.
 //!
-//! Secrets belong into the environment and not onto a command line, where every process list shows them. So a header may
-//! name a variable, and what it holds is put in here, once: what comes out of a variable is not looked at again. A variable
-//! that is not set is a mistake and is said, unless a default is written beside it; `$VAR` without braces stays as it is.
+//! Secrets belong in the environment and not on a command line, where every process list shows them. A header may
+//! therefore name a variable. Its value is inserted once and not expanded again. An unset variable is an error, unless
+//! it has a default; `$VAR` without braces is not expanded.
 //!
-//! Editors have words of their own, which mean here what they mean there as far as that can be known: `${env:VAR}` is a
-//! variable, `${userHome}` the home directory, `${/}` and `${pathSeparator}` a slash, and `${workspaceFolder}` the directory
-//! that the editor's file belongs to. `${input:…}` would have to be asked for, and nobody is there to be asked.
+//! The variables of editors have the same meaning here as far as possible: `${env:VAR}` is an environment variable,
+//! `${userHome}` the home directory, `${/}` and `${pathSeparator}` a slash, and `${workspaceFolder}` the workspace of
+//! the editor file. `${input:…}` requires a prompt, which Mendline does not have.
 
 use std::fmt;
 
-/// Why a text cannot be completed. Never shows what a variable holds.
+/// The error of an expansion. It never shows the value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableError {
-    /// What is wrong.
+    /// The message.
     pub what: String,
-    /// What to do.
+    /// The correction.
     pub help: String,
-    /// It is written well, and would be right elsewhere.
+    /// The text is valid, but the variable is not set.
     pub is_unset: bool,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for VariableError {
 
 impl std::error::Error for VariableError {}
 
-/// Puts the values of variables in. `lookup` is the environment.
+/// Expands the variables in a text. `lookup` is the environment.
 pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, VariableError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -37,7 +37,7 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
         expanded.push_str(&rest[..at]);
         let inside = &rest[at + 2..];
         let Some(end) = inside.find('}') else {
-            // Nothing of the text itself is said: it may be a secret.
+            // The text is not shown, because it may be a secret.
             let (what, help) = ("`${` has no `}`".to_owned(), "write `${VAR}`".to_owned());
             return Err(VariableError { what, help, is_unset: false });
         };
@@ -54,7 +54,7 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
                     true => {
                         (format!("the variable {name} is not set"), format!("set it, or write `${{{name}:-default}}`"))
                     }
-                    // It may be the secret itself that stands between the braces.
+                    // The text between the braces may be the secret itself.
                     false => (
                         "the variable that `${…}` names is not set".to_owned(),
                         "set it, or write `${VAR:-default}`; its name is not shown, it may be a secret".to_owned(),
@@ -74,8 +74,8 @@ fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<S
         return Ok(Some(std::path::MAIN_SEPARATOR.to_string()));
     }
     if name.starts_with("input:") {
-        let what = "`${input:…}` would have to be asked for, and Mendline has nobody to ask".to_owned();
-        let help = "put it into a variable and write `${VAR}`".to_owned();
+        let what = "`${input:…}` prompts the user, which Mendline cannot do".to_owned();
+        let help = "set an environment variable and write `${VAR}`".to_owned();
         return Err(VariableError { what, help, is_unset: false });
     }
     if !is_variable_name(name) {
@@ -86,13 +86,13 @@ fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<S
     Ok(lookup(name))
 }
 
-/// Whether a text can be the name of a variable.
+/// Returns whether a text is a valid variable name.
 pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether a text can be nothing but the name of a variable: capitals in words that are joined by `_`, none of them long,
-/// the first one without digits. Tokens of services do not look like this, so it may be shown in a message.
+/// Returns whether a text is certainly a variable name: upper case words joined by `_`, none of them long, the first
+/// one without digits. Tokens of services do not look like this, so it may be shown.
 pub fn is_plain_variable_name(name: &str) -> bool {
     let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     let first = name.split('_').find(|word| !word.is_empty()).unwrap_or_default();
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    fn world(name: &str) -> Option<String> {
+    fn lookup(name: &str) -> Option<String> {
         match name {
             "TOKEN" => Some("s3cret".into()),
             "NESTED" => Some("${TOKEN}".into()),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_and_their_defaults_are_put_in_once() {
+    fn variables_and_defaults_are_expanded_once() {
         for (text, expanded) in [
             ("Bearer ${TOKEN}", "Bearer s3cret"),
             ("${NOPE:-anonymous}/${TOKEN}", "anonymous/s3cret"),
@@ -141,17 +141,17 @@ mod tests {
             ("${env:TOKEN}${env:NOPE:-!}", "s3cret!"),
             ("a${/}b${pathSeparator}", "a/b/"),
         ] {
-            assert_eq!(expand(text, world).unwrap(), expanded, "{text}");
+            assert_eq!(expand(text, lookup).unwrap(), expanded, "{text}");
         }
     }
 
     #[test]
-    fn a_variable_that_is_not_set_is_named_and_a_value_is_never_shown() {
-        let unset = expand("${NOPE}", world).unwrap_err();
+    fn unset_variable_is_named_and_no_value_is_shown() {
+        let unset = expand("${NOPE}", lookup).unwrap_err();
         assert!(unset.is_unset && unset.to_string().contains("NOPE is not set"));
-        let complaint = expand("key ${TOKEN} ${oops", world).unwrap_err().to_string();
-        assert!(complaint.contains("has no") && !complaint.contains("s3cret"), "{complaint}");
-        assert!(expand("${a b}", world).is_err());
-        assert!(expand("${input:key}", world).unwrap_err().what.contains("nobody to ask"));
+        let error = expand("key ${TOKEN} ${oops", lookup).unwrap_err().to_string();
+        assert!(error.contains("has no") && !error.contains("s3cret"), "{error}");
+        assert!(expand("${a b}", lookup).is_err());
+        assert!(expand("${input:key}", lookup).unwrap_err().what.contains("cannot do"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept in log files.
+//! The settings of log files.
 
 use mendline::observe::log::LogLevel;
 
@@ -6,16 +6,16 @@ use super::Settings;
 use crate::check::{Block, Checker};
 use crate::finding::Finding;
 
-/// What a file says about log files; what it does not say is somebody else's to choose.
+/// The settings of log files; `None` for everything that is not configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSettings {
-    /// What is worth a line.
+    /// The minimum level.
     pub level: Option<LogLevel>,
-    /// How much one file holds.
+    /// The maximum size of one file.
     pub file_bytes: Option<u64>,
-    /// How much all of them hold together.
+    /// The maximum size of all files.
     pub total_bytes: Option<u64>,
-    /// Whether the messages themselves are kept.
+    /// Whether messages are logged.
     pub wire: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Which policies were chosen, and which of them cannot be together.
+//! The policies of a server and their contradictions.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::Settings;
 use crate::check::{Block, Checker, TypedValue};
 use crate::finding::Finding;
 
-/// What two values cannot be together. Only what a block says itself is held against it: of two words of which one is a
-/// default for all, the server's own holds and the other gives way.
+/// Reports contradictory values. Only values of the same object are compared: the value of a server overrides a default
+/// for all servers.
 pub(super) fn check_contradictions(settings: Settings<'_>, checker: &mut Checker<'_>) {
     let own = Settings { own: settings.own, defaults: &Block::default() };
     for (shorter, longer, otherwise) in [
@@ -37,14 +37,14 @@ pub(super) fn check_contradictions(settings: Settings<'_>, checker: &mut Checker
         }
     }
     if let Some(limit) = own.own.find("rateLimit").filter(|_| settings.real("rateLimit.perSecond").is_none()) {
-        // A value that is there and wrong has been said already.
+        // A wrong value is already reported.
         let is_empty = matches!(&limit.value, TypedValue::Block(block) if block.find("perSecond").is_none());
         let is_reported = checker
             .findings
             .iter()
             .any(|finding| finding.at.as_ref().is_some_and(|at| at.start >= limit.at.start && at.end <= limit.at.end));
         if is_empty && !is_reported {
-            let finding = Finding::error(limit.key_at.clone(), "`rateLimit` does not say how many calls");
+            let finding = Finding::error(limit.key_at.clone(), "`rateLimit` has no `perSecond`");
             checker.report(finding.help("add `perSecond`, for example 10"));
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn apply(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
 fn auto_reconnect(settings: Settings<'_>) -> AutoReconnect {
     AutoReconnect {
         enabled: settings.flag("autoReconnect.enabled"),
-        // -1 is no end, and nothing else that passed the table is below nothing.
+        // -1 means no limit; the table allows no other negative number.
         max_retries: settings.whole("autoReconnect.maxRetries").map(|number| u32::try_from(number).ok()),
         initial_retry_delay: settings.duration("autoReconnect.initialRetryDelay"),
         max_retry_delay: settings.duration("autoReconnect.maxRetryDelay"),
@@ -96,7 +96,7 @@ fn timeouts(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
     let call = settings.duration("timeouts.call").or(settings.duration("tool_timeout_sec"));
     let total = settings.duration("timeouts.total");
     match (call, total) {
-        // Who chooses only one of them means it: the other gives way, and so does a default for all.
+        // If only one of the two is configured, the other one is adapted, and so is a default for all servers.
         (Some(call), Some(total)) if call > total && own.duration("timeouts.total").is_some() => {
             (timeouts.call, timeouts.total) = (total, total);
         }

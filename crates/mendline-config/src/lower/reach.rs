@@ -1,4 +1,4 @@
-//! How a server is reached: which program, or which URL, with what.
+//! The transport of a server: a program or a URL.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,46 +13,46 @@ use crate::env_file;
 use crate::file::Entry;
 use crate::finding::Finding;
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// As a child process.
+    /// A child process (stdio).
     Command {
-        /// What to run.
+        /// The program.
         program: String,
         /// Its arguments.
         arguments: Vec<String>,
-        /// Variables on top of our own.
+        /// Environment variables, in addition to those of Mendline.
         environment: Vec<(String, Secret)>,
-        /// Where to run it, if not where we are.
+        /// The working directory, if configured.
         directory: Option<PathBuf>,
     },
-    /// Over HTTP.
+    /// HTTP.
     Url {
-        /// Where it lives. A query may hold a secret.
+        /// The URL. Its query may hold a secret.
         url: Secret,
-        /// What goes with every request.
+        /// The headers of every request.
         headers: Vec<(String, Secret)>,
-        /// How it is spoken to.
+        /// The dialect.
         dialect: Dialect,
-        /// How long a connection may take, if that was said.
+        /// The connect timeout, if configured.
         connect_timeout: Option<Duration>,
-        /// Credentials may go to another machine unencrypted.
+        /// Unencrypted credentials to another machine are allowed.
         allow_http: bool,
     },
-    /// By Mendline already: what stands there is its own command line, behind `run`.
+    /// The entry already runs `mendline run` with these arguments.
     Wrapped {
         /// The arguments of `mendline run`.
         arguments: Vec<String>,
-        /// Variables on top of our own.
+        /// Environment variables, in addition to those of Mendline.
         environment: Vec<(String, Secret)>,
-        /// Where to run it, if not where we are.
+        /// The working directory, if configured.
         directory: Option<PathBuf>,
     },
 }
 
 impl Reach {
-    /// Policies at their defaults for a server that is reached like this.
+    /// Returns the default policies for this transport.
     pub(crate) fn upstream(&self, name: &str) -> UpstreamConfig {
         match self {
             Reach::Command { program, .. } => UpstreamConfig::child(name, program),
@@ -65,17 +65,17 @@ impl Reach {
     }
 }
 
-/// The way to a server and the number of secrets that stand in the file, or findings.
+/// Returns the transport and the number of literal secrets, or reports findings.
 pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     let own = |path: &'static str| settings.own.find(path).map(|found| (path, found));
     let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(own);
     let command = own("command");
     let kind = settings.choice("type");
-    // A value that is there and wrong has been complained about; that it is there still counts.
+    // A wrong value is already reported; it still counts as present.
     let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.kind != crate::file::ValueKind::Null);
     match (command, url) {
         (Some(_), Some((_, url))) => {
-            let what = "it has a `command` and a `url`, and can be reached only one way";
+            let what = "the server has both a `command` and a `url`";
             checker.report(Finding::error(url.key_at.clone(), what).help("remove one of the two"));
             None
         }
@@ -90,8 +90,8 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
         (Some(_), None) => {
             if kind.is_some_and(|kind| kind != "stdio") {
                 let at = settings.own_span("type").unwrap_or(0..0);
-                let what = format!("it is of type `{}`, and has a `command`", kind.unwrap_or_default());
-                checker.report(Finding::error(at, what).help("a command's type is \"stdio\""));
+                let what = format!("a server with a `command` cannot have the type `{}`", kind.unwrap_or_default());
+                checker.report(Finding::error(at, what).help("write \"stdio\", or remove `type`"));
                 return None;
             }
             command_of(settings, checker)
@@ -99,8 +99,8 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
         (None, Some((name, _))) => {
             if kind == Some("stdio") {
                 let at = settings.own_span("type").unwrap_or(0..0);
-                let help = "write \"http\" or \"sse\", or leave it out";
-                checker.report(Finding::error(at, format!("it is of type `stdio`, and has a `{name}`")).help(help));
+                let help = "write \"http\" or \"sse\", or remove `type`";
+                checker.report(Finding::error(at, format!("a server with a `{name}` cannot have the type `stdio`")).help(help));
                 return None;
             }
             url_of(name, settings, checker)
@@ -110,18 +110,18 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
 
 fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for headers in ["headers", "http_headers", "env_http_headers"] {
-        report_misplaced(headers, "servers at a URL; a command gets its secrets through `env`", settings, checker);
+        report_misplaced(headers, "HTTP servers only; pass secrets to a command with `env`", settings, checker);
     }
     for path in ["timeouts.connect", "resume", "allowHttp"] {
         if let Some(found) = settings.own.find(path) {
-            let what = format!("`{}` does nothing here: it is for servers at a URL", found.key.name);
+            let what = format!("Mendline ignores `{}` here: it applies to HTTP servers only", found.key.name);
             checker.report(Finding::note(found.key_at.clone(), what));
         }
     }
     let program = settings.text("command")?.to_owned();
     if program.trim().is_empty() {
         let at = settings.own_span("command").unwrap_or(0..0);
-        checker.report(Finding::error(at, "`command` is empty").help("write the program to run"));
+        checker.report(Finding::error(at, "`command` is empty").help("write the program to start"));
         return None;
     }
     let arguments = settings.words("args").to_vec();
@@ -134,7 +134,7 @@ fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reac
     Some((Reach::Command { program, arguments, environment, directory }, secrets))
 }
 
-/// What our own command line says, if that is what runs: itself, or through a launcher of packages.
+/// Returns the arguments of `mendline run`, if the command is Mendline itself or a package launcher that runs it.
 fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
     let is_us = |word: &str| {
         let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
@@ -147,7 +147,7 @@ fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
     (words.get(at + 1) == Some(&"run")).then(|| words[at + 2..].iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// Variables of the file that `envFile` names, and over them those of `env`.
+/// Returns the variables of `envFile`, overridden by those of `env`.
 fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
     let mut variables: Vec<(String, Secret)> = Vec::new();
     if let (Some(path), Some(at)) = (settings.text("envFile"), settings.own_span("envFile")) {
@@ -155,15 +155,16 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
         match read.and_then(|text| env_file::parse(&text)) {
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
             Err(why) => {
-                let what = format!("`envFile` cannot be read: {why}");
-                checker.report(Finding::error(at, what).from_environment());
+                let what = format!("cannot read `envFile`: {why}");
+                checker.report(Finding::error(at, what).help("correct the file, or remove `envFile`").from_environment());
                 return None;
             }
         }
     }
     for Pair { name, name_at, text, .. } in settings.pairs("env") {
         if name.is_empty() || name.contains(['=', '\0']) {
-            checker.report(Finding::error(name_at.clone(), "this cannot be the name of a variable"));
+            checker.report(Finding::error(name_at.clone(), "this is not a valid name of an environment variable")
+                .help("write a name without `=`"));
             return None;
         }
         variables.retain(|(known, _)| known != name);
@@ -174,7 +175,7 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
 
 fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for path in ["args", "env", "envFile", "cwd"] {
-        report_misplaced(path, "commands; a server at a URL gets its secrets through `headers`", settings, checker);
+        report_misplaced(path, "commands only; pass secrets to an HTTP server with `headers`", settings, checker);
     }
     let at = settings.own_span(name).unwrap_or(0..0);
     let url = settings.text(name)?;
@@ -182,7 +183,7 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
         Ok(target) => target,
         Err(fault) => {
             let what = match fault {
-                // Which one it is may have come out of a variable, and what does not stands there to be seen.
+                // The scheme may come from a variable, so it is not shown.
                 UrlFault::Scheme(_) => "the scheme must be http or https".to_owned(),
                 fault => fault.to_string(),
             };
@@ -195,7 +196,7 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
     let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| settings.pairs(path));
     for pair in named.chain(&bearer) {
         if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(&pair.name)) {
-            checker.report_mistake(pair.name_at.clone(), format!("the header `{}` is there twice", pair.name), None);
+            checker.report_mistake(pair.name_at.clone(), format!("duplicate header `{}`", pair.name), Some("remove one of them".to_owned()));
             continue;
         }
         let value = Secret::new(pair.text.clone());
@@ -208,7 +209,7 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
         }
         headers.push((pair.name.clone(), value));
     }
-    // What is called "http" in a client's file is found out there, too; who wants no fallback says so.
+    // The type "http" of a client file is detected, too; other types name one dialect.
     let dialect = match settings.choice("type") {
         Some("sse") => Dialect::Sse,
         Some("streamable-http" | "streamableHttp") => Dialect::Streamable,
@@ -227,21 +228,21 @@ fn bearer(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
     Some(Pair { name: "Authorization".to_owned(), name_at: found.key_at.clone(), text, is_literal: false })
 }
 
-/// A key that belongs to the other way of reaching a server. Empty ones are what tools write.
-fn report_misplaced(path: &str, owner_of: &str, settings: Settings<'_>, checker: &mut Checker<'_>) {
+/// Reports a key that belongs to the other transport. Tools write empty values, so those are ignored.
+fn report_misplaced(path: &str, applies_to: &str, settings: Settings<'_>, checker: &mut Checker<'_>) {
     let Some(found) = settings.own.find(path) else { return };
     let is_empty = settings.pairs(path).is_empty() && settings.words(path).is_empty() && settings.text(path).is_none();
     if !is_empty {
-        checker.report_mistake(found.key_at.clone(), format!("`{path}` is for {owner_of}"), Some(format!("remove `{path}`")));
+        checker.report_mistake(found.key_at.clone(), format!("`{path}` applies to {applies_to}"), Some(format!("remove `{path}`")));
     }
 }
 
-/// How many of these are secrets that stand in the file: by their names, as everybody calls them.
+/// Returns the number of literal secrets, by their usual names.
 fn literal_secrets(pairs: &[Pair]) -> usize {
-    const TELLING: [&str; 7] = ["token", "secret", "password", "passwd", "authorization", "credential", "cookie"];
-    let tells = |name: &str| {
+    const SECRET_NAMES: [&str; 7] = ["token", "secret", "password", "passwd", "authorization", "credential", "cookie"];
+    let is_secret_name = |name: &str| {
         let name = name.to_lowercase();
-        TELLING.iter().any(|word| name.contains(word)) || name.ends_with("key") || name == "auth"
+        SECRET_NAMES.iter().any(|word| name.contains(word)) || name.ends_with("key") || name == "auth"
     };
-    pairs.iter().filter(|pair| pair.is_literal && !pair.text.is_empty() && tells(&pair.name)).count()
+    pairs.iter().filter(|pair| pair.is_literal && !pair.text.is_empty() && is_secret_name(&pair.name)).count()
 }
