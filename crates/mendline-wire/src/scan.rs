@@ -293,13 +293,13 @@ impl Survey {
             last[..rest.len()].copy_from_slice(rest);
             last
         });
-        let look = |(wild, union): (u64, u64), word: &[u8; 8]| {
+        let inspect = |(special, union): (u64, u64), word: &[u8; 8]| {
             let word = u64::from_le_bytes(*word);
-            (wild | controls(word) | equals(word, b'\\'), union | word)
+            (special | controls(word) | equals(word, b'\\'), union | word)
         };
         // Inspecting a byte twice does no harm.
-        let (wild, union) = look(words.iter().fold((0, 0), look), &last);
-        Survey { is_ascii: union & TOPS == 0, has_no_escapes: wild & TOPS == 0 }
+        let (special, union) = inspect(words.iter().fold((0, 0), inspect), &last);
+        Survey { is_ascii: union & TOPS == 0, has_no_escapes: special & TOPS == 0 }
     }
 }
 
@@ -451,18 +451,18 @@ mod tests {
 
     #[test]
     fn survey_inspects_every_byte() {
-        let tame = Survey { is_ascii: true, has_no_escapes: true };
+        let plain = Survey { is_ascii: true, has_no_escapes: true };
         for len in 0..70 {
             let text = "~ \"".repeat(len)[..len].to_owned();
-            assert_eq!(Survey::of(text.as_bytes()), tame, "{len} bytes");
+            assert_eq!(Survey::of(text.as_bytes()), plain, "{len} bytes");
             for place in 0..len {
                 for (byte, seen) in [
-                    (b'\\', Survey { has_no_escapes: false, ..tame }),
-                    (b'\0', Survey { has_no_escapes: false, ..tame }),
-                    (0x1f, Survey { has_no_escapes: false, ..tame }),
-                    (0x80, Survey { is_ascii: false, ..tame }),
-                    (0xff, Survey { is_ascii: false, ..tame }),
-                    (0x7f, tame),
+                    (b'\\', Survey { has_no_escapes: false, ..plain }),
+                    (b'\0', Survey { has_no_escapes: false, ..plain }),
+                    (0x1f, Survey { has_no_escapes: false, ..plain }),
+                    (0x80, Survey { is_ascii: false, ..plain }),
+                    (0xff, Survey { is_ascii: false, ..plain }),
+                    (0x7f, plain),
                 ] {
                     let mut text = text.clone().into_bytes();
                     text[place] = byte;
@@ -478,8 +478,8 @@ mod tests {
             for text in [format!("\"{}\"", "é!#".repeat(len)), format!("\"{}", "é!#".repeat(len))] {
                 let survey = Survey::of(text.as_bytes());
                 assert!(survey.has_no_escapes);
-                let (mut tame, mut wild) = (Scanner::over(text.as_bytes(), survey), Scanner::new(text.as_bytes(), 0));
-                assert_eq!((tame.string(), tame.at()), (wild.string(), wild.at()), "{text}");
+                let (mut fast, mut slow) = (Scanner::over(text.as_bytes(), survey), Scanner::new(text.as_bytes(), 0));
+                assert_eq!((fast.string(), fast.at()), (slow.string(), slow.at()), "{text}");
             }
         }
     }
