@@ -168,7 +168,7 @@ impl Client {
 
     /// Sends a request and returns its key.
     pub fn send_request(&mut self, spec: RequestSpec, oracle: &mut Oracle) -> Key {
-        let id = self.an_id();
+        let id = self.new_id();
         self.send_request_with_id(spec, &id, oracle)
     }
 

@@ -180,7 +180,7 @@ pub enum Fact<'a> {
     /// The engine produced an output.
     Requested(&'a EngineOutput),
     /// The plan has no fault for this upstream.
-    Unharmed(usize),
+    WithoutFaults(usize),
     /// The operator reconnected this upstream, or ended its isolation.
     ManualAction(usize),
     /// The operator isolated this upstream.

@@ -340,30 +340,30 @@ pub fn restore(world: &mut World, at: usize) {
 }
 
 /// Begins a scheduled fault.
-pub fn begin(world: &mut World, place: usize) {
-    let Planned { fault, upstream, lasts, .. } = world.faults[place];
+pub fn begin(world: &mut World, index: usize) {
+    let Planned { fault, upstream, lasts, .. } = world.faults[index];
     let now = world.clock.now();
     world.journal.write_line(now, &format!("fault {} begins at upstream {upstream}", fault.name()));
     world.coverage.fault_began(fault.name());
     if let Some(wait) = fault.begin(world, upstream) {
-        world.clock.after(wait, Due::FaultRepeats(place));
+        world.clock.after(wait, Due::FaultRepeats(index));
     }
-    world.clock.after(lasts, Due::FaultEnds(place));
+    world.clock.after(lasts, Due::FaultEnds(index));
 }
 
 /// Repeats a scheduled fault, unless it has ended.
-pub fn repeat(world: &mut World, place: usize) {
-    let Planned { fault, upstream, over, .. } = world.faults[place];
+pub fn repeat(world: &mut World, index: usize) {
+    let Planned { fault, upstream, over, .. } = world.faults[index];
     if !over && let Some(wait) = fault.repeat(world, upstream) {
-        world.clock.after(wait, Due::FaultRepeats(place));
+        world.clock.after(wait, Due::FaultRepeats(index));
     }
 }
 
 /// Ends a scheduled fault.
-pub fn end(world: &mut World, place: usize) {
-    let Planned { fault, upstream, over, .. } = world.faults[place];
+pub fn end(world: &mut World, index: usize) {
+    let Planned { fault, upstream, over, .. } = world.faults[index];
     if !over {
-        world.faults[place].over = true;
+        world.faults[index].over = true;
         let now = world.clock.now();
         world.journal.write_line(now, &format!("fault {} ends at upstream {upstream}", fault.name()));
         fault.end(world, upstream);

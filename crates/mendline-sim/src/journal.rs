@@ -126,10 +126,10 @@ impl fmt::Display for FactText<'_> {
             Fact::Progressed { client, named, meant, .. } => {
                 write!(f, "client {} read progress of {named:?} (meant {meant:?})", client.0)
             }
-            Fact::FactText { client, stamp: stamp @ Some(_), .. } => {
+            Fact::NotificationRead { client, stamp: stamp @ Some(_), .. } => {
                 write!(f, "client {} read a notice {stamp:?}", client.0)
             }
-            Fact::FactText { client, message, .. } => {
+            Fact::NotificationRead { client, message, .. } => {
                 write!(f, "client {} read {}", client.0, String::from_utf8_lossy(message.text()))
             }
             Fact::Frozen(link) => write!(f, "{} is stopped", Via::Child(*link)),
@@ -162,7 +162,7 @@ impl fmt::Display for FactText<'_> {
                 Some(upstream) => write!(f, "upstream {upstream}: {}", event.text),
                 None => write!(f, "engine: {}", event.text),
             },
-            Fact::Unharmed(upstream) => write!(f, "upstream {upstream} has no faults"),
+            Fact::WithoutFaults(upstream) => write!(f, "upstream {upstream} has no faults"),
             Fact::ManualAction(upstream) => write!(f, "the operator reconnects upstream {upstream}"),
             Fact::Isolated(upstream) => write!(f, "the operator isolates upstream {upstream}"),
             Fact::RetryAfter { upstream, wait } => write!(f, "upstream {upstream} requests a pause of {wait:?}"),

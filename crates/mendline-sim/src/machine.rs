@@ -80,7 +80,7 @@ pub enum EventKind {
     /// An attempt of this call was passed to the shell.
     Sent(u64),
     /// A call was rejected.
-    TurnedAway,
+    Rejected,
     /// The server answered this call with a result.
     Answered(u64),
     /// This call ended in another way.

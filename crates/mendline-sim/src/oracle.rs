@@ -250,7 +250,7 @@ impl Oracle {
 
     /// Returns all records.
     pub fn all(&self) -> impl Iterator<Item = (Key, &Record)> {
-        self.records.iter().enumerate().map(|(place, record)| (Key(place as u32), record))
+        self.records.iter().enumerate().map(|(index, record)| (Key(index as u32), record))
     }
 
     /// Returns the open requests of clients that still read.

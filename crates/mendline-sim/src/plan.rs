@@ -115,34 +115,34 @@ impl Plan {
         let mut config = Config::new(Vec::new());
         config.lifetime = if ending == Ending::ClientsEnd { Lifetime::WithClients } else { Lifetime::UntilStopped };
         let mut pairs = Vec::new();
-        for place in 0..count {
-            let mut rng = rng.fork(100 + place as u64);
-            let unharmed = count > 1 && place == count - 1;
-            let mut upstream = upstream(place, unharmed, &mut rng);
-            let mut pair = pair(&upstream, unharmed, fault_phase, &mut rng);
+        for index in 0..count {
+            let mut rng = rng.fork(100 + index as u64);
+            let has_no_faults = count > 1 && index == count - 1;
+            let mut upstream = upstream(index, has_no_faults, &mut rng);
+            let mut pair = pair(&upstream, has_no_faults, fault_phase, &mut rng);
             let mut http_rng = rng.fork(HTTP);
             if http_rng.percent(35) {
-                move_to_http(&mut upstream, &mut pair, unharmed, &mut http_rng);
+                move_to_http(&mut upstream, &mut pair, has_no_faults, &mut http_rng);
             }
             if checks_recovery {
-                let mut recovery_rng = recovery_rng.fork(place as u64);
+                let mut recovery_rng = recovery_rng.fork(index as u64);
                 pair.workload.varied = true;
-                if !unharmed {
+                if !has_no_faults {
                     choose_recovery_policies(&mut upstream, &mut recovery_rng);
                 }
             }
-            if !unharmed {
-                choose_limits(&mut upstream, has_limits, &mut limits_rng.fork(place as u64));
+            if !has_no_faults {
+                choose_limits(&mut upstream, has_limits, &mut limits_rng.fork(index as u64));
             }
             if has_startup {
-                start_at_once(&mut upstream, &mut pair, &mut startup_rng.fork(place as u64));
+                start_at_once(&mut upstream, &mut pair, &mut startup_rng.fork(index as u64));
             }
             pairs.push(pair);
             config.upstreams.push(upstream);
         }
-        let harmed = if count > 1 { count - 1 } else { 1 };
+        let faulty_upstreams = if count > 1 { count - 1 } else { 1 };
         let over_http: Vec<bool> = pairs.iter().map(|pair| pair.host.site.is_some()).collect();
-        let mut scheduled_faults = scheduled_faults(harmed, &over_http, fault_phase, &mut rng.fork(7));
+        let mut scheduled_faults = scheduled_faults(faulty_upstreams, &over_http, fault_phase, &mut rng.fork(7));
         if checks_recovery {
             for scheduled in &mut scheduled_faults {
                 if recovery_rng.percent(60) {
@@ -158,9 +158,9 @@ impl Plan {
         }
         if has_limits {
             // These faults are added, so that all other faults also occur with limits.
-            for place in 0..scheduled_faults.len() {
+            for index in 0..scheduled_faults.len() {
                 if limits_rng.percent(60) {
-                    let scheduled = &scheduled_faults[place];
+                    let scheduled = &scheduled_faults[index];
                     let among = if over_http[scheduled.upstream] { fault::LIMITS_HTTP } else { fault::LIMITS_CHILD };
                     let (upstream, at, lasts) = (scheduled.upstream, scheduled.at, scheduled.lasts);
                     scheduled_faults.push(ScheduledFault { fault: *limits_rng.pick(among), upstream, at, lasts });
@@ -169,7 +169,7 @@ impl Plan {
         }
         if has_startup && startup_rng.percent(60) {
             // A server that is not up when its client connects.
-            let upstream = startup_rng.below(harmed as u64) as usize;
+            let upstream = startup_rng.below(faulty_upstreams as u64) as usize;
             let names: &[&str] = match over_http[upstream] {
                 true => &["n05_connect_refused", "n06_connect_blackhole", "n08_tls_stall"],
                 false => &["p56_slow_start", "p56_slow_start", "p61_spawn_eagain", "p57_stopped"],
@@ -183,10 +183,10 @@ impl Plan {
             }));
         }
         let mut last = rng.fork(8);
-        for (place, pair) in pairs.iter_mut().enumerate() {
+        for (index, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {
-                scheduled_faults.iter().filter(|scheduled| scheduled.upstream == place).for_each(|scheduled| scheduled.fault.prepare(site));
-                config.upstreams[place].transport = Transport::Http(dialect(site.kind, &mut last.fork(place as u64)));
+                scheduled_faults.iter().filter(|scheduled| scheduled.upstream == index).for_each(|scheduled| scheduled.fault.prepare(site));
+                config.upstreams[index].transport = Transport::Http(dialect(site.kind, &mut last.fork(index as u64)));
             }
         }
         let abrupt = last.percent(20);
@@ -201,10 +201,10 @@ impl Plan {
     }
 }
 
-fn upstream(place: usize, unharmed: bool, rng: &mut Rng) -> UpstreamConfig {
-    let mut it = UpstreamConfig::child(["notes", "files", "search"][place % 3], "notes-server");
+fn upstream(index: usize, has_no_faults: bool, rng: &mut Rng) -> UpstreamConfig {
+    let mut it = UpstreamConfig::child(["notes", "files", "search"][index % 3], "notes-server");
     it.catalogue = Catalogue { cache: false, startup: Startup::Wait };
-    if unharmed {
+    if has_no_faults {
         return it;
     }
     let call = *rng.pick(&[3, 10, 60, 300]);
@@ -301,7 +301,7 @@ fn choose_limits(upstream: &mut UpstreamConfig, has_limits: bool, rng: &mut Rng)
     }
 }
 
-fn pair(upstream: &UpstreamConfig, unharmed: bool, fault_phase: Duration, rng: &mut Rng) -> Pair {
+fn pair(upstream: &UpstreamConfig, has_no_faults: bool, fault_phase: Duration, rng: &mut Rng) -> Pair {
     let era = *rng.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
     let odd = rng.percent(60);
     let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
@@ -338,12 +338,12 @@ fn pair(upstream: &UpstreamConfig, unharmed: bool, fault_phase: Duration, rng: &
         site: None,
         rng: rng.fork(3),
     };
-    let client_capacity = if unharmed { 65_536 } else { *rng.pick(&[200, 4_096, 65_536]) };
+    let client_capacity = if has_no_faults { 65_536 } else { *rng.pick(&[200, 4_096, 65_536]) };
     Pair { host, workload, client_capacity, odd, catalogue: None }
 }
 
 /// Changes a child into an HTTP server.
-fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, rng: &mut Rng) {
+fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, has_no_faults: bool, rng: &mut Rng) {
     let kind = match pair.host.era {
         Era::Modern => HttpServerKind::Modern,
         Era::Legacy => {
@@ -351,7 +351,7 @@ fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, unharmed: bool, 
         }
     };
     upstream.place = "http://notes.example/mcp".into();
-    if !unharmed {
+    if !has_no_faults {
         upstream.timeouts.handshake = Duration::from_secs(*rng.pick(&[5, 10]));
     }
     pair.host.site = Some(Site {
@@ -374,13 +374,13 @@ fn dialect(kind: HttpServerKind, rng: &mut Rng) -> Dialect {
     }
 }
 
-fn scheduled_faults(harmed: usize, over_http: &[bool], fault_phase: Duration, rng: &mut Rng) -> Vec<ScheduledFault> {
+fn scheduled_faults(faulty_upstreams: usize, over_http: &[bool], fault_phase: Duration, rng: &mut Rng) -> Vec<ScheduledFault> {
     let count = *rng.pick(&[0, 1, 1, 2, 2, 3, 5]);
     let mut scheduled_faults: Vec<ScheduledFault> = Vec::new();
     let mut http_rng = rng.fork(HTTP);
     for _ in 0..count {
         let fault = pick_fault(fault::CHILD, rng);
-        let upstream = rng.below(harmed as u64) as usize;
+        let upstream = rng.below(faulty_upstreams as u64) as usize;
         let fault = if over_http[upstream] { pick_http_fault(&mut http_rng) } else { fault };
         let at = rng.millis(0, fault_phase.as_millis() as u64 * 9 / 10);
         // Some faults are active from the beginning, so that handshakes fail too.

@@ -88,24 +88,24 @@ pub fn run_and_compare(seed: u64, engine_kind: EngineKind) -> Report {
 
 fn populate(world: &mut World, plan: &Plan) {
     let rng = Rng::new(plan.seed).fork(55);
-    for (place, pair) in plan.pairs.iter().enumerate() {
-        let id = ClientId(place as u32);
+    for (index, pair) in plan.pairs.iter().enumerate() {
+        let id = ClientId(index as u32);
         let client = Client::new(
             id,
-            place,
+            index,
             pair.host.era,
             pair.workload.clone(),
             pair.client_capacity,
             pair.odd,
-            rng.fork(place as u64),
+            rng.fork(index as u64),
         );
         if let Some(catalogue) = &pair.catalogue {
-            world.preload_catalogue(place, catalogue);
+            world.preload_catalogue(index, catalogue);
         }
         world.connect_client(client);
-        world.clock.after(rng.fork(90 + place as u64).millis(0, 50), Due::ClientActs(id));
-        if plan.pairs.len() > 1 && place == plan.pairs.len() - 1 {
-            world.record(&Fact::Unharmed(place));
+        world.clock.after(rng.fork(90 + index as u64).millis(0, 50), Due::ClientActs(id));
+        if plan.pairs.len() > 1 && index == plan.pairs.len() - 1 {
+            world.record(&Fact::WithoutFaults(index));
         }
     }
     for scheduled in &plan.scheduled_faults {
@@ -122,12 +122,12 @@ fn fault_phase(world: &mut World, plan: &Plan) {
 }
 
 fn heal(world: &mut World, plan: &Plan) {
-    for place in 0..world.faults.len() {
-        fault::end(world, place);
+    for index in 0..world.faults.len() {
+        fault::end(world, index);
     }
-    for place in 0..world.hosts.len() {
-        fault::restore(world, place);
-        world.client_resumes(place);
+    for index in 0..world.hosts.len() {
+        fault::restore(world, index);
+        world.client_resumes(index);
     }
     world.healed = true;
     world.record(&Fact::Healed);
@@ -144,9 +144,9 @@ fn heal(world: &mut World, plan: &Plan) {
     }
     while world.violation.is_none() && world.clients.iter().any(is_probing) && world.step(until) {}
     wait_for_breakers_and_pauses(world, plan, until);
-    for place in 0..world.clients.len() {
-        if is_probing(&world.clients[place]) {
-            let id = world.clients[place].id;
+    for index in 0..world.clients.len() {
+        if is_probing(&world.clients[index]) {
+            let id = world.clients[index].id;
             world.record(&Fact::StillDown(id));
         }
     }
@@ -155,14 +155,14 @@ fn heal(world: &mut World, plan: &Plan) {
 /// Waits for clients that a breaker or a pause still holds back, until the breaker has closed.
 fn wait_for_breakers_and_pauses(world: &mut World, plan: &Plan, until: Moment) {
     let mut until = until;
-    for place in 0..world.clients.len() {
-        let upstream = world.clients[place].upstream;
+    for index in 0..world.clients.len() {
+        let upstream = world.clients[index].upstream;
         let config = &plan.config.upstreams[upstream];
-        if is_probing(&world.clients[place]) && config.rate_limit.is_some() {
+        if is_probing(&world.clients[index]) && config.rate_limit.is_some() {
             // Earlier calls are sent first.
             until = until.max(world.clock.now() + config.timeouts.recovery);
         }
-        if is_probing(&world.clients[place]) && !world.flows(upstream) {
+        if is_probing(&world.clients[index]) && !world.flows(upstream) {
             let policy = config.breaker;
             let open_for = policy.map_or(Duration::ZERO, |policy| match policy.open_for {
                 OpenFor::Exactly(time) => time,
@@ -180,17 +180,17 @@ fn recover_without_calls(world: &mut World, plan: &Plan) {
     for client in &mut world.clients {
         client.is_idle = true;
     }
-    let bounds: Vec<_> = plan.config.upstreams.iter().enumerate().map(|(place, it)| bound(world, place, it)).collect();
+    let bounds: Vec<_> = plan.config.upstreams.iter().enumerate().map(|(index, it)| bound(world, index, it)).collect();
     let is_late = |world: &World, now: Moment| {
-        let late = |(place, bound): (usize, &Option<Duration>)| {
-            bound.is_some_and(|bound| now >= healed + bound) && world.link(place) != "Up"
+        let late = |(index, bound): (usize, &Option<Duration>)| {
+            bound.is_some_and(|bound| now >= healed + bound) && world.link(index) != "Up"
         };
         bounds.iter().enumerate().position(late)
     };
     let last = bounds.iter().flatten().max().copied().unwrap_or_default();
     while world.violation.is_none() && world.step(healed + last) {
-        if let Some(place) = is_late(world, world.clock.now()) {
-            return world.record(&Fact::StillDown(world.clients[place].id));
+        if let Some(index) = is_late(world, world.clock.now()) {
+            return world.record(&Fact::StillDown(world.clients[index].id));
         }
     }
     for client in &mut world.clients {
@@ -199,14 +199,14 @@ fn recover_without_calls(world: &mut World, plan: &Plan) {
 }
 
 /// Returns the bound for an idle child: 40 s, or 75 s if it is parked or the delays are configured.
-fn bound(world: &World, place: usize, config: &UpstreamConfig) -> Option<Duration> {
+fn bound(world: &World, index: usize, config: &UpstreamConfig) -> Option<Duration> {
     let is_meant = config.transport == Transport::Child
         && config.reconnect.is_by_itself()
-        && world.clients[place].is_connected()
-        && !world.clients[place].closing;
+        && world.clients[index].is_connected()
+        && !world.clients[index].closing;
     let is_usual = config.reconnect.cap_idle == mendline_core::defaults::RECONNECT_CAP_IDLE
         && config.reconnect.initial == mendline_core::defaults::RECONNECT_INITIAL;
-    let seconds = if is_usual && world.link(place) != "Parked" { 40 } else { 75 };
+    let seconds = if is_usual && world.link(index) != "Parked" { 40 } else { 75 };
     is_meant.then_some(Duration::from_secs(seconds))
 }
 
@@ -244,12 +244,12 @@ fn drain(world: &mut World, plan: &Plan) {
         while !is_starting(world) && world.violation.is_none() && world.step(until) {}
     }
     // Sends requests right before the end, so that there is something to drain.
-    for place in 0..world.clients.len() {
+    for index in 0..world.clients.len() {
         // A client that does not read cannot receive its last answers.
-        world.client_resumes(place);
+        world.client_resumes(index);
         let World { clients, oracle, .. } = &mut *world;
-        if clients[place].is_connected() && !clients[place].closing {
-            clients[place].probe_call(oracle);
+        if clients[index].is_connected() && !clients[index].closing {
+            clients[index].probe_call(oracle);
         }
     }
     world.settle_and_check();

@@ -97,7 +97,7 @@ impl World {
             upstream.catalogue.cache || upstream.catalogue.startup == mendline_core::config::Startup::AtOnce
         };
         let noted = config.upstreams.iter().enumerate().filter(|(_, upstream)| is_noted(upstream));
-        oracle.bodies_by_upstream = noted.map(|(place, _)| (place, Vec::new())).collect();
+        oracle.bodies_by_upstream = noted.map(|(index, _)| (index, Vec::new())).collect();
         World {
             clock: Clock::default(),
             oracle,
@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Returns the number of upstreams that may have faults; with several upstreams the last one has none.
-    pub fn harmed(&self) -> usize {
+    pub fn faulty_upstreams(&self) -> usize {
         self.hosts.len().saturating_sub(1).max(1)
     }
 
@@ -295,12 +295,12 @@ impl World {
 
     /// Compares the state that each client relies on with the state of its server, after all faults.
     pub fn compare_state(&mut self) {
-        for place in 0..self.clients.len() {
-            let Client { id, upstream, state, .. } = self.clients[place];
-            if state != ClientState::Ready || self.clients[place].probe != Probe::Done {
+        for index in 0..self.clients.len() {
+            let Client { id, upstream, state, .. } = self.clients[index];
+            if state != ClientState::Ready || self.clients[index].probe != Probe::Done {
                 continue;
             }
-            let expected = self.clients[place].expected.clone();
+            let expected = self.clients[index].expected.clone();
             let state = self.server_of(upstream).map(|server| (server.state.clone(), server.edition()));
             let unserved = self.unserved(upstream, id);
             let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
@@ -375,9 +375,9 @@ impl World {
             Due::ClientActs(id) => self.client_acts(id),
             Due::ClientReads(id) => self.client_reads(id),
             Due::ClientReplies(id, question) => self.client_replies(id, question),
-            Due::FaultBegins(place) => crate::fault::begin(self, place),
-            Due::FaultRepeats(place) => crate::fault::repeat(self, place),
-            Due::FaultEnds(place) => crate::fault::end(self, place),
+            Due::FaultBegins(index) => crate::fault::begin(self, index),
+            Due::FaultRepeats(index) => crate::fault::repeat(self, index),
+            Due::FaultEnds(index) => crate::fault::end(self, index),
             Due::AnswerDue(key) => self.answer_due(key),
             Due::RecoveryEnds(key) => self.recovery_ends(key),
         }

@@ -16,14 +16,14 @@ use crate::fact::{Fact, Via};
 use crate::oracle::{Key, Oracle};
 
 #[derive(Default)]
-struct Line {
+struct ChildPings {
     out: BTreeMap<Id, Key>,
     pings: BTreeSet<Id>,
     last: Option<Moment>,
     last_received: Option<Moment>,
 }
 
-impl Line {
+impl ChildPings {
     fn ping(&mut self, message: &Message, now: Moment, oracle: &Oracle) -> Result<(), String> {
         if self.last.replace(now).is_some_and(|last| now - last < Duration::from_secs(1)) {
             return Err("a child was pinged twice within a second".into());
@@ -48,14 +48,14 @@ impl Line {
 /// The open calls and pings of each child.
 #[derive(Default)]
 pub(super) struct PingRate {
-    lines: BTreeMap<LinkId, Line>,
+    children: BTreeMap<LinkId, ChildPings>,
     timeout: Vec<Option<Duration>>,
 }
 
 impl PingRate {
     pub(super) fn new(config: &mendline_core::Config) -> PingRate {
         let timeout = config.upstreams.iter().map(|upstream| upstream.keep_alive.map(|it| it.timeout)).collect();
-        PingRate { lines: BTreeMap::new(), timeout }
+        PingRate { children: BTreeMap::new(), timeout }
     }
 }
 
@@ -68,60 +68,60 @@ impl Check for PingRate {
         match fact {
             Fact::HandedOut { by: Via::Child(link), message, key: None } if message.method() == Method::Ping => {
                 let timeout = self.timeout[usize::from(link.upstream.0)];
-                let line = self.lines.entry(*link).or_default();
+                let child = self.children.entry(*link).or_default();
                 let Some(timeout) = timeout else { return Err("a child was pinged although keep-alive is disabled".into()) };
                 // A ping that was not answered in time is over.
-                if line.last.is_some_and(|last| now - last >= timeout) {
-                    line.pings.clear();
+                if child.last.is_some_and(|last| now - last >= timeout) {
+                    child.pings.clear();
                 }
-                line.ping(message, now, oracle)
+                child.ping(message, now, oracle)
             }
             Fact::HandedOut { by: Via::Child(link), message, key: Some(key) } => {
                 let id = Id::from_raw(message.id().unwrap_or_default());
-                self.lines.entry(*link).or_default().out.insert(id, *key);
+                self.children.entry(*link).or_default().out.insert(id, *key);
                 Ok(())
             }
             Fact::Received { by: Via::Child(link), message } => {
-                let Some(line) = self.lines.get_mut(link) else { return Ok(()) };
-                line.last_received = message.map(|_| now).or(line.last_received);
+                let Some(child) = self.children.get_mut(link) else { return Ok(()) };
+                child.last_received = message.map(|_| now).or(child.last_received);
                 match message {
                     Some(message) if matches!(message.kind(), Kind::Result | Kind::Error) => {
                         let id = Id::from_raw(message.id().unwrap_or_default());
                         let bare = id.to_string().trim_matches('"').to_owned();
-                        line.out.retain(|it, _| it.to_string() != bare);
-                        line.pings.retain(|it| it.to_string() != bare);
+                        child.out.retain(|it, _| it.to_string() != bare);
+                        child.pings.retain(|it| it.to_string() != bare);
                     }
                     Some(_) => {}
                     // The request of an invalid message is unknown.
                     None => {
-                        line.out.clear();
-                        line.pings.clear();
+                        child.out.clear();
+                        child.pings.clear();
                     }
                 }
                 Ok(())
             }
             Fact::Emitted(event) if event.text.contains("did not answer") && event.text.contains("pings") => {
                 let Some(upstream) = event.upstream else { return Ok(()) };
-                let mut lines = self.lines.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
-                let spoke = |line: &Line| {
+                let mut children = self.children.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
+                let is_responsive = |child: &ChildPings| {
                     let timeout = self.timeout[upstream].unwrap_or_default();
-                    line.last_received.is_some_and(|at| now - at < timeout)
+                    child.last_received.is_some_and(|at| now - at < timeout)
                 };
-                if lines.any(|(_, line)| spoke(line)) {
+                if children.any(|(_, child)| is_responsive(child)) {
                     return Err("a child that sends messages was ended because of an unanswered ping".into());
                 }
                 Ok(())
             }
             // A suspend may exceed every deadline.
             Fact::ConnectivityChanged(later) if !later.is_zero() => {
-                for line in self.lines.values_mut() {
-                    line.last = None;
-                    line.pings.clear();
+                for child in self.children.values_mut() {
+                    child.last = None;
+                    child.pings.clear();
                 }
                 Ok(())
             }
             Fact::Exited(link) => {
-                self.lines.remove(link);
+                self.children.remove(link);
                 Ok(())
             }
             _ => Ok(()),

@@ -62,9 +62,9 @@ impl Order {
     fn next(&mut self, client: ClientId, stamp: Option<Stamp>) -> Result<(), String> {
         let Some(stamp) = stamp else { return Ok(()) };
         let upstream = self.upstream_of.get(&client).copied().unwrap_or_default();
-        if let Some(place) = self.delivered.get(&(upstream, stamp)) {
-            return match self.last_delivered.insert(client, *place) {
-                Some(last) if last >= *place => {
+        if let Some(index) = self.delivered.get(&(upstream, stamp)) {
+            return match self.last_delivered.insert(client, *index) {
+                Some(last) if last >= *index => {
                     Err(format!("client {} read {stamp:?}, which the engine received before the last one", client.0))
                 }
                 _ => Ok(()),
@@ -90,9 +90,9 @@ impl Check for Order {
                 self.upstream_of.insert(oracle.of(*key).client, oracle.of(*key).upstream);
             }
             Fact::Delivered { upstream, stamp } => {
-                let place = self.delivered.len() as u64;
+                let index = self.delivered.len() as u64;
                 // A repeated message keeps its first position, because it may be forwarded once.
-                self.delivered.entry((*upstream, *stamp)).or_insert(place);
+                self.delivered.entry((*upstream, *stamp)).or_insert(index);
             }
             Fact::NoticeWritten { by, .. } => self.notices[by.upstream()].written += 1,
             Fact::Emitted(event) => {

@@ -14,7 +14,7 @@ use crate::oracle::{Oracle, Verdict};
 /// The upstreams without faults.
 #[derive(Default)]
 pub(super) struct Isolation {
-    unharmed: BTreeSet<usize>,
+    has_no_faults: BTreeSet<usize>,
     stopping: bool,
 }
 
@@ -25,13 +25,13 @@ impl Check for Isolation {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Unharmed(upstream) => {
-                self.unharmed.insert(*upstream);
+            Fact::WithoutFaults(upstream) => {
+                self.has_no_faults.insert(*upstream);
             }
             Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.stopping = true,
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
                 let record = oracle.of(*key);
-                if !self.stopping && self.unharmed.contains(&record.upstream) {
+                if !self.stopping && self.has_no_faults.contains(&record.upstream) {
                     return Err(format!(
                         "{} ({}) at upstream {}, which has no faults, was answered {}",
                         record.id, record.what, record.upstream, failure.cause

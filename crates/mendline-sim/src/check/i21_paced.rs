@@ -63,8 +63,8 @@ impl Upstream {
         while self.sent.len() > MEMORY {
             self.sent.pop_front();
         }
-        for (place, from) in self.sent.iter().enumerate() {
-            let (count, time) = (self.sent.len() - place, now - *from);
+        for (index, from) in self.sent.iter().enumerate() {
+            let (count, time) = (self.sent.len() - index, now - *from);
             if count as f64 > f64::from(burst) + per_second * time.as_secs_f64() + 1e-3 {
                 return Err(format!("{count} requests within {time:?}; the limit is a burst of {burst} and {per_second} per second"));
             }

@@ -61,11 +61,11 @@ impl Client {
         let verdict = verdict(message);
         let Some(keys) = self.waiting.get_mut(&id) else { return Incoming::Surplus };
         // If an id was used twice, the body identifies the request; without a body the first one is used.
-        let place = match &verdict {
+        let index = match &verdict {
             Verdict::Passed(body) => keys.iter().position(|key| oracle.of(*key).replies.contains(body)),
             Verdict::Failed(_) => None,
         };
-        let key = keys.remove(place.unwrap_or(0));
+        let key = keys.remove(index.unwrap_or(0));
         // The stamp of a cached answer belongs to the past.
         let is_old = matches!(&verdict, Verdict::Passed(body)
             if !oracle.of(key).replies.contains(body) && oracle.may_be_from_cache(oracle.of(key), body));

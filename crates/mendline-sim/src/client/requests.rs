@@ -62,7 +62,7 @@ impl Client {
     }
 
     /// Returns a new id in one of the forms that clients use.
-    pub(super) fn an_id(&mut self) -> String {
+    pub(super) fn new_id(&mut self) -> String {
         self.counter += 1;
         let n = self.counter;
         if !self.odd {
@@ -84,7 +84,7 @@ impl Client {
     pub(super) fn write_request(&mut self, spec: RequestSpec, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
         let key = oracle.next_key();
         let wants_progress = spec.method == "tools/call" && self.rng.percent(40);
-        let token = wants_progress.then(|| self.a_token(key));
+        let token = wants_progress.then(|| self.new_token(key));
         let params = self.params(spec, key, token.as_deref());
         let line = self.envelope(spec.method, id, &params);
         if let Some(change) = change_in(spec.method, &params) {
@@ -124,7 +124,7 @@ impl Client {
         (line, key)
     }
 
-    fn a_token(&mut self, key: Key) -> String {
+    fn new_token(&mut self, key: Key) -> String {
         match self.rng.below(3) {
             0 => format!("\"t-{}\"", key.0),
             1 => format!("\"\\u0074{}\"", key.0),

@@ -82,7 +82,7 @@ impl Workload {
             let &(method, effect) = rng.pick(VARIED);
             return Some(WorkItem::Request(RequestSpec { method, tool: None, effect, continues: false }));
         }
-        Some(WorkItem::Request(if rng.percent(70) { self.a_call(rng) } else { self.something_else(rng) }))
+        Some(WorkItem::Request(if rng.percent(70) { self.pick_call(rng) } else { self.pick_other_request(rng) }))
     }
 
     /// Returns the delay until the next item.
@@ -90,7 +90,7 @@ impl Workload {
         rng.millis(self.pace.0, self.pace.1)
     }
 
-    fn a_call(&self, rng: &mut Rng) -> RequestSpec {
+    fn pick_call(&self, rng: &mut Rng) -> RequestSpec {
         let (tool, effect) = if rng.percent(self.unsafes) {
             ("create_note", Effect::Unsafe)
         } else if rng.percent(70) {
@@ -101,7 +101,7 @@ impl Workload {
         RequestSpec { method: "tools/call", tool: Some(tool), effect, continues: false }
     }
 
-    fn something_else(&self, rng: &mut Rng) -> RequestSpec {
+    fn pick_other_request(&self, rng: &mut Rng) -> RequestSpec {
         const BOTH: &[(&str, Effect)] = &[
             ("tools/list", Effect::Read),
             ("tools/list", Effect::Read),

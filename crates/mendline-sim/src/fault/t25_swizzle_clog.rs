@@ -19,8 +19,8 @@ impl Fault for SwizzleClog {
     }
 
     fn repeat(&self, world: &mut World, _: usize) -> Option<Duration> {
-        let harmed = world.harmed();
-        let which = world.rng.below(harmed as u64) as usize;
+        let faulty_upstreams = world.faulty_upstreams();
+        let which = world.rng.below(faulty_upstreams as u64) as usize;
         if world.rng.percent(60) {
             world.stall(which);
         } else {
@@ -30,7 +30,7 @@ impl Fault for SwizzleClog {
     }
 
     fn end(&self, world: &mut World, _: usize) {
-        for which in 0..world.harmed() {
+        for which in 0..world.faulty_upstreams() {
             super::restore(world, which);
         }
     }

@@ -366,7 +366,7 @@ macro_rules! adapter {
                     Event::CallSent { call, .. } => EventKind::Sent(*call),
                     Event::Isolated { .. } => EventKind::Isolated,
                     Event::Resumed { .. } => EventKind::Resumed,
-                    Event::CallTurnedAway { .. } => EventKind::TurnedAway,
+                    Event::CallTurnedAway { .. } => EventKind::Rejected,
                     Event::CallAnswered { call, error: false, .. } => EventKind::Answered(*call),
                     Event::CallAnswered { call, .. }
                     | Event::CallAnsweredEarly { call, .. }

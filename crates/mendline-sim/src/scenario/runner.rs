@@ -53,8 +53,8 @@ impl Runner {
         self.begin();
         match words.as_slice() {
             ["client", "of", name, rest @ ..] => {
-                let place = self.place(name)?;
-                self.client(place, rest)
+                let index = self.index_of(name)?;
+                self.client(index, rest)
             }
             ["client", rest @ ..] => self.client(0, rest),
             ["tick", time] => {
@@ -64,15 +64,15 @@ impl Runner {
             }
             ["kill", name] => self.end(name, Ending::Signal(9)),
             ["exit", name, code] => self.end(name, Ending::Code(code.parse().map_err(|_| "not an exit code")?)),
-            ["halt", name] => self.at(name, |world, place| world.halt(place)),
-            ["resume", name] => self.at(name, |world, place| world.release(place)),
-            ["reconnect", name] => self.at(name, |world, place| world.reconnect(place)),
+            ["halt", name] => self.at(name, |world, index| world.halt(index)),
+            ["resume", name] => self.at(name, |world, index| world.release(index)),
+            ["reconnect", name] => self.at(name, |world, index| world.reconnect(index)),
             ["fault", name, verb, fault] => self.fault(name, verb, fault),
             ["says", name, ..] => {
                 let text = line.splitn(3, char::is_whitespace).nth(2).unwrap_or_default();
                 let text = Bytes::copy_from_slice(text.as_bytes());
-                self.at(name, |world, place| {
-                    for link in world.living(place) {
+                self.at(name, |world, index| {
+                    for link in world.living(index) {
                         world.child_writes(link, text.clone());
                     }
                 })
@@ -169,20 +169,20 @@ impl Runner {
         config.lifetime = Lifetime::WithClients;
         let mut world = World::new(EngineKind::Engine, &config, 1, self.hosts.clone(), Journal::default());
         world.scenario_log = Some(ScenarioLog::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
-        for (place, host) in self.hosts.iter().enumerate() {
-            let plain = config.upstreams[place].catalogue.cache;
+        for (index, host) in self.hosts.iter().enumerate() {
+            let plain = config.upstreams[index].catalogue.cache;
             let workload = Workload { plain, ..Workload::none(host.era) };
-            let rng = Rng::new(place as u64);
-            world.connect_client(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, rng));
+            let rng = Rng::new(index as u64);
+            world.connect_client(Client::new(ClientId(index as u32), index, host.era, workload, 65_536, false, rng));
         }
         world.settle_and_check();
         self.world = Some(world);
     }
 
-    fn client(&mut self, place: usize, words: &[&str]) -> Result<(), String> {
+    fn client(&mut self, index: usize, words: &[&str]) -> Result<(), String> {
         let world = self.world()?;
         let World { clients, oracle, clock, .. } = &mut *world;
-        let client = clients.get_mut(place).ok_or("no such client")?;
+        let client = clients.get_mut(index).ok_or("no such client")?;
         match words {
             ["greets"] => client.initialize(oracle),
             ["asks", id, method, rest @ ..] => {
@@ -195,9 +195,9 @@ impl Runner {
                 client.cancel(open.ok_or("no open request has that id")?, clock.now(), oracle);
             }
             ["closes"] => client.closing = true,
-            ["leaves"] => world.client_disconnects(place),
+            ["leaves"] => world.client_disconnects(index),
             ["stops-reading"] => client.reads = false,
-            ["reads-again"] => world.client_resumes(place),
+            ["reads-again"] => world.client_resumes(index),
             _ => return Err("no such client command".into()),
         }
         // Long enough for a fast server to receive and answer the message.
@@ -206,20 +206,20 @@ impl Runner {
     }
 
     fn end(&mut self, name: &str, ending: Ending) -> Result<(), String> {
-        self.at(name, |world, place| world.kill(place, ending))
+        self.at(name, |world, index| world.kill(index, ending))
     }
 
     fn fault(&mut self, name: &str, verb: &str, fault: &str) -> Result<(), String> {
-        let place = self.place(name)?;
+        let index = self.index_of(name)?;
         let fault = fault::by_name(fault).ok_or("no such fault")?;
         match verb {
             "begins" => {
-                fault.begin(self.world()?, place);
+                fault.begin(self.world()?, index);
             }
             "strikes" => {
-                fault.repeat(self.world()?, place);
+                fault.repeat(self.world()?, index);
             }
-            "ends" => fault.end(self.world()?, place),
+            "ends" => fault.end(self.world()?, index),
             _ => return Err("write `begins`, `strikes` or `ends`".into()),
         }
         self.world()?.settle_and_check();
@@ -243,14 +243,14 @@ impl Runner {
     }
 
     fn at(&mut self, name: &str, act: impl FnOnce(&mut World, usize)) -> Result<(), String> {
-        let place = self.place(name)?;
+        let index = self.index_of(name)?;
         let world = self.world()?;
-        act(world, place);
+        act(world, index);
         world.settle_and_check();
         Ok(())
     }
 
-    fn place(&self, name: &str) -> Result<usize, String> {
+    fn index_of(&self, name: &str) -> Result<usize, String> {
         self.hosts.iter().position(|host| host.name == name).ok_or_else(|| format!("no upstream is called {name}"))
     }
 

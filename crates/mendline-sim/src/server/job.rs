@@ -125,8 +125,8 @@ impl Server {
         if self.rules.may_notify() && self.rng.percent(self.profile.notices) {
             steps.push_back((share(&mut self.rng, 2), Step::Notice));
         }
-        let place = self.rng.below(steps.len() as u64 + 1) as usize;
-        steps.insert(place, (share(&mut self.rng, 2), Step::Run));
+        let index = self.rng.below(steps.len() as u64 + 1) as usize;
+        steps.insert(index, (share(&mut self.rng, 2), Step::Run));
         if (is_list && faults.lists_hang)
             || (is_call && faults.calls_hang)
             || (is_call && faults.read_note_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))

@@ -23,25 +23,25 @@ fn is_error(body: &[u8]) -> bool {
 
 impl World {
     pub(super) fn client_acts(&mut self, id: ClientId) {
-        let Some(place) = self.client(id) else { return };
-        if let Probe::Under(_) = self.clients[place].probe {
-            self.clients[place].probe_call(&mut self.oracle);
-        } else if let Some(wait) = self.clients[place].act(&mut self.oracle) {
+        let Some(index) = self.client(id) else { return };
+        if let Probe::Under(_) = self.clients[index].probe {
+            self.clients[index].probe_call(&mut self.oracle);
+        } else if let Some(wait) = self.clients[index].act(&mut self.oracle) {
             self.clock.after(wait, Due::ClientActs(id));
         }
     }
 
     pub(super) fn client_replies(&mut self, id: ClientId, number: u32) {
-        if let Some(place) = self.client(id)
-            && self.clients[place].is_connected()
+        if let Some(index) = self.client(id)
+            && self.clients[index].is_connected()
         {
-            self.clients[place].reply(number);
+            self.clients[index].reply(number);
         }
     }
 
     /// Passes one line of a client to the engine, if it accepts input.
-    pub(super) fn read_client(&mut self, place: usize) -> bool {
-        let client = &mut self.clients[place];
+    pub(super) fn read_client(&mut self, index: usize) -> bool {
+        let client = &mut self.clients[index];
         let id = client.id;
         // A shell that knows that the engine is finished reads no more.
         if client.state == ClientState::Gone || self.finished.is_some() || !self.machine.may_read(Port::Client(id)) {
@@ -75,23 +75,23 @@ impl World {
     }
 
     /// Writes to a client as much as it accepts.
-    pub(super) fn write_client(&mut self, place: usize) -> bool {
-        let id = self.clients[place].id;
-        if self.clients[place].state == ClientState::Gone {
+    pub(super) fn write_client(&mut self, index: usize) -> bool {
+        let id = self.clients[index].id;
+        if self.clients[index].state == ClientState::Gone {
             return false;
         }
         let mut moved = false;
         loop {
-            self.clients[place].inbox.accept();
-            if self.clients[place].inbox.unaccepted() > 0 {
+            self.clients[index].inbox.accept();
+            if self.clients[index].inbox.unaccepted() > 0 {
                 break;
             }
             let Some(text) = self.machine.poll_write(Port::Client(id)) else { break };
             moved = true;
             let Some(message) = self.parse_output(text.to_bytes()) else { break };
-            self.clients[place].inbox.pull(message, None);
+            self.clients[index].inbox.pull(message, None);
         }
-        let client = &mut self.clients[place];
+        let client = &mut self.clients[index];
         self.oracle.readers.entry(id).or_default().behind = client.inbox.unaccepted() + client.inbox.unread() > 0;
         if client.inbox.unread() > 0 && client.reads && !client.will_read {
             client.will_read = true;
@@ -101,23 +101,23 @@ impl World {
     }
 
     pub(super) fn client_reads(&mut self, id: ClientId) {
-        let Some(place) = self.client(id) else { return };
-        let client = &mut self.clients[place];
+        let Some(index) = self.client(id) else { return };
+        let client = &mut self.clients[index];
         client.will_read = false;
         if !client.reads || client.state == ClientState::Gone {
             return;
         }
         for queued in client.inbox.read(1 << 16) {
-            self.client_receives(place, &queued.message);
+            self.client_receives(index, &queued.message);
         }
     }
 
-    fn client_receives(&mut self, place: usize, message: &Message) {
-        let client = self.clients[place].id;
-        match self.clients[place].receive(message, &mut self.oracle) {
+    fn client_receives(&mut self, index: usize, message: &Message) {
+        let client = self.clients[index].id;
+        match self.clients[index].receive(message, &mut self.oracle) {
             Incoming::Answer(key, verdict, stamp) => {
                 self.record(&Fact::Answered { key, verdict: &verdict, stamp });
-                self.judge_probe(place, key, &verdict);
+                self.judge_probe(index, key, &verdict);
             }
             Incoming::Surplus => self.record(&Fact::Surplus { client, message }),
             Incoming::Progress(named, meant, value, stamp) => {
@@ -133,12 +133,12 @@ impl World {
     }
 
     /// Repeats the probe of a client until it succeeds or times out.
-    fn judge_probe(&mut self, place: usize, key: Key, verdict: &Verdict) {
-        let Probe::Under(_) = self.clients[place].probe else { return };
-        let client = self.clients[place].id;
+    fn judge_probe(&mut self, index: usize, key: Key, verdict: &Verdict) {
+        let Probe::Under(_) = self.clients[index].probe else { return };
+        let client = self.clients[index].id;
         match verdict {
             Verdict::Passed(body) if self.oracle.of(key).what == "read_note" && !is_error(body) => {
-                self.clients[place].probe = Probe::Done;
+                self.clients[index].probe = Probe::Done;
                 self.record(&Fact::Recovered(client));
             }
             // The handshake completed or the call failed: the next attempt follows.
@@ -154,8 +154,8 @@ impl World {
         }
         let Some(due) = record.due() else { return };
         let now = self.clock.now();
-        let Some(place) = self.client(client) else { return };
-        let inbox = &self.clients[place].inbox;
+        let Some(index) = self.client(client) else { return };
+        let inbox = &self.clients[index].inbox;
         if due + TICK > now {
             self.clock.at(due + TICK, Due::AnswerDue(key));
         } else if inbox.unaccepted() + inbox.unread() > 0 {
@@ -170,8 +170,8 @@ impl World {
     pub(super) fn recovery_ends(&mut self, key: Key) {
         let record = self.oracle.of(key);
         let unsent = record.is_open() && record.whole == 0;
-        let unread = self.client(record.client).is_some_and(|place| {
-            let inbox = &self.clients[place].inbox;
+        let unread = self.client(record.client).is_some_and(|index| {
+            let inbox = &self.clients[index].inbox;
             inbox.unaccepted() + inbox.unread() > 0
         });
         if unsent && !unread && !self.oracle.is_gone(record.client) && self.finished.is_none() {
@@ -180,8 +180,8 @@ impl World {
     }
 
     /// Disconnects a client.
-    pub fn client_disconnects(&mut self, place: usize) {
-        let client = &mut self.clients[place];
+    pub fn client_disconnects(&mut self, index: usize) {
+        let client = &mut self.clients[index];
         if client.state == ClientState::Gone {
             return;
         }
@@ -194,8 +194,8 @@ impl World {
     }
 
     /// Lets a client read again.
-    pub fn client_resumes(&mut self, place: usize) {
-        self.clients[place].reads = true;
-        self.write_client(place);
+    pub fn client_resumes(&mut self, index: usize) {
+        self.clients[index].reads = true;
+        self.write_client(index);
     }
 }

@@ -35,9 +35,9 @@ impl World {
             for exchange in exchanges {
                 moved |= self.hand_up(exchange);
             }
-            for place in 0..self.clients.len() {
-                moved |= self.read_client(place);
-                moved |= self.write_client(place);
+            for index in 0..self.clients.len() {
+                moved |= self.read_client(index);
+                moved |= self.write_client(index);
             }
             if !moved || self.violation.is_some() {
                 return;

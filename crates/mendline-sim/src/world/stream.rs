@@ -156,8 +156,8 @@ impl World {
             stream.listener = None;
         }
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
-        for (place, line) in missed.into_iter().enumerate() {
-            let id = Some(site::event_name(number, which, seen + place + 1));
+        for (index, line) in missed.into_iter().enumerate() {
+            let id = Some(site::event_name(number, which, seen + index + 1));
             let event = SseEvent { id, event: None, data: Some(line), retry: site.faults.retry };
             self.send_back(Some(exchange), Part::Event(event));
         }
