@@ -14,7 +14,7 @@ use crate::oracle::{Oracle, Verdict};
 /// The upstreams without faults.
 #[derive(Default)]
 pub(super) struct Isolation {
-    has_no_faults: BTreeSet<usize>,
+    without_faults: BTreeSet<usize>,
     stopping: bool,
 }
 
@@ -26,12 +26,12 @@ impl Check for Isolation {
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::WithoutFaults(upstream) => {
-                self.has_no_faults.insert(*upstream);
+                self.without_faults.insert(*upstream);
             }
             Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.stopping = true,
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
                 let record = oracle.of(*key);
-                if !self.stopping && self.has_no_faults.contains(&record.upstream) {
+                if !self.stopping && self.without_faults.contains(&record.upstream) {
                     return Err(format!(
                         "{} ({}) at upstream {}, which has no faults, was answered {}",
                         record.id, record.what, record.upstream, failure.cause
