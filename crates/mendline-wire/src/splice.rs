@@ -149,11 +149,11 @@ impl Edits {
             Edits::One(first) => Edits::Two([first, edit]),
             Edits::Two(both) => {
                 let mut many = Vec::from(both);
-                place(&mut many, edit);
+                insert_sorted(&mut many, edit);
                 Edits::Many(many)
             }
             Edits::Many(mut many) => {
-                place(&mut many, edit);
+                insert_sorted(&mut many, edit);
                 Edits::Many(many)
             }
         }
@@ -180,7 +180,7 @@ impl Edit {
     }
 }
 
-fn place(many: &mut Vec<Edit>, edit: Edit) {
+fn insert_sorted(many: &mut Vec<Edit>, edit: Edit) {
     let behind = many.iter().take_while(|other| !edit.goes_before(other)).count();
     many.insert(behind, edit);
 }

@@ -56,7 +56,7 @@ pub struct SseDecoder {
     /// The offset up to which the current line has no end.
     scanned: usize,
     limit: usize,
-    place: Place,
+    state: State,
     /// The last line ended with a CR, so that a following LF belongs to the same line end.
     after_carriage_return: bool,
     pending: Pending,
@@ -65,7 +65,7 @@ pub struct SseDecoder {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     /// Nothing was taken yet; a byte order mark may follow.
     Start,
     Reading,
@@ -101,7 +101,7 @@ impl SseDecoder {
             line: 0,
             scanned: 0,
             limit,
-            place: Place::Start,
+            state: State::Start,
             after_carriage_return: false,
             pending: Pending::default(),
             last_id: None,
@@ -159,25 +159,25 @@ impl SseDecoder {
     /// Ends the stream. An incomplete event is discarded, as the standard requires; the number of its bytes
     /// distinguishes a clean end from a cut.
     pub fn finish(&mut self) -> usize {
-        let left = match self.place {
-            Place::Skipping { .. } => self.buffer.len().max(1),
+        let left = match self.state {
+            State::Skipping { .. } => self.buffer.len().max(1),
             _ => self.buffer.len(),
         };
         self.buffer.clear();
         self.forget();
-        self.place = Place::Reading;
+        self.state = State::Reading;
         left
     }
 
     /// Skips a byte order mark. Returns false while that is undecided.
     fn skip_byte_order_mark(&mut self) -> bool {
-        if self.place == Place::Start {
+        if self.state == State::Start {
             if self.buffer.starts_with(BYTE_ORDER_MARK) {
                 self.buffer.advance(BYTE_ORDER_MARK.len());
             } else if BYTE_ORDER_MARK.starts_with(&self.buffer) {
                 return false;
             }
-            self.place = Place::Reading;
+            self.state = State::Reading;
         }
         true
     }
@@ -195,8 +195,8 @@ impl SseDecoder {
 
     /// Handles a buffer without a complete line.
     fn pause(&mut self) -> Option<Result<SseEvent, SseFault>> {
-        match &mut self.place {
-            Place::Skipping { line_has_bytes } => {
+        match &mut self.state {
+            State::Skipping { line_has_bytes } => {
                 *line_has_bytes |= self.buffer.len() > self.line;
                 self.buffer.clear();
                 self.line = 0;
@@ -214,12 +214,12 @@ impl SseDecoder {
         let line = self.line..end;
         self.line = end + 1;
         self.scanned = self.line;
-        if let Place::Skipping { line_has_bytes } = self.place {
+        if let State::Skipping { line_has_bytes } = self.state {
             let ends_event = line.is_empty() && !line_has_bytes;
             self.buffer.advance(self.line);
             self.line = 0;
             self.scanned = 0;
-            self.place = if ends_event { Place::Reading } else { Place::Skipping { line_has_bytes: false } };
+            self.state = if ends_event { State::Reading } else { State::Skipping { line_has_bytes: false } };
             return None;
         }
         if line.is_empty() {
@@ -301,7 +301,7 @@ impl SseDecoder {
     /// Discards the event whose current line is too long and not complete.
     fn give_up(&mut self) -> SseFault {
         let fault = self.give_up_after(self.buffer.len());
-        self.place = Place::Skipping { line_has_bytes: true };
+        self.state = State::Skipping { line_has_bytes: true };
         fault
     }
 
@@ -316,7 +316,7 @@ impl SseDecoder {
         if self.buffer.is_empty() && self.buffer.capacity() > KEEP_CAPACITY {
             self.buffer = BytesMut::new();
         }
-        self.place = Place::Skipping { line_has_bytes: false };
+        self.state = State::Skipping { line_has_bytes: false };
         SseFault::TooLong { limit: self.limit, id }
     }
 
