@@ -94,17 +94,23 @@ impl Defect {
     /// `---- becomes` with their texts.
     fn read(path: &Path) -> Outcome<Defect> {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).ok_or("a defect file has no name")?;
-        let (number, name) = stem.split_once('_').ok_or_else(|| format!("defects/{stem}.txt: the name must be NN_name"))?;
-        let mut defect =
-            Defect { number: number.parse()?, name: name.replace('_', " "), description: String::new(), edits: Vec::new() };
+        let (number, name) =
+            stem.split_once('_').ok_or_else(|| format!("defects/{stem}.txt: the name must be NN_name"))?;
+        let mut defect = Defect {
+            number: number.parse()?,
+            name: name.replace('_', " "),
+            description: String::new(),
+            edits: Vec::new(),
+        };
         let mut section = "";
         for line in fs::read_to_string(path)?.lines() {
             match line.strip_prefix("---- ").map(str::trim) {
                 Some("was") => section = "was",
                 Some("becomes") => section = "becomes",
                 Some(file) => {
-                    let file =
-                        file.strip_prefix("file ").ok_or_else(|| format!("defects/{stem}.txt: unknown section `---- {file}`"))?;
+                    let file = file
+                        .strip_prefix("file ")
+                        .ok_or_else(|| format!("defects/{stem}.txt: unknown section `---- {file}`"))?;
                     defect.edits.push(Edit { file: file.into(), ..Edit::default() });
                     section = "file";
                 }
@@ -117,7 +123,9 @@ impl Defect {
         }
         defect.description = defect.description.trim().to_owned();
         if defect.edits.is_empty() {
-            return Err(format!("defects/{stem}.txt has no edit; add `---- file`, `---- was` and `---- becomes`").into());
+            return Err(
+                format!("defects/{stem}.txt has no edit; add `---- file`, `---- was` and `---- becomes`").into()
+            );
         }
         Ok(defect)
     }
@@ -125,9 +133,9 @@ impl Defect {
     fn plant(&self, sources: &mut BTreeMap<PathBuf, String>) -> Outcome<()> {
         for edit in &self.edits {
             let defect = format!("defect {:02} ({})", self.number, self.name);
-            let source = sources
-                .get_mut(Path::new(&edit.file))
-                .ok_or_else(|| format!("{defect}: mendline-core/src/{} does not exist; update the defect", edit.file))?;
+            let source = sources.get_mut(Path::new(&edit.file)).ok_or_else(|| {
+                format!("{defect}: mendline-core/src/{} does not exist; update the defect", edit.file)
+            })?;
             let was = edit.was.trim_end_matches('\n');
             let times = source.matches(was).count();
             if times != 1 {

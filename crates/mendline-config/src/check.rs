@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::Environment;
-use crate::file::{Entry, ValueKind, Value};
+use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
@@ -128,7 +128,12 @@ impl<'a> Checker<'a> {
                 continue;
             }
             if let Some(value) = self.value(key, entry) {
-                block.values.push(CheckedValue { key, key_at: entry.key_at.clone(), at: entry.value.at.clone(), value });
+                block.values.push(CheckedValue {
+                    key,
+                    key_at: entry.key_at.clone(),
+                    at: entry.value.at.clone(),
+                    value,
+                });
             }
         }
         block
@@ -229,10 +234,10 @@ impl<'a> Checker<'a> {
         };
         let text = self.expanded(text, &value.at)?;
         if text.contains('\0') {
-            self.report(Finding::error(
-                value.at.clone(),
-                format!("`{name}` contains a NUL character"),
-            ).help("remove the NUL character"));
+            self.report(
+                Finding::error(value.at.clone(), format!("`{name}` contains a NUL character"))
+                    .help("remove the NUL character"),
+            );
             return None;
         }
         Some(text)
@@ -298,8 +303,10 @@ impl<'a> Checker<'a> {
         if variable.is_empty() || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             // It may be the secret itself.
             self.secrets.push(at.clone());
-            self.report(Finding::error(at.clone(), "this is not the name of an environment variable")
-                .help("write the name of the variable that holds the value, for example API_TOKEN"));
+            self.report(
+                Finding::error(at.clone(), "this is not the name of an environment variable")
+                    .help("write the name of the variable that holds the value, for example API_TOKEN"),
+            );
             return None;
         }
         let value = self.environment.variable(variable);
@@ -308,7 +315,9 @@ impl<'a> Checker<'a> {
                 true => format!("the variable {variable} is not set"),
                 false => "the variable that is named here is not set".to_owned(),
             };
-            self.report(Finding::error(at.clone(), what).help("set it in the environment of Mendline").from_environment());
+            self.report(
+                Finding::error(at.clone(), what).help("set it in the environment of Mendline").from_environment(),
+            );
         }
         value
     }

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn syntax_error_is_reported_with_its_span() {
-        for (path, text, place) in [
+        for (path, text, found_text) in [
             ("x.json", "{\n  \"a\": }", "}"),
             ("x.json", "{\"a\": 1 \"b\": 2}", ""),
             ("x.json", "", ""),
@@ -219,7 +219,10 @@ mod tests {
         ] {
             let finding = Source::new(path, text).parse().unwrap_err();
             let at = finding.at.clone().unwrap();
-            assert!(text.get(at.clone()).is_some_and(|found| found.starts_with(place)), "{text}: {at:?} {finding:?}");
+            assert!(
+                text.get(at.clone()).is_some_and(|found| found.starts_with(found_text)),
+                "{text}: {at:?} {finding:?}"
+            );
         }
     }
 

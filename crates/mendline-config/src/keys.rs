@@ -112,7 +112,12 @@ const LOGS: &[Key] = &[
 
 /// The keys of a server: transport, policies, and keys of other programs.
 pub const SERVER: &[Key] = &[
-    key("type", Kind::Choice(TYPES), "derived from the other keys", "The transport; for a URL without a type it is detected."),
+    key(
+        "type",
+        Kind::Choice(TYPES),
+        "derived from the other keys",
+        "The transport; for a URL without a type it is detected.",
+    ),
     key("command", Kind::Text, "", "The program to start."),
     key("args", Kind::TextList, "[]", "The arguments of the program."),
     key("env", Kind::Pairs, "{}", "Environment variables, in addition to those of Mendline."),
@@ -186,7 +191,12 @@ pub const SERVER: &[Key] = &[
         "",
         "The client only.",
     ),
-    key("headersHelper", Kind::Foreign("Mendline does not run it; write `headers` with ${VAR}"), "", "The client only."),
+    key(
+        "headersHelper",
+        Kind::Foreign("Mendline does not run it; write `headers` with ${VAR}"),
+        "",
+        "The client only.",
+    ),
     key("oauth", Kind::Foreign(LOGIN), "", "The client only."),
     key("scopes", Kind::Foreign(LOGIN), "", "The client only."),
     key("oauth_resource", Kind::Foreign(LOGIN), "", "The client only."),
@@ -218,8 +228,7 @@ pub const POLICIES: &[Key] = &[
     TRUST_HINTS,
 ];
 
-const AUTO_RECONNECT: Key =
-    key("autoReconnect", Kind::Block(AUTO_RECONNECT_KEYS), "", "Reconnects to a lost server.");
+const AUTO_RECONNECT: Key = key("autoReconnect", Kind::Block(AUTO_RECONNECT_KEYS), "", "Reconnects to a lost server.");
 const AUTO_RECONNECT_KEYS: &[Key] = &[
     key("enabled", Kind::Flag, "true", "false: try once when the next call needs the server."),
     key(
@@ -256,12 +265,8 @@ const RETRY_KEYS: &[Key] = &[
     ),
 ];
 
-const CIRCUIT_BREAKER: Key = key(
-    "circuitBreaker",
-    Kind::Block(CIRCUIT_BREAKER_KEYS),
-    "",
-    "Rejects calls to an unhealthy server or tool.",
-);
+const CIRCUIT_BREAKER: Key =
+    key("circuitBreaker", Kind::Block(CIRCUIT_BREAKER_KEYS), "", "Rejects calls to an unhealthy server or tool.");
 const CIRCUIT_BREAKER_KEYS: &[Key] = &[
     key("enabled", Kind::Flag, "true", "false: disabled."),
     key("failureThreshold", Kind::Integer(1, 10_000), "5", "Consecutive failures that open it …"),
@@ -298,26 +303,24 @@ const LIMITS_KEYS: &[Key] = &[
 ];
 
 const TOOL: &[Key] = &[
-    key(
-        "effect",
-        Kind::Choice(&["read", "idempotent", "unsafe"]),
-        "the hints of the server",
-        "The effect of a call.",
-    ),
+    key("effect", Kind::Choice(&["read", "idempotent", "unsafe"]), "the hints of the server", "The effect of a call."),
     key("timeout", Kind::Duration(MILLISECOND), "`timeouts.call`", "Timeout of its calls."),
     key("approval_mode", Kind::Foreign(APPROVAL), "", "Codex only."),
 ];
 
-const CATALOGUE: Key = key("catalogue", Kind::Block(CATALOGUE_KEYS), "", "Answers from the list cache while the server is unavailable.");
-const CATALOGUE_KEYS: &[Key] =
-    &[key("cache", Kind::Flag, "true", "true: cache the lists and answer from the cache.")];
+const CATALOGUE: Key =
+    key("catalogue", Kind::Block(CATALOGUE_KEYS), "", "Answers from the list cache while the server is unavailable.");
+const CATALOGUE_KEYS: &[Key] = &[key("cache", Kind::Flag, "true", "true: cache the lists and answer from the cache.")];
 
-const STARTUP: Key =
-    key("startup", Kind::Choice(&["atOnce", "wait"]), "atOnce", "atOnce: answer the handshake before the server is up; wait: wait for the server.");
+const STARTUP: Key = key(
+    "startup",
+    Kind::Choice(&["atOnce", "wait"]),
+    "atOnce",
+    "atOnce: answer the handshake before the server is up; wait: wait for the server.",
+);
 const SHARING: Key =
     key("sharing", Kind::Unsupported(GATEWAY), "", "One child for all clients of the gateway, or one for each.");
-const TRUST_HINTS: Key =
-    key("trustHints", Kind::Flag, "true", "true: trust the hints of the server about its tools.");
+const TRUST_HINTS: Key = key("trustHints", Kind::Flag, "true", "true: trust the hints of the server about its tools.");
 
 /// Returns the key with this name.
 pub fn find(keys: &'static [Key], name: &str) -> Option<&'static Key> {

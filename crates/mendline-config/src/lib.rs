@@ -24,10 +24,10 @@ mod env_file;
 mod file;
 mod finding;
 pub mod keys;
+mod location;
 mod lower;
 mod name;
 mod nearest;
-mod location;
 mod schema;
 mod variables;
 mod watch;
@@ -42,9 +42,13 @@ pub use check::Owner;
 pub use file::Source;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
 pub use finding::{Fault, Finding, Paint, Weight};
+pub use location::{ConfigFile, NoConfigFile, find};
 pub use lower::{LogSettings, Reach, Server};
 pub use name::Name;
 pub use nearest::nearest;
+pub use schema::{key_table, schema};
+pub use variables::{VariableError, expand, is_plain_variable_name, is_variable_name};
+pub use watch::Watch;
 /// The former names of public items, until their callers use the new ones.
 #[doc(hidden)]
 pub use {
@@ -52,10 +56,6 @@ pub use {
     lower::LogSettings as LogChoices, variables::is_plain_variable_name as is_surely_a_variable,
     variables::is_variable_name as is_variable,
 };
-pub use location::{ConfigFile, NoConfigFile, find};
-pub use schema::{key_table, schema};
-pub use variables::{VariableError, expand, is_plain_variable_name, is_variable_name};
-pub use watch::Watch;
 
 /// Returns the value of a variable.
 type Lookup = dyn Fn(&str) -> Option<String> + Send;
@@ -198,7 +198,11 @@ fn owner_of(tree: &Value, source: &Source, is_ours: bool) -> Owner {
     let names_us = |value: &Value| matches!(&value.kind, file::ValueKind::Text(text) if text.contains("mendline"));
     let says_so = tree.get("mendline").is_some() || tree.get("$schema").is_some_and(names_us);
     // TOML files belong to Codex, which has many other keys.
-    if (is_ours || says_so) && source.language() == file::Language::Json { Owner::Mendline } else { Owner::OtherProgram }
+    if (is_ours || says_so) && source.language() == file::Language::Json {
+        Owner::Mendline
+    } else {
+        Owner::OtherProgram
+    }
 }
 
 fn check_file(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
@@ -221,13 +225,15 @@ fn check_file(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     let defaults = lower::defaults(&top, checker);
     loaded.logs = lower::logs(&top, checker);
     let nested = tree.get("mcp").and_then(|mcp| mcp.get("servers")).filter(|_| checker.owner == Owner::OtherProgram);
-    let places = servers.iter().map(|entry| (entry.key.as_str(), &entry.value)).chain(nested.map(|it| ("servers", it)));
+    let tables = servers.iter().map(|entry| (entry.key.as_str(), &entry.value)).chain(nested.map(|it| ("servers", it)));
     let mut is_there = false;
-    for (key, value) in places {
+    for (key, value) in tables {
         let Some(entries) = value.table() else {
             checker.mask(value);
             let what = format!("`{key}` must be an object of servers, not {}", value.kind_name());
-            checker.report(Finding::error(value.at.clone(), what).help("for example { \"notes\": { \"command\": \"…\" } }"));
+            checker.report(
+                Finding::error(value.at.clone(), what).help("for example { \"notes\": { \"command\": \"…\" } }"),
+            );
             continue;
         };
         is_there = true;

@@ -56,10 +56,10 @@ pub fn find(named: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -
     if let Some(path) = named.map(Path::to_owned).or_else(by_variable) {
         return Ok(ConfigFile { is_ours: own(&path), path });
     }
-    let places = directory.iter().flat_map(|directory| NAMES.map(|name| directory.join(name)));
-    match places.clone().find(|path| path.exists()) {
+    let paths = directory.iter().flat_map(|directory| NAMES.map(|name| directory.join(name)));
+    match paths.clone().find(|path| path.exists()) {
         Some(path) => Ok(ConfigFile { path, is_ours: true }),
-        None => Err(NoConfigFile { expected: { places }.next() }),
+        None => Err(NoConfigFile { expected: { paths }.next() }),
     }
 }
 
@@ -99,7 +99,10 @@ pub(crate) fn permission_warning(source: &Source, servers: &[Server]) -> Option<
     readable.then(|| {
         let what = "others on this machine can read this file, and it holds what look like secrets";
         let mut finding = Finding::warning(0..0, what)
-            .help(format!("run `chmod 600 {}`, or move the secrets to environment variables and write ${{VAR}}", source.path().display()))
+            .help(format!(
+                "run `chmod 600 {}`, or move the secrets to environment variables and write ${{VAR}}",
+                source.path().display()
+            ))
             .from_environment();
         finding.at = None;
         finding

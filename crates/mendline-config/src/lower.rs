@@ -13,7 +13,7 @@ use std::time::Duration;
 use mendline::decisions::UpstreamConfig;
 
 use crate::Loaded;
-use crate::check::{Block, Checker, Pair, CheckedValue, TypedValue};
+use crate::check::{Block, CheckedValue, Checker, Pair, TypedValue};
 use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
@@ -197,6 +197,10 @@ fn is_disabled(settings: Settings<'_>) -> bool {
 fn check_enabled(settings: Settings<'_>, checker: &mut Checker<'_>) {
     if let (Some(true), Some(true)) = (settings.flag("disabled"), settings.flag("enabled")) {
         let at = settings.own_span("enabled").unwrap_or(0..0);
-        checker.report_mistake(at, "`disabled` and `enabled` contradict each other".to_owned(), Some("remove one of them".to_owned()));
+        checker.report_mistake(
+            at,
+            "`disabled` and `enabled` contradict each other".to_owned(),
+            Some("remove one of them".to_owned()),
+        );
     }
 }

@@ -11,8 +11,8 @@ use mendline_core::port::Exit;
 use mendline_core::{LinkId, Moment};
 
 use crate::clock::Ending;
-use crate::rng::Rng;
 use crate::pipe::Pipe;
+use crate::rng::Rng;
 use crate::server::Server;
 
 /// The state of a process.

@@ -61,8 +61,15 @@ pub fn run(args: &[String]) -> Result<(), String> {
 }
 
 fn parse(args: &[String]) -> Result<Options, String> {
-    let mut options =
-        Options { seeds: 1_000, from: 0, log: false, engine_kind: EngineKind::Engine, threads: 2, coverage: false, all: false };
+    let mut options = Options {
+        seeds: 1_000,
+        from: 0,
+        log: false,
+        engine_kind: EngineKind::Engine,
+        threads: 2,
+        coverage: false,
+        all: false,
+    };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -75,7 +82,8 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--seed" => (options.from, options.seeds) = (number()?, 1),
             "--threads" => options.threads = number()?.clamp(1, 64),
             "--defect" => {
-                let defect = u32::try_from(number()?).map_err(|_| "--defect needs the number of a planted defect; see --defects".to_owned())?;
+                let defect = u32::try_from(number()?)
+                    .map_err(|_| "--defect needs the number of a planted defect; see --defects".to_owned())?;
                 options.engine_kind = EngineKind::Planted(defect);
             }
             "--log" => options.log = true,
@@ -133,7 +141,8 @@ fn list(options: &Options, out: &mut impl Write) -> Result<(), String> {
 fn run_seeds(options: &Options, out: &mut impl Write) -> Result<(), String> {
     let print = |out: &mut dyn Write, text: String| out.write_all(text.as_bytes()).map_err(|error| error.to_string());
     let started = Instant::now();
-    let Summary { failed, coverage, seeds, time } = run_many(options.from, options.seeds, options.engine_kind, options.threads);
+    let Summary { failed, coverage, seeds, time } =
+        run_many(options.from, options.seeds, options.engine_kind, options.threads);
     let took = started.elapsed().as_secs_f64();
     let rate = seeds as f64 / took;
     let hours = time.as_secs() / 3_600;

@@ -6,8 +6,8 @@
 //! servers and checkers can name requests.
 
 mod expected_state;
-mod requests;
 mod incoming;
+mod requests;
 mod workload;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,9 +21,9 @@ pub use expected_state::ExpectedState;
 pub use incoming::{Incoming, stamp_of};
 pub use workload::Workload;
 
-use crate::rng::Rng;
 use crate::oracle::{Effect, Key, Oracle};
 use crate::pipe::Pipe;
+use crate::rng::Rng;
 use crate::server::Era;
 
 /// The state of a client.

@@ -14,9 +14,9 @@ use mendline_core::Moment;
 use mendline_core::port::{EndHow, Head, Verb, Written};
 use mendline_wire::{Message, SseEvent};
 
-use crate::rng::Rng;
-use crate::oracle::Key;
 use crate::network_faults::ConnectResult;
+use crate::oracle::Key;
+use crate::rng::Rng;
 
 /// A request of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,7 +218,12 @@ mod tests {
             body: Some(Bytes::from_static(b"{}")),
             fresh: true,
         };
-        Exchange::new(0, PendingRequest { exchange: None, request, message: None, key: None }, ConnectResult::Connects, Rng::new(1))
+        Exchange::new(
+            0,
+            PendingRequest { exchange: None, request, message: None, key: None },
+            ConnectResult::Connects,
+            Rng::new(1),
+        )
     }
 
     #[test]

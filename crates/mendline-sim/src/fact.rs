@@ -11,7 +11,7 @@ use mendline_core::{ClientId, LinkId, Moment};
 use mendline_wire::Message;
 
 use crate::client::ExpectedState;
-use crate::machine::{EngineOutput, EngineEvent, Load, UpstreamState};
+use crate::machine::{EngineEvent, EngineOutput, Load, UpstreamState};
 use crate::oracle::{Key, Verdict};
 use crate::server::SessionState;
 

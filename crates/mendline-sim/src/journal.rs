@@ -69,7 +69,10 @@ impl Journal {
     pub fn record(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
         if matches!(
             fact,
-            Fact::Settled { .. } | Fact::UpstreamState { .. } | Fact::Received { .. } | Fact::Requested(EngineOutput::Event(_))
+            Fact::Settled { .. }
+                | Fact::UpstreamState { .. }
+                | Fact::Received { .. }
+                | Fact::Requested(EngineOutput::Event(_))
         ) {
             return;
         }

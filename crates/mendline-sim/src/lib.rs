@@ -9,6 +9,7 @@
 //! its output, and [`cli`] implements `cargo xtask sim`. `defects/` holds defects that are planted into a copy of the
 //! core to prove that the checks detect them.
 
+pub mod catalogue;
 pub mod check;
 pub mod child;
 pub mod cli;
@@ -16,23 +17,22 @@ pub mod client;
 pub mod clock;
 pub mod coverage;
 pub mod defect;
-pub mod rng;
 pub mod exchange;
 pub mod fact;
 pub mod fault;
 pub mod journal;
 pub mod machine;
-pub mod catalogue;
+pub mod network_faults;
 pub mod oracle;
 pub mod pipe;
 pub mod plan;
 pub mod plant;
+pub mod rng;
 pub mod run;
 pub mod scenario;
 pub mod server;
-pub mod site;
 pub mod server_faults;
-pub mod network_faults;
+pub mod site;
 pub mod world;
 
 /// A copy of the core, made at build time. It contains every planted defect; [`plant`] selects the active one.

@@ -236,7 +236,9 @@ impl Oracle {
 
     /// Returns whether a body may come from the cache or be provisional.
     pub fn may_be_from_cache(&self, record: &Record, body: &[u8]) -> bool {
-        let Some(bodies) = self.bodies_by_upstream.get(&record.upstream).filter(|_| catalogue::is_cacheable(record.method)) else {
+        let Some(bodies) =
+            self.bodies_by_upstream.get(&record.upstream).filter(|_| catalogue::is_cacheable(record.method))
+        else {
             return false;
         };
         bodies.iter().any(|written| catalogue::is_same_but_for_ttl(body, written))

@@ -16,14 +16,14 @@ use mendline_core::config::{
 use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 
-use crate::client::Workload;
-use crate::rng::Rng;
-use crate::fault::{self, Fault};
 use crate::catalogue::CachedCatalogue;
-use crate::server::{Era, ServerProfile};
-use crate::site::{Site, HttpServerKind};
-use crate::server_faults::ServerFaults;
+use crate::client::Workload;
+use crate::fault::{self, Fault};
 use crate::network_faults::NetworkFaults;
+use crate::rng::Rng;
+use crate::server::{Era, ServerProfile};
+use crate::server_faults::ServerFaults;
+use crate::site::{HttpServerKind, Site};
 use crate::world::Host;
 
 /// The label of the generator for HTTP. With this value the seeds of the regressions keep their children.
@@ -146,7 +146,8 @@ impl Plan {
         if checks_recovery {
             for scheduled in &mut scheduled_faults {
                 if recovery_rng.percent(60) {
-                    let among = if over_http[scheduled.upstream] { fault::RECOVERY_HTTP } else { fault::RECOVERY_CHILD };
+                    let among =
+                        if over_http[scheduled.upstream] { fault::RECOVERY_HTTP } else { fault::RECOVERY_CHILD };
                     scheduled.fault = *recovery_rng.pick(among);
                 }
                 // Only modern servers answer `input_required`, so this fault would be too rare.
@@ -175,17 +176,22 @@ impl Plan {
                 false => &["p56_slow_start", "p56_slow_start", "p61_spawn_eagain", "p57_stopped"],
             };
             let lasts = startup_rng.millis(500, (fault_phase.as_millis() as u64).min(40_000));
-            scheduled_faults.extend(fault::by_name(names[startup_rng.below(names.len() as u64) as usize]).map(|fault| ScheduledFault {
-                fault,
-                upstream,
-                at: Duration::ZERO,
-                lasts,
-            }));
+            scheduled_faults.extend(
+                fault::by_name(names[startup_rng.below(names.len() as u64) as usize]).map(|fault| ScheduledFault {
+                    fault,
+                    upstream,
+                    at: Duration::ZERO,
+                    lasts,
+                }),
+            );
         }
         let mut last = rng.fork(8);
         for (index, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {
-                scheduled_faults.iter().filter(|scheduled| scheduled.upstream == index).for_each(|scheduled| scheduled.fault.prepare(site));
+                scheduled_faults
+                    .iter()
+                    .filter(|scheduled| scheduled.upstream == index)
+                    .for_each(|scheduled| scheduled.fault.prepare(site));
                 config.upstreams[index].transport = Transport::Http(dialect(site.kind, &mut last.fork(index as u64)));
             }
         }
@@ -306,7 +312,8 @@ fn pair(upstream: &UpstreamConfig, has_no_faults: bool, fault_phase: Duration, r
     let odd = rng.percent(60);
     let work = *rng.pick(&[(0, 2), (1, 20), (5, 100), (50, 900)]);
     let baseline = ServerFaults { start: rng.millis(0, 600), ..ServerFaults::default() };
-    let profile = ServerProfile { work, progress: 60, server_requests: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
+    let profile =
+        ServerProfile { work, progress: 60, server_requests: *rng.pick(&[0, 10, 30]), notices: 15, odd, edition: 0 };
     // The client spreads its work over the fault phase; in a quarter of the worlds it sends everything at the
     // beginning.
     let left = *rng.pick(&[10, 20, 30, 60]);
@@ -346,9 +353,13 @@ fn pair(upstream: &UpstreamConfig, has_no_faults: bool, fault_phase: Duration, r
 fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, has_no_faults: bool, rng: &mut Rng) {
     let kind = match pair.host.era {
         Era::Modern => HttpServerKind::Modern,
-        Era::Legacy => {
-            *rng.pick(&[HttpServerKind::Stateful, HttpServerKind::Stateful, HttpServerKind::Stateful, HttpServerKind::Stateless, HttpServerKind::Sse])
-        }
+        Era::Legacy => *rng.pick(&[
+            HttpServerKind::Stateful,
+            HttpServerKind::Stateful,
+            HttpServerKind::Stateful,
+            HttpServerKind::Stateless,
+            HttpServerKind::Sse,
+        ]),
     };
     upstream.place = "http://notes.example/mcp".into();
     if !has_no_faults {
@@ -374,7 +385,12 @@ fn dialect(kind: HttpServerKind, rng: &mut Rng) -> Dialect {
     }
 }
 
-fn scheduled_faults(faulty_upstreams: usize, over_http: &[bool], fault_phase: Duration, rng: &mut Rng) -> Vec<ScheduledFault> {
+fn scheduled_faults(
+    faulty_upstreams: usize,
+    over_http: &[bool],
+    fault_phase: Duration,
+    rng: &mut Rng,
+) -> Vec<ScheduledFault> {
     let count = *rng.pick(&[0, 1, 1, 2, 2, 3, 5]);
     let mut scheduled_faults: Vec<ScheduledFault> = Vec::new();
     let mut http_rng = rng.fork(HTTP);
@@ -411,7 +427,13 @@ impl fmt::Display for Plan {
                 writeln!(
                     f,
                     "  over HTTP: {:?} by {:?}, {}% events, named: {}, {}% polls, notice stream: {}, connects in {:?} ms",
-                    site.kind, upstream.transport, site.events, site.names, site.polls, site.has_notice_stream, site.connect
+                    site.kind,
+                    upstream.transport,
+                    site.events,
+                    site.names,
+                    site.polls,
+                    site.has_notice_stream,
+                    site.connect
                 )?;
             }
             writeln!(

@@ -18,13 +18,13 @@ use crate::child::ProcessState;
 use crate::client::{Client, Probe};
 use crate::clock::Due;
 use crate::coverage::Coverage;
-use crate::rng::Rng;
 use crate::exchange::Phase;
 use crate::fact::Fact;
 use crate::fault::{self, Planned};
 use crate::journal::Journal;
 use crate::machine::EngineKind;
 use crate::plan::{Ending, Plan};
+use crate::rng::Rng;
 use crate::world::World;
 
 /// The result of a seed.
@@ -110,7 +110,8 @@ fn populate(world: &mut World, plan: &Plan) {
     }
     for scheduled in &plan.scheduled_faults {
         let at = Moment::ZERO + scheduled.at;
-        let planned = Planned { fault: scheduled.fault, upstream: scheduled.upstream, at, lasts: scheduled.lasts, over: false };
+        let planned =
+            Planned { fault: scheduled.fault, upstream: scheduled.upstream, at, lasts: scheduled.lasts, over: false };
         world.faults.push(planned);
         world.clock.at(at, Due::FaultBegins(world.faults.len() - 1));
     }

@@ -16,8 +16,8 @@
 //!
 //! [`runner`] lists the commands.
 
-pub mod runner;
 mod log;
+pub mod runner;
 
 pub use log::ScenarioLog;
 

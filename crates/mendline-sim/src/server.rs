@@ -5,12 +5,12 @@
 //! never sees the ids of the client; it answers with the id that it was given.
 
 mod action;
+mod encode;
 mod era_rules;
 mod job;
 pub mod legacy;
 pub mod modern;
 pub mod stateless;
-mod encode;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,9 +22,9 @@ pub use action::{Action, ReplyStream};
 pub use era_rules::{Admission, EraRules};
 use job::{Job, Step};
 
-use crate::rng::Rng;
 use crate::fact::Stamp;
 use crate::oracle::Key;
+use crate::rng::Rng;
 use crate::server_faults::ServerFaults;
 
 /// The family of protocol revisions that a peer speaks.
@@ -163,7 +163,13 @@ impl Server {
     }
 
     /// Receives one message and returns the resulting actions.
-    pub fn receive(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) -> Vec<Action> {
+    pub fn receive(
+        &mut self,
+        message: &Message,
+        key: Option<Key>,
+        reply_to: ReplyStream,
+        faults: &ServerFaults,
+    ) -> Vec<Action> {
         match message.kind() {
             Kind::Request => self.receive_request(message, key, reply_to, faults),
             Kind::Notification => self.receive_notification(message, faults),
@@ -281,7 +287,8 @@ impl Server {
             let Some(raw) = message.get(&["requestId"]) else { return };
             let id = Id::from_raw(raw);
             if !self.seen.contains(&id) && !self.out_of_order {
-                self.actions.push(Action::Violation(format!("received a cancellation of {id}, which it never received")));
+                self.actions
+                    .push(Action::Violation(format!("received a cancellation of {id}, which it never received")));
             }
             if faults.answer_delay.is_zero() {
                 self.jobs.retain(|_, job| job.id != id);
@@ -342,8 +349,11 @@ impl Server {
         faults: &ServerFaults,
     ) {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
-        let id =
-            if faults.ids_as_strings && !faults.malformed_json && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
+        let id = if faults.ids_as_strings && !faults.malformed_json && id.as_u64().is_some() {
+            format!("\"{raw}\"")
+        } else {
+            raw
+        };
         let line = encode::response(&id, member, &body, odd, &mut self.rng);
         if faults.malformed_json {
             // The answer is truncated, so that it is not valid JSON.

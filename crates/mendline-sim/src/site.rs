@@ -14,9 +14,9 @@ use mendline_core::port::ExchangeId;
 use mendline_wire::SseEvent;
 
 use crate::exchange::PendingRequest;
+use crate::network_faults::NetworkFaults;
 use crate::oracle::Key;
 use crate::server::Server;
-use crate::network_faults::NetworkFaults;
 
 /// The protocol of an HTTP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,13 +169,16 @@ impl Origin {
 
     /// Returns the conversation of this session.
     pub fn of_session(&self, session: &str) -> Option<u32> {
-        let known = |conversation: &Conversation| conversation.known && conversation.session.as_deref() == Some(session);
+        let known =
+            |conversation: &Conversation| conversation.known && conversation.session.as_deref() == Some(session);
         self.conversations.iter().find(|(_, conversation)| known(conversation)).map(|(number, _)| *number)
     }
 
     /// Returns whether a used session is still valid.
     pub fn has_live_session(&self) -> bool {
-        self.conversations.values().any(|conversation| conversation.known && conversation.used && conversation.session.is_some())
+        self.conversations
+            .values()
+            .any(|conversation| conversation.known && conversation.used && conversation.session.is_some())
     }
 
     /// Returns the request that the stream of an event answers.

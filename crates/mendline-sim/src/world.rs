@@ -7,9 +7,9 @@
 //! The simulated shell is in `world/shell.rs`, the processes are in `host.rs`, the clients in `clients.rs`. HTTP
 //! exchanges are carried in `http.rs`, admitted or rejected in `origin.rs` and answered in `stream.rs`.
 
-mod http;
 mod clients;
 mod host;
+mod http;
 mod origin;
 mod shell;
 mod stream;
@@ -23,20 +23,20 @@ use mendline_wire::Method;
 
 pub use host::Host;
 
+use crate::catalogue::CachedCatalogue;
 use crate::check::{self, Check, Violation};
 use crate::child::Child;
-use crate::client::{Client, Probe, ClientState, Workload};
+use crate::client::{Client, ClientState, Probe, Workload};
 use crate::clock::{Clock, Due};
 use crate::coverage::Coverage;
-use crate::rng::Rng;
 use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, EngineKind, Machine};
-use crate::catalogue::CachedCatalogue;
 use crate::oracle::{Key, Oracle, Terms};
+use crate::rng::Rng;
 use crate::server::{Era, Server};
-use crate::site::{Origin, HttpServerKind};
+use crate::site::{HttpServerKind, Origin};
 
 /// Maximum number of steps; a world that needs more does not terminate.
 const STEPS: u64 = 2_000_000;
@@ -317,7 +317,10 @@ impl World {
             None => Some(&self.children.get(self.living(upstream).last()?)?.server),
             Some(HttpServerKind::Stateful | HttpServerKind::Sse) => {
                 let conversations = self.origins[upstream].conversations.values().rev();
-                conversations.filter(|conversation| conversation.known && conversation.used).map(|conversation| &conversation.server).next()
+                conversations
+                    .filter(|conversation| conversation.known && conversation.used)
+                    .map(|conversation| &conversation.server)
+                    .next()
             }
             Some(HttpServerKind::Stateless | HttpServerKind::Modern) => None,
         }
@@ -331,7 +334,8 @@ impl World {
                 living.any(|child| child.server.listens_to(key).next().is_some())
             }
             Some(_) => self.origins[upstream].conversations.values().any(|conversation| {
-                let streams = conversation.server.listens_to(key).filter_map(|stream| conversation.streams.get(&stream));
+                let streams =
+                    conversation.server.listens_to(key).filter_map(|stream| conversation.streams.get(&stream));
                 let mut exchanges = streams.filter_map(|stream| self.exchanges.get(&stream.listener?));
                 exchanges.any(|exchange| !exchange.stalled && !exchange.is_closed())
             }),
@@ -371,7 +375,9 @@ impl World {
             Due::RequestBytesAccepted(exchange) => self.accept_request_bytes(exchange),
             Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),
             Due::DeadConnectionFound(exchange) => self.dead_connection_found(exchange),
-            Due::ConversationContinues(upstream, conversation, job) => self.conversation_continues(upstream, conversation, job),
+            Due::ConversationContinues(upstream, conversation, job) => {
+                self.conversation_continues(upstream, conversation, job)
+            }
             Due::ClientActs(id) => self.client_acts(id),
             Due::ClientReads(id) => self.client_reads(id),
             Due::ClientReplies(id, question) => self.client_replies(id, question),

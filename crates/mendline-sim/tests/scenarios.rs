@@ -28,13 +28,19 @@ fn every_scenario_produces_its_recorded_output() {
             changed.push(format!("{name}\n{}", first_difference(&recorded, &produced)));
         }
     }
-    assert!(changed.is_empty(), "these scenarios differ from their recordings; review them and run with MENDLINE_RECORD=1:\n{}", changed.join("\n"));
+    assert!(
+        changed.is_empty(),
+        "these scenarios differ from their recordings; review them and run with MENDLINE_RECORD=1:\n{}",
+        changed.join("\n")
+    );
 }
 
 fn first_difference(recorded: &str, produced: &str) -> String {
     let mut pairs = recorded.lines().zip(produced.lines()).enumerate();
     match pairs.find(|(_, (was, is))| was != is) {
         Some((line, (was, is))) => format!("  line {}\n  recorded: {was}\n  produced: {is}", line + 1),
-        None => format!("  {} lines were recorded, {} were produced", recorded.lines().count(), produced.lines().count()),
+        None => {
+            format!("  {} lines were recorded, {} were produced", recorded.lines().count(), produced.lines().count())
+        }
     }
 }

@@ -8,7 +8,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseError;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::{Entry, ValueKind, Value};
+use super::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 
 /// The JSON syntax that is accepted in the files of clients.

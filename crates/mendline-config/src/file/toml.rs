@@ -2,7 +2,7 @@
 
 use toml_edit::{Document, InlineTable, Item, Table, Value as Toml};
 
-use super::{Entry, ValueKind, Value};
+use super::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 
 pub(super) fn parse(text: &str) -> Result<Value, Finding> {

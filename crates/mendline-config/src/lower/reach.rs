@@ -57,8 +57,8 @@ impl Reach {
         match self {
             Reach::Command { program, .. } => UpstreamConfig::child(name, program),
             Reach::Url { url, dialect, .. } => {
-                let place = Target::parse(url.expose()).map(|target| target.origin().to_string());
-                UpstreamConfig::http(name, place.unwrap_or_default(), *dialect)
+                let origin = Target::parse(url.expose()).map(|target| target.origin().to_string());
+                UpstreamConfig::http(name, origin.unwrap_or_default(), *dialect)
             }
             Reach::Wrapped { .. } => UpstreamConfig::child(name, "mendline"),
         }
@@ -100,7 +100,9 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
             if kind == Some("stdio") {
                 let at = settings.own_span("type").unwrap_or(0..0);
                 let help = "write \"http\" or \"sse\", or remove `type`";
-                checker.report(Finding::error(at, format!("a server with a `{name}` cannot have the type `stdio`")).help(help));
+                checker.report(
+                    Finding::error(at, format!("a server with a `{name}` cannot have the type `stdio`")).help(help),
+                );
                 return None;
             }
             url_of(name, settings, checker)
@@ -156,15 +158,18 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
             Err(why) => {
                 let what = format!("cannot read `envFile`: {why}");
-                checker.report(Finding::error(at, what).help("correct the file, or remove `envFile`").from_environment());
+                checker
+                    .report(Finding::error(at, what).help("correct the file, or remove `envFile`").from_environment());
                 return None;
             }
         }
     }
     for Pair { name, name_at, text, .. } in settings.pairs("env") {
         if name.is_empty() || name.contains(['=', '\0']) {
-            checker.report(Finding::error(name_at.clone(), "this is not a valid name of an environment variable")
-                .help("write a name without `=`"));
+            checker.report(
+                Finding::error(name_at.clone(), "this is not a valid name of an environment variable")
+                    .help("write a name without `=`"),
+            );
             return None;
         }
         variables.retain(|(known, _)| known != name);
@@ -196,7 +201,11 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
     let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| settings.pairs(path));
     for pair in named.chain(&bearer) {
         if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(&pair.name)) {
-            checker.report_mistake(pair.name_at.clone(), format!("duplicate header `{}`", pair.name), Some("remove one of them".to_owned()));
+            checker.report_mistake(
+                pair.name_at.clone(),
+                format!("duplicate header `{}`", pair.name),
+                Some("remove one of them".to_owned()),
+            );
             continue;
         }
         let value = Secret::new(pair.text.clone());
@@ -233,7 +242,11 @@ fn report_misplaced(path: &str, applies_to: &str, settings: Settings<'_>, checke
     let Some(found) = settings.own.find(path) else { return };
     let is_empty = settings.pairs(path).is_empty() && settings.words(path).is_empty() && settings.text(path).is_none();
     if !is_empty {
-        checker.report_mistake(found.key_at.clone(), format!("`{path}` applies to {applies_to}"), Some(format!("remove `{path}`")));
+        checker.report_mistake(
+            found.key_at.clone(),
+            format!("`{path}` applies to {applies_to}"),
+            Some(format!("remove `{path}`")),
+        );
     }
 }
 

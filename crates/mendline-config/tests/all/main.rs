@@ -9,7 +9,7 @@ mod mistakes;
 mod properties;
 mod table;
 
-use mendline_config::{Finding, Loaded, Server, Source, Environment, load};
+use mendline_config::{Environment, Finding, Loaded, Server, Source, load};
 
 /// The value of every variable that is set.
 pub const SECRET: &str = "canary-s3cret";

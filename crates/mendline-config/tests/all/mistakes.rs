@@ -144,7 +144,11 @@ fn findings_show_no_secret() {
     assert!(loaded.findings.len() >= 5, "{rendered}");
     assert!(!rendered.contains(SECRET), "{rendered}");
     // The only visible literal is in place of a number.
-    assert_eq!(rendered.matches("literal").count(), rendered.matches("\"inFlight\": \"literal\"").count(), "{rendered}");
+    assert_eq!(
+        rendered.matches("literal").count(),
+        rendered.matches("\"inFlight\": \"literal\"").count(),
+        "{rendered}"
+    );
     assert!(!format!("{loaded:?}").contains(SECRET));
 }
 

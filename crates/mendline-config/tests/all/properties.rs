@@ -1,6 +1,6 @@
 //! For any file: no panic, no secret, no span outside of the text.
 
-use mendline_config::{Paint, Source, Environment, load};
+use mendline_config::{Environment, Paint, Source, load};
 use proptest::prelude::*;
 
 use crate::{SECRET, loaded};

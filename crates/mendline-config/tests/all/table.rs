@@ -199,7 +199,9 @@ fn values(kind: &Kind) -> Vec<String> {
         Kind::Integer(least, most) => {
             vec![((*least).max(7)).min(*most).to_string(), (*least).max(70_001).min(*most).to_string()]
         }
-        Kind::Number(least, most) => vec![least.max(0.25).min(*most).to_string(), least.max(7.5).min(*most).to_string()],
+        Kind::Number(least, most) => {
+            vec![least.max(0.25).min(*most).to_string(), least.max(7.5).min(*most).to_string()]
+        }
         Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
         Kind::Codes(words) => words.iter().map(|word| format!("{{ \"-32001\": \"{word}\" }}")).collect(),
         Kind::Block(_) | Kind::Each(_) | Kind::Foreign(_) | Kind::Unsupported(_) => Vec::new(),

@@ -88,7 +88,11 @@ impl Check for AliveFrozen {
                     is_late && !self.taken_out.contains(&upstream)
                 };
                 if let Some((link, since)) = self.frozen.iter().find(|(link, since)| is_late((*link, *since))) {
-                    return Err(format!("{} was stopped for {:?} and is not replaced", Via::Child(*link), now - *since));
+                    return Err(format!(
+                        "{} was stopped for {:?} and is not replaced",
+                        Via::Child(*link),
+                        now - *since
+                    ));
                 }
             }
             _ => {}

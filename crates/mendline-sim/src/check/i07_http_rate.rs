@@ -127,7 +127,9 @@ impl HttpRate {
 
     fn begin(&mut self, id: ExchangeId, upstream: usize, request: &Request, now: Moment) -> Result<(), String> {
         let named = request.header(headers::LAST_EVENT_ID).and_then(site::read_event_name);
-        let of_a_call = named.filter(|(_, stream, _)| *stream != 0).map(|(conversation, stream, _)| (upstream, conversation, stream));
+        let of_a_call = named
+            .filter(|(_, stream, _)| *stream != 0)
+            .map(|(conversation, stream, _)| (upstream, conversation, stream));
         if let Some(stream) = of_a_call {
             self.carries.insert(id, stream);
             let times = self.resumed.entry(stream).or_default();

@@ -69,7 +69,9 @@ impl Check for PingRate {
             Fact::HandedOut { by: Via::Child(link), message, key: None } if message.method() == Method::Ping => {
                 let timeout = self.timeout[usize::from(link.upstream.0)];
                 let child = self.children.entry(*link).or_default();
-                let Some(timeout) = timeout else { return Err("a child was pinged although keep-alive is disabled".into()) };
+                let Some(timeout) = timeout else {
+                    return Err("a child was pinged although keep-alive is disabled".into());
+                };
                 // A ping that was not answered in time is over.
                 if child.last.is_some_and(|last| now - last >= timeout) {
                     child.pings.clear();

@@ -76,7 +76,9 @@ impl Check for RedialLimit {
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].requested = true,
-            Fact::ManualAction(upstream) | Fact::ClientConnected(upstream) => self.upstreams[*upstream].requested = true,
+            Fact::ManualAction(upstream) | Fact::ClientConnected(upstream) => {
+                self.upstreams[*upstream].requested = true
+            }
             Fact::Requested(EngineOutput::Renew(upstream)) => {
                 // The new configuration leads to another server.
                 let it = &mut self.upstreams[*upstream];

@@ -70,7 +70,10 @@ impl Check for TrueToTheEra {
                 let expired = record.due().is_some_and(|due| due <= now);
                 let has_reason = expired || record.cancelled.is_some() || record.answers > 0;
                 if self.left.contains(&record.client) && !self.modern.contains(key) && !has_reason {
-                    return Err(format!("{} of a legacy client was cancelled because the client disconnected", record.id));
+                    return Err(format!(
+                        "{} of a legacy client was cancelled because the client disconnected",
+                        record.id
+                    ));
                 }
             }
             _ => {}

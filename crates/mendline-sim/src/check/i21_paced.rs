@@ -66,7 +66,9 @@ impl Upstream {
         for (index, from) in self.sent.iter().enumerate() {
             let (count, time) = (self.sent.len() - index, now - *from);
             if count as f64 > f64::from(burst) + per_second * time.as_secs_f64() + 1e-3 {
-                return Err(format!("{count} requests within {time:?}; the limit is a burst of {burst} and {per_second} per second"));
+                return Err(format!(
+                    "{count} requests within {time:?}; the limit is a burst of {burst} and {per_second} per second"
+                ));
             }
         }
         Ok(())

@@ -90,7 +90,10 @@ impl Client {
             self.initialized(&verdict, message.kind());
         }
         if let Some(tool) = self.continues_with.take() {
-            self.send_request(RequestSpec { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, continues: true }, oracle);
+            self.send_request(
+                RequestSpec { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, continues: true },
+                oracle,
+            );
         }
         Incoming::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
     }
@@ -114,7 +117,11 @@ impl Client {
             return Incoming::Wrong(format!("received two requests with the id {}", String::from_utf8_lossy(&id)));
         }
         self.server_requests.insert(self.server_requests_seen, (id, Bytes::copy_from_slice(nonce)));
-        Incoming::ServerRequest(self.server_requests_seen, self.rng.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
+        Incoming::ServerRequest(
+            self.server_requests_seen,
+            self.rng.millis(1, 300),
+            stamp(message, &["_meta", "sim/at"]),
+        )
     }
 
     fn receive_progress(&mut self, message: &Message) -> Incoming {

@@ -42,7 +42,8 @@ impl Client {
     pub(super) fn perform(&mut self, item: WorkItem, oracle: &mut Oracle) {
         match item {
             // The next change waits until the last one is settled.
-            WorkItem::Request(spec) if is_change(spec.method) && self.workload.varied && self.expected.is_changing() => {}
+            WorkItem::Request(spec)
+                if is_change(spec.method) && self.workload.varied && self.expected.is_changing() => {}
             WorkItem::Request(spec) => {
                 self.send_request(spec, oracle);
             }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::RequestSpec;
-use crate::rng::Rng;
 use crate::oracle::Effect;
+use crate::rng::Rng;
 use crate::server::Era;
 
 /// One item of the workload.
@@ -70,7 +70,12 @@ impl Workload {
     pub(super) fn next(&mut self, rng: &mut Rng) -> Option<WorkItem> {
         self.left = self.left.checked_sub(1)?;
         if std::mem::take(&mut self.lists_first) {
-            return Some(WorkItem::Request(RequestSpec { method: "tools/list", tool: None, effect: Effect::Read, continues: false }));
+            return Some(WorkItem::Request(RequestSpec {
+                method: "tools/list",
+                tool: None,
+                effect: Effect::Read,
+                continues: false,
+            }));
         }
         if rng.percent(self.cancels) {
             return Some(WorkItem::Cancel);

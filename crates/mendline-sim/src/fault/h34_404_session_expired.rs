@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Fault, session_loss};
-use crate::site::Site;
 use crate::network_faults::SessionLostReply;
+use crate::site::Site;
 use crate::world::World;
 
 /// See the module.

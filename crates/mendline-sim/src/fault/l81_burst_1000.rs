@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::client::{CREATE_NOTE, READ_NOTE, ClientState};
+use crate::client::{CREATE_NOTE, ClientState, READ_NOTE};
 use crate::world::World;
 
 /// See the module.

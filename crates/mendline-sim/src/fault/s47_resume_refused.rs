@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::site::Site;
 use crate::network_faults::Cut;
+use crate::site::Site;
 use crate::world::World;
 
 /// See the module.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::site::Site;
 use crate::network_faults::SessionLostReply;
+use crate::site::Site;
 use crate::world::World;
 
 /// Begins to lose sessions, with this reply.

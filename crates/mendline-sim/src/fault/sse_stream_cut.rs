@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use crate::site::{Site, HttpServerKind};
+use crate::site::{HttpServerKind, Site};
 use crate::world::World;
 
 /// See the module.

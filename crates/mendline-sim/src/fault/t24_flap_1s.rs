@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Fault;
 use crate::clock::Ending;
-use crate::server_faults::SpawnResult;
 use crate::network_faults::ConnectResult;
+use crate::server_faults::SpawnResult;
 use crate::world::World;
 
 /// See the module.

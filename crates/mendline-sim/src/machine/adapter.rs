@@ -5,7 +5,7 @@
 
 use mendline_core::port::{ExchangeId, Verb};
 
-use super::{EngineOutput, EngineEvent, Load, Machine, Request, UpstreamState, EventKind};
+use super::{EngineEvent, EngineOutput, EventKind, Load, Machine, Request, UpstreamState};
 
 macro_rules! adapter {
     ($name:ident, $doc:literal, $($core:ident)::+) => {

@@ -24,15 +24,15 @@ use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 use super::ScenarioLog;
 use crate::client::{Client, RequestSpec, Workload};
 use crate::clock::Ending;
-use crate::rng::Rng;
 use crate::fault;
 use crate::journal::Journal;
 use crate::machine::EngineKind;
-use crate::oracle::{Effect, Key};
-use crate::server::{Era, ServerProfile};
-use crate::site::{Site, HttpServerKind};
-use crate::server_faults::ServerFaults;
 use crate::network_faults::NetworkFaults;
+use crate::oracle::{Effect, Key};
+use crate::rng::Rng;
+use crate::server::{Era, ServerProfile};
+use crate::server_faults::ServerFaults;
+use crate::site::{HttpServerKind, Site};
 use crate::world::{Host, World};
 
 /// Builds a world from commands and runs it.
@@ -115,7 +115,8 @@ impl Runner {
             has_notice_stream: true,
             connect: (1, 1),
         };
-        let mut profile = ServerProfile { work: (10, 10), progress: 0, server_requests: 0, notices: 0, odd: false, edition: 0 };
+        let mut profile =
+            ServerProfile { work: (10, 10), progress: 0, server_requests: 0, notices: 0, odd: false, edition: 0 };
         let mut baseline = ServerFaults { start: Duration::from_millis(10), ..ServerFaults::default() };
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {

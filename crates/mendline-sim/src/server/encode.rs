@@ -9,9 +9,9 @@ use std::fmt::Write;
 use bytes::Bytes;
 use mendline_wire::{Id, Method};
 
-use crate::rng::Rng;
 use crate::fact::Stamp;
 use crate::oracle::Key;
+use crate::rng::Rng;
 use crate::server::ServerProfile;
 
 /// The tools of every server: a read, an idempotent tool and an unsafe one. The last one requests an argument as a

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use mendline_wire::{Id, Message, Method};
 
 use super::{Action, ReplyStream, Server, encode};
-use crate::rng::Rng;
 use crate::oracle::Key;
+use crate::rng::Rng;
 use crate::server_faults::ServerFaults;
 
 /// One step of a job.
@@ -59,7 +59,14 @@ fn is_state(method: Method) -> bool {
 }
 
 impl Server {
-    pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
+    pub(super) fn begin(
+        &mut self,
+        message: &Message,
+        id: Id,
+        key: Option<Key>,
+        reply_to: ReplyStream,
+        faults: &ServerFaults,
+    ) {
         self.record_state(message);
         if message.method() == Method::SubscriptionsListen {
             self.actions.push(Action::Write(reply_to.stream, encode::acknowledged(&id)));
@@ -119,7 +126,11 @@ impl Server {
                 steps.push_back((share(&mut self.rng, 4), Step::Progress));
             }
         }
-        if reply_to.allows_interim && is_call && self.rules.may_send_requests() && self.rng.percent(self.profile.server_requests) {
+        if reply_to.allows_interim
+            && is_call
+            && self.rules.may_send_requests()
+            && self.rng.percent(self.profile.server_requests)
+        {
             steps.push_back((share(&mut self.rng, 2), Step::ServerRequest));
         }
         if self.rules.may_notify() && self.rng.percent(self.profile.notices) {

@@ -6,7 +6,7 @@ use mendline_core::{ClientId, Input, Port};
 use mendline_wire::{Limits, Line, Message, Received};
 
 use super::World;
-use crate::client::{Probe, Incoming, ClientState};
+use crate::client::{ClientState, Incoming, Probe};
 use crate::clock::Due;
 use crate::fact::Fact;
 use crate::oracle::{Key, Verdict};

@@ -9,12 +9,12 @@ use mendline_core::{Input, LinkId};
 use super::World;
 use crate::child::{Child, ProcessState};
 use crate::clock::{Due, Ending};
-use crate::rng::Rng;
 use crate::fact::{Fact, Via};
 use crate::oracle::Key;
-use crate::server::{Action, Era, ServerProfile, ReplyStream};
+use crate::rng::Rng;
+use crate::server::{Action, Era, ReplyStream, ServerProfile};
+use crate::server_faults::{ServerFaults, SpawnResult};
 use crate::site::Site;
-use crate::server_faults::{SpawnResult, ServerFaults};
 
 /// Maximum duration of a spawn.
 pub(super) const LONGEST_SPAWN: Duration = Duration::from_millis(15);
@@ -138,7 +138,9 @@ impl World {
         let upstream = usize::from(link.upstream.0);
         for action in actions {
             match action {
-                Action::Write(_, line) | Action::Request(_, line) | Action::WriteMalformed(_, line) => self.child_writes(link, line),
+                Action::Write(_, line) | Action::Request(_, line) | Action::WriteMalformed(_, line) => {
+                    self.child_writes(link, line)
+                }
                 Action::Notify(_, line, stamp) => {
                     self.record(&Fact::NoticeWritten { by: Via::Child(link), stamp });
                     self.child_writes(link, line);
@@ -185,7 +187,8 @@ impl World {
         let Some(child) = self.children.get_mut(&link) else { return };
         let killed = ending == Ending::Signal(9);
         if child.state == ProcessState::Spawning || (child.is_alive() && child.stopped && !killed) {
-            child.pending_end = Some(if child.pending_end == Some(Ending::Signal(9)) { Ending::Signal(9) } else { ending });
+            child.pending_end =
+                Some(if child.pending_end == Some(Ending::Signal(9)) { Ending::Signal(9) } else { ending });
             return;
         }
         if !child.is_alive() {

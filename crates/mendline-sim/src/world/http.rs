@@ -16,10 +16,10 @@ use mendline_wire::{
 use super::World;
 use crate::client::stamp_of;
 use crate::clock::Due;
-use crate::exchange::{Exchange, PendingRequest, Part, Phase, Request};
+use crate::exchange::{Exchange, Part, PendingRequest, Phase, Request};
 use crate::fact::{Fact, Report, Via};
+use crate::network_faults::{ConnectResult, Cut, NetworkFaults};
 use crate::site;
-use crate::network_faults::{Cut, ConnectResult, NetworkFaults};
 
 /// The connect timeout of the shell.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +29,8 @@ const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(45);
 impl World {
     pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
         let Some(site) = self.hosts.get(upstream).and_then(|host| host.site.clone()) else {
-            return self.record(&Fact::ContractBroken("the engine started an exchange with an upstream that has no URL"));
+            return self
+                .record(&Fact::ContractBroken("the engine started an exchange with an upstream that has no URL"));
         };
         let message = match request.body.clone() {
             Some(body) => self.parse_output(body),
@@ -49,7 +50,10 @@ impl World {
             // An idle connection may be available.
             ConnectResult::Connects => host.rng.millis(0, site.connect.1),
             ConnectResult::Slow => host.rng.millis(250, 300),
-            ConnectResult::Refused | ConnectResult::NameNotFound | ConnectResult::Unreachable | ConnectResult::Forbidden(_) => host.rng.millis(0, 5),
+            ConnectResult::Refused
+            | ConnectResult::NameNotFound
+            | ConnectResult::Unreachable
+            | ConnectResult::Forbidden(_) => host.rng.millis(0, 5),
             ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_TIMEOUT,
         };
         let rng = host.rng.fork(id.0);

@@ -11,11 +11,11 @@ use mendline_wire::{Kind, Message, Method, code, headers};
 
 use super::World;
 use crate::clock::Due;
-use crate::exchange::{PendingRequest, Part, Phase, Request};
+use crate::exchange::{Part, PendingRequest, Phase, Request};
 use crate::fact::{Fact, Via};
+use crate::network_faults::{Cut, InjectedResponse, Rejection, SessionLostReply};
 use crate::server::{Action, Era, ReplyStream, Server, stateless::Stateless};
-use crate::site::{Form, Conversation, Site, Stream, HttpServerKind};
-use crate::network_faults::{Cut, SessionLostReply, InjectedResponse, Rejection};
+use crate::site::{Conversation, Form, HttpServerKind, Site, Stream};
 
 /// The protocol version of the clients.
 const VERSION: &str = "2025-11-25";
@@ -82,7 +82,8 @@ impl World {
             Rejection::NoSuchMethod => (404, -32601, "method not found"),
             Rejection::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
         };
-        if let (Rejection::HeaderMismatch, Some(it)) = (why, pending.exchange.and_then(|id| self.exchanges.get_mut(&id)))
+        if let (Rejection::HeaderMismatch, Some(it)) =
+            (why, pending.exchange.and_then(|id| self.exchanges.get_mut(&id)))
         {
             it.refuses = true;
         }
@@ -129,7 +130,9 @@ impl World {
             (HttpServerKind::Stateful, Verb::Delete) => {
                 let conversation =
                     pending.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
-                if let Some(conversation) = conversation.and_then(|conversation| self.origins[upstream].conversations.get_mut(&conversation)) {
+                if let Some(conversation) =
+                    conversation.and_then(|conversation| self.origins[upstream].conversations.get_mut(&conversation))
+                {
                     conversation.known = false;
                 }
                 self.answer_status(pending.exchange, if conversation.is_some() { 200 } else { 404 });
@@ -172,7 +175,8 @@ impl World {
     fn reply_misdirected(&mut self, pending: &PendingRequest) {
         let has_no_target = pending.request.target.is_none();
         if let Some(exchange) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (exchange.misdirected, exchange.refuses, exchange.reports_session_lost) = (has_no_target, !has_no_target, !has_no_target);
+            (exchange.misdirected, exchange.refuses, exchange.reports_session_lost) =
+                (has_no_target, !has_no_target, !has_no_target);
         }
         self.answer_status(pending.exchange, if has_no_target { 405 } else { 404 });
     }
@@ -187,7 +191,11 @@ impl World {
             }
             let replayed = pending.key.is_some_and(|key| self.oracle.of(key).answers > 0);
             if replayed && self.origins[upstream].has_live_session() {
-                self.record_violation(upstream, conversation, "received a repeated initialize although the last session is valid");
+                self.record_violation(
+                    upstream,
+                    conversation,
+                    "received a repeated initialize although the last session is valid",
+                );
             }
             let server = self.fresh_server(upstream, conversation, HttpServerKind::Stateful);
             let name = format!("session-{upstream}-{conversation}");
@@ -208,7 +216,12 @@ impl World {
     }
 
     /// Replies to a request with an unknown session.
-    pub(super) fn reply_session_lost(&mut self, upstream: usize, pending: &PendingRequest, session_lost_reply: SessionLostReply) {
+    pub(super) fn reply_session_lost(
+        &mut self,
+        upstream: usize,
+        pending: &PendingRequest,
+        session_lost_reply: SessionLostReply,
+    ) {
         let exchange = pending.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
             (it.refuses, it.reports_session_lost) = (true, true);
@@ -242,7 +255,11 @@ impl World {
         // A client that resumes the answer to `initialize` does not know the negotiated version yet.
         let resumes_initialize = sent.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
         if sent != Some(VERSION) && !is_initialize && !resumes_initialize {
-            self.record_violation(upstream, conversation, &format!("received a request with the protocol version {sent:?}"));
+            self.record_violation(
+                upstream,
+                conversation,
+                &format!("received a request with the protocol version {sent:?}"),
+            );
         }
     }
 
@@ -258,7 +275,11 @@ impl World {
             wrong.push(headers::SESSION_ID);
         }
         if !wrong.is_empty() {
-            self.record_violation(upstream, conversation, &format!("received headers that do not match the body: {wrong:?}"));
+            self.record_violation(
+                upstream,
+                conversation,
+                &format!("received headers that do not match the body: {wrong:?}"),
+            );
         }
     }
 
@@ -272,7 +293,11 @@ impl World {
         let sent = pending.request.header("mcp-param-text");
         let wanted = text.as_deref().map(headers::encode_value);
         if sent.is_some() && sent != wanted.as_deref() {
-            self.record_violation(upstream, conversation, &format!("received a header that does not match its argument: {sent:?}"));
+            self.record_violation(
+                upstream,
+                conversation,
+                &format!("received a header that does not match its argument: {sent:?}"),
+            );
         }
         sent == wanted.as_deref()
     }
@@ -377,7 +402,9 @@ impl World {
                     self.write_to_stream(upstream, number, stream, line, ends);
                 }
                 Action::Run(key) => self.record_run(Via::Conversation(upstream, number), key),
-                Action::Continue(job, wait) => self.clock.after(wait, Due::ConversationContinues(upstream, number, job)),
+                Action::Continue(job, wait) => {
+                    self.clock.after(wait, Due::ConversationContinues(upstream, number, job))
+                }
                 Action::Violation(text) => self.record_violation(upstream, number, &text),
             }
         }

@@ -56,7 +56,9 @@ impl World {
                 }
             }
             EngineOutput::Signal(link, signal) => self.signal(*link, *signal),
-            EngineOutput::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
+            EngineOutput::Exchange(exchange, upstream, request) => {
+                self.begin_exchange(*exchange, *upstream, request.clone())
+            }
             EngineOutput::Abort(exchange) => self.abort(*exchange),
             EngineOutput::StoreCatalogue(..) => {}
             // The server behind the new transport knows no sessions, and nothing is cached of it.

@@ -9,9 +9,9 @@ use mendline_wire::{Message, Method, SseEvent, headers};
 
 use super::World;
 use super::origin::head;
-use crate::exchange::{PendingRequest, Part};
-use crate::site::{self, Form, Conversation, Site, Stream, HttpServerKind};
+use crate::exchange::{Part, PendingRequest};
 use crate::network_faults::Cut;
+use crate::site::{self, Conversation, Form, HttpServerKind, Site, Stream};
 
 impl World {
     /// Sends the head of a stream, and a priming event if its events have ids. Some servers close the stream then.
